@@ -55,6 +55,7 @@ class Settings(msgspec.Struct, kw_only=True):
     zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
     send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"
     notify_finished: Annotated[bool, Meta(description="Notify when an answer is finished in the background")] = True
+    code_wrap: Annotated[bool, Meta(description="Wrap long lines of code")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (

@@ -7,6 +7,7 @@ Which drafter wrote which part of an answer is stored with it as one entry a tok
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -122,6 +123,12 @@ class StoredMessage:
         if self.role == "assistant":
             return self.pair or "Answer"
         return "You" if self.role == "user" else "System"
+
+
+def sort_key(name: str) -> str:
+    """Names are in order by their letters; case and accents matter only where these are the same."""
+    letters = unicodedata.normalize("NFD", name.casefold())
+    return "".join(one for one in letters if not unicodedata.combining(one))
 
 
 def to_json(value: object) -> str:

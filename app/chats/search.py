@@ -22,7 +22,7 @@ from app.chats.search_upkeep import Upkeep
 MOST_SNIPPETS = 3
 _WITH_ALL = 30
 """Chats that get so many snippets; those after them get one."""
-MOST_READ = 800_000
+MOST_READ = 600_000
 """Characters of messages that a search reads, besides those it shows; each message counts `_PER_MESSAGE` more."""
 _PER_MESSAGE = 200
 _LONGEST_SEARCH = 500
@@ -102,8 +102,15 @@ class _Run:
                 word.is_complete = True
         chosen = set(islice(self._chosen(), self._limit))
         ordered = [chat_id for chat_id in self._titles if chat_id in chosen]
-        rows = _by_id(self._connection, CHAT, "chats", "id", ordered).values()
-        shown = (self._shown(row, MOST_SNIPPETS if place < _WITH_ALL else 1) for place, row in enumerate(rows))
+        rows = _by_id(self._connection, CHAT, "chats", "id", ordered)
+        most = {chat_id: MOST_SNIPPETS if place < _WITH_ALL else 1 for place, chat_id in enumerate(ordered)}
+        wanted = {chat_id: self._wanted(chat_id, most[chat_id]) for chat_id in ordered}
+        every = list(dict.fromkeys(one for some in wanted.values() for one in some))
+        texts = _by_id(self._connection, "seq, id, text", "messages", "seq", every)
+        shown = (
+            self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
+            for chat_id in ordered
+        )
         return [one for one in shown if one is not None]
 
     def _looked_up(self, text: str, index: SearchIndex | None) -> _Word:
@@ -162,25 +169,25 @@ class _Run:
                 return False
         return True
 
-    def _shown(self, row: Sequence[Any], most: int) -> Found | None:
+    def _wanted(self, chat_id: str, most: int) -> list[int]:
+        """The messages of a chat that are to be shown: of each word the newest, then others."""
+        places = [word.messages.get(chat_id, [])[:MOST_SNIPPETS] for word in self._words]
+        in_turn = list(dict.fromkeys(one for some in zip_longest(*places) for one in some if one is not None))
+        return in_turn[: max(most, len({some[0] for some in places if some}))]
+
+    def _shown(self, chat: Chat, messages: Sequence[tuple[Any, ...]], most: int) -> Found | None:
         """A chat with its snippets; ``None`` where its messages do not have a word any more."""
-        chat = Chat(*row)
-        places = [word.messages.get(chat.id, [])[:MOST_SNIPPETS] for word in self._words]
         missing = [word.text for word in self._words if chat.id not in word.titles]
-        # Of each word the newest message first.
-        wanted = list(dict.fromkeys(one for some in zip_longest(*places) for one in some if one is not None))
-        if len(self._words) == 1:
-            wanted = wanted[:most]
-        texts = _by_id(self._connection, "seq, id, text", "messages", "seq", wanted)
         found: dict[int, Snippet] = {}
-        for seq, message_id, text in texts.values():
-            one = snippet(message_id, text, self._texts)
-            if one is not None and len(found) < most:
-                found[seq] = one
-            if one is not None and missing:
-                folded = fold(text) if len(self._texts) > 1 else missing[0]
+        for seq, message_id, text in messages:
+            if missing and len(self._words) > 1:
+                folded = fold(text)
                 missing = [word for word in missing if word not in folded]
-        return Found(chat, tuple(found[one] for one in sorted(found))) if not missing else None
+            if len(found) < most and (one := snippet(message_id, text, self._texts)) is not None:
+                found[seq] = one
+        if missing and not (found and len(self._words) == 1):
+            return None
+        return Found(chat, tuple(found[one] for one in sorted(found)))
 
 
 def _titles(connection: sqlite3.Connection) -> _Titles:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 LEAST = 3
 """Characters of a word that can be looked up."""
-MOST = 2000
+MOST = 1500
 _FORMAT = 1
 """To be raised when texts are folded differently, or the tables change."""
 _SETTINGS = (
@@ -111,14 +111,16 @@ class SearchIndex:
         """They did not lose them."""
         self._set("is_removing", False)
 
-    def remove(self, texts: Sequence[Text]) -> None:
-        """They have lost these."""
+    def remove(self, texts: Sequence[Text], is_erased: bool) -> None:
+        """They have lost these. Where they were not to be erased, `optimize` need not rewrite the index for them."""
         with self._writing() as connection:
             ordered = [(one.seq, one.folded) for one in sorted(texts)]
             connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", ordered)
             connection.executemany("DELETE FROM owners WHERE seq = ?", [(one.seq,) for one in texts])
-            connection.execute("UPDATE state SET is_removing = 0, is_marked = 1")
-        self._is_removing, self._is_marked, self._is_merging = False, True, False
+            connection.execute("UPDATE state SET is_removing = 0, is_marked = max(is_marked, ?)", (is_erased,))
+        self._is_removing = False
+        if is_erased:
+            self._is_marked, self._is_merging = True, False
 
     def optimize(self) -> bool:
         """FTS5 only marks what is removed: merge a little, until nothing of it is left. Whether there is more to do."""

@@ -45,7 +45,7 @@ class Upkeep:
             return self._tries > 0
 
     @contextlib.contextmanager
-    def removing(self, column: str, ids: Iterable[str]) -> Iterator[None]:
+    def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
         """While the messages with these ids (``m.id``), or of these chats (``m.chat_id``), are removed or change."""
         rows: list[Text] = []
         try:
@@ -63,7 +63,7 @@ class Upkeep:
             raise
         try:
             if index is not None and rows:
-                index.remove(rows)
+                index.remove(rows, is_erased)
         except SearchIndexError as failure:
             self.start_anew(failure)
 

@@ -7,27 +7,16 @@ What a search reads is in a file of its own beside the chats (`app.chats.search_
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sqlite3
-import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from app.chats import erasing, tree
-from app.chats.backup import back_up_daily, remove_old
-from app.chats.database import MEMORY, known_errors, open_database
-from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, title_of, to_json, to_markdown
+from app.chats.database import known_errors
+from app.chats.file import ChatFile
+from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_of, to_json, to_markdown
 from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
-from app.chats.search import Search
-from app.chats.search_upkeep import Upkeep
 from app.chats.tree import Deletion
 from app.errors import KnownError
-
-log = logging.getLogger(__name__)
 
 TRASH_DAYS = 30
 _DAY_SECONDS = 86400.0
@@ -39,50 +28,12 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-class ChatStore:
+class ChatStore(ChatFile):
     """The chats. Every method that changes something has written it to the disk when it returns.
 
     Usable only in the thread that made it. All methods raise `KnownError` when the disk is full, the file cannot be
     written or is damaged, with what was saved before untouched; and `LookupError` for an id that does not exist.
     """
-
-    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open or make the file; with `MEMORY` as path nothing is ever written. ``clock`` gives seconds since 1970."""
-        self._path = path
-        self._clock = clock
-        self._connection, self.notice = open_database(path)
-        """``notice``: what the user must know about a damaged file, if it was one."""
-        on_disk = path if path != MEMORY else None
-        self._is_on_disk = on_disk is not None
-        self._note = erasing.Note(on_disk)
-        self._upkeep = Upkeep(self._connection, on_disk)
-        self._search = Search(self._connection, self._upkeep)
-        log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
-
-    def __enter__(self) -> ChatStore:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Make the day's backup if something changed, and close the file."""
-        try:
-            if self._is_on_disk and self._connection.total_changes > 0:
-                back_up_daily(self._connection, self._path, self._now())
-        except (sqlite3.Error, OSError) as error:
-            log.warning("no backup of the chats: %s", error)
-        finally:
-            self._upkeep.close()
-            self._connection.close()
-
-    def remove_old_backups(self) -> None:
-        """Remove the backups that are a month old; to be called once a day. What cannot be is only logged."""
-        try:
-            if self._is_on_disk:
-                remove_old(self._connection, self._path, self._now())
-        except (sqlite3.Error, OSError) as error:
-            log.warning("old backups of the chats are still there: %s", error)
 
     # ------------------------------------------------------------ chats
 
@@ -135,7 +86,7 @@ class ChatStore:
         """In the order of their names."""
         with known_errors(self._path):
             found = [Folder(*row) for row in self._connection.execute("SELECT id, name, created_at FROM folders")]
-        return sorted(found, key=lambda one: (one.name.casefold(), one.created_at, one.id))
+        return sorted(found, key=lambda one: (sort_key(one.name), one.name, one.created_at))
 
     def create_folder(self, name: str) -> Folder:
         folder = Folder(new_id(), storable(" ".join(name.split())), self._clock())
@@ -215,6 +166,12 @@ class ChatStore:
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
             return tree.branch(self._connection, chat_id, row[0]) if row else []
 
+    def branch_end(self, chat_id: str, count: int) -> list[StoredMessage]:
+        """The last messages of the shown branch, at most ``count``: what a chat is opened with until all are read."""
+        with known_errors(self._path):
+            row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
+            return tree.branch_end(self._connection, chat_id, row[0], count) if row else []
+
     def message(self, message_id: str) -> StoredMessage:
         return message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id))
 
@@ -271,7 +228,8 @@ class ChatStore:
     def resume_answer(self, message_id: str) -> StoredMessage:
         """A finished answer streams again, from where it ended."""
         statement = "UPDATE messages SET status = 'streaming', finish_reason = NULL WHERE id = ? AND role = 'assistant'"
-        with known_errors(self._path), self._upkeep.removing("m.id", [message_id]), self._writing() as connection:
+        changing = self._upkeep.removing("m.id", [message_id], is_erased=False)
+        with known_errors(self._path), changing, self._writing() as connection:
             connection.execute(statement, (message_id,))
         return self.message(message_id)
 
@@ -366,32 +324,6 @@ class ChatStore:
         return to_markdown(self.chat(chat_id), self.branch(chat_id))
 
     # ------------------------------------------------------------ inside
-
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock())
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on the disk afterwards, or nothing."""
-        with known_errors(self._path), self._connection:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield self._connection
-
-    def _write(self, statement: str, values: Sequence[object] = ()) -> None:
-        """A transaction of one statement."""
-        with self._writing() as connection:
-            connection.execute(statement, values)
-
-    def _write_each(self, statement: str, value: object, chat_ids: Collection[str]) -> None:
-        with self._writing() as connection:
-            connection.executemany(statement, [(value, one) for one in chat_ids])
-
-    def _row(self, query: str, key: str) -> tuple[Any, ...]:
-        with known_errors(self._path):
-            row: tuple[Any, ...] | None = self._connection.execute(query, (key,)).fetchone()
-        if row is None:
-            raise LookupError(key)
-        return row
 
     def _chats(self, which: str) -> list[Chat]:
         with known_errors(self._path):

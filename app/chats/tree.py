@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.chats.model import StoredMessage
-from app.chats.rows import COLUMNS, insert, message_of
+from app.chats.rows import COLUMNS, MESSAGE, insert, message_of
 
-_BRANCH = f"""
-    WITH RECURSIVE up AS (
-        SELECT {COLUMNS}, m.tokens, m.seq FROM messages m WHERE m.chat_id = ?1 AND m.id = ?2
+_SKELETON = "SELECT id, parent_id, seq FROM messages WHERE chat_id = ? ORDER BY parent_id, seq"
+_AT_ONCE = 5000
+_END = f"""
+    WITH RECURSIVE up (seq, parent_id, depth) AS (
+        SELECT seq, parent_id, 1 FROM messages WHERE chat_id = ?1 AND id = ?2
         UNION ALL
-        SELECT {COLUMNS}, m.tokens, m.seq FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id
+        SELECT m.seq, m.parent_id, depth + 1
+        FROM up JOIN messages m ON m.chat_id = ?1 AND m.id = up.parent_id WHERE depth < ?3
     )
-    SELECT * FROM up
+    SELECT {MESSAGE} FROM up JOIN messages m ON m.seq = up.seq ORDER BY depth DESC
 """
-_PARENT_FIELD = 2  # of the columns of a `StoredMessage`
-# The index has all of it; to count in each row would be slow, as would be to join this with the branch.
-_VERSIONS = "SELECT parent_id, seq FROM messages WHERE chat_id = ? ORDER BY parent_id, seq"
 _DOWN = """
     WITH RECURSIVE down (id, seq) AS (
         SELECT id, seq FROM messages WHERE chat_id = ?1 AND id = ?2
@@ -53,15 +53,35 @@ class Deletion:
 
 
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
-    """The messages from the first to ``leaf_id``."""
+    """The messages from the first to ``leaf_id``.
+
+    A long branch is read in the order of the file, and its versions are counted here: recursion in SQL takes twice as
+    long, and counting there several times.
+    """
+    places: dict[str, tuple[int, str | None]] = {}
     versions: dict[str | None, list[int]] = {}
-    for parent_id, seq in connection.execute(_VERSIONS, (chat_id,)):
+    for message_id, parent_id, seq in connection.execute(_SKELETON, (chat_id,)):
+        places[message_id] = seq, parent_id
         versions.setdefault(parent_id, []).append(seq)
+    path: list[tuple[int, str | None]] = []
+    while leaf_id is not None and leaf_id in places:
+        path.append(places[leaf_id])
+        leaf_id = places[leaf_id][1]
+    path.reverse()
     found: list[StoredMessage] = []
-    for *fields, tokens, seq in connection.execute(_BRANCH, (chat_id, leaf_id)):
-        beside = versions[fields[_PARENT_FIELD]]
-        found.append(message_of([*fields, beside.index(seq) + 1, len(beside), tokens]))
-    return found[::-1]
+    for start in range(0, len(path), _AT_ONCE):
+        some = path[start : start + _AT_ONCE]  # a child has a higher number than its parent: they come in this order
+        numbers = ", ".join(str(seq) for seq, _ in some)
+        query = f"SELECT {COLUMNS}, m.tokens FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
+        for (seq, parent_id), row in zip(some, connection.execute(query), strict=True):
+            beside = versions[parent_id]
+            found.append(message_of((*row[:-1], beside.index(seq) + 1, len(beside), row[-1])))
+    return found
+
+
+def branch_end(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None, count: int) -> list[StoredMessage]:
+    """The last messages of the branch, at most ``count``: quickly, however long it is."""
+    return [message_of(row) for row in connection.execute(_END, (chat_id, leaf_id, count))]
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:

@@ -96,3 +96,13 @@ def _scaled(number: int, units: tuple[str, ...]) -> str:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 99.95 else f"{value:.1f}".removesuffix(".0")
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether the first letter of a text belongs to a script that is written from right to left, as rule P2 of the
+    Unicode bidirectional algorithm asks."""
+    for character in text:
+        kind = unicodedata.bidirectional(character)
+        if kind in ("R", "AL", "L"):
+            return kind != "L"
+    return False

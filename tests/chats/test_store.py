@@ -176,6 +176,18 @@ def test_a_purged_chat_leaves_no_words_in_the_file(path: Path) -> None:
     assert b"unmistakable-words" not in path.read_bytes()
 
 
+def test_the_end_of_a_branch_is_that_of_the_whole(store: ChatStore) -> None:
+    chat, parent = store.create_chat(), None
+    for number in range(6):
+        parent = add_question(store, chat.id, parent, f"Message {number}").id
+    add_question(store, chat.id, store.branch(chat.id)[3].id, "Another version of the fifth")
+    whole = store.branch(chat.id)
+    assert [one.version for one in whole] == [1, 1, 1, 1, 2]
+    for last in (1, 3, 5, 100):
+        assert store.branch_end(chat.id, last) == whole[-last:]
+    assert store.branch_end(store.create_chat().id, 3) == store.branch_end("no such chat", 3) == []
+
+
 def test_a_very_long_chat_can_be_shown_and_purged(store: ChatStore) -> None:
     chat = store.create_chat("c")
     parent: str | None = None

@@ -125,6 +125,13 @@ def test_a_deleted_version_shows_the_one_beside_it(store: ChatStore) -> None:
     assert texts(store, chat_id) == ["q1", "a1", "q2", "a2"]
 
 
+def test_where_the_shown_branch_ends_at_the_deleted_message_it_goes_on(store: ChatStore) -> None:
+    chat_id, messages = conversation(store)
+    store.set_leaf(chat_id, messages[1].id)
+    store.delete_message(messages[1].id, following=False)
+    assert texts(store, chat_id) == ["q1", "q2", "a2"]
+
+
 def test_undoing_does_not_take_the_user_away(store: ChatStore) -> None:
     chat_id, messages = conversation(store)
     deletion = store.delete_message(messages[2].id, following=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
@@ -59,6 +59,9 @@ class Page:
             self._show_end(message)
         else:
             self.places.append((message.version, message.versions))
+
+    def show_end(self, _messages: Sequence[StoredMessage]) -> None:
+        """Only until all are here."""
 
     def add_all(self, messages: Iterable[StoredMessage]) -> None:
         for message in messages:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QResizeEvent, QTextOption
+from PySide6.QtGui import QGuiApplication, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.parts import MessageEditor
 from app.ui.chat.send_key import send_key
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
@@ -154,6 +154,7 @@ class Composer(QWidget):
 
     @Slot()
     def _on_submitted(self) -> None:
+        QGuiApplication.inputMethod().commit()  # a word that is not finished belongs to the message
         text = self.text()
         if self._is_busy or not text.strip():
             return

@@ -1,21 +1,30 @@
-"""The messages of the transcript: what the user wrote and what the model answered."""
+"""The messages of the transcript: what the user wrote and what the model answered.
+
+Many are made while one scrolls through a chat, so a message is made of as few widgets as it needs: its buttons come in
+a turn of their own, an editor only when it is wanted.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, Qt, Signal, Slot
+from functools import partial
+from typing import ClassVar
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 
 from app.chats.model import StoredMessage, unpack
 from app.protocol.messages import Piece
+from app.ui.chat.actions import Actions, AnswerActions, UserActions
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import ChatCommands, MessageEditor, VersionSwitch, copy_text, height_of, icon_button
+from app.ui.chat.parts import ChatCommands, MessageEditor, height_of
 from app.ui.chat.send_key import send_key
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import row
+from app.ui.widgets.turns import turns
 
 _PADDING = 12
 
@@ -26,20 +35,24 @@ class MessageWidget(QWidget):
     height_changed = Signal()
     """It needs another height, for another reason than its text."""
 
-    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
-        super().__init__()
-        self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True)
-        self.heading.setParent(self)
+    _actions_size: ClassVar = QSize()
+    """Of the row of buttons that was made last: so much is left free for the next one."""
+
+    def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._message = message
+        self._commands = commands
+        self._is_busy = False
+        self._made_actions: Actions | None = None
+        self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
         self.view = MarkdownView(plain=message.role == "user", parent=self)
         self.view.setAccessibleName(f"{message.author}: message")
-        self.action_row = QWidget(self)
-        self.copy_button = icon_button("copy", "Copy", "Copy this message")
-        self.copy_button.clicked.connect(self._on_copy)
-        self.versions = VersionSwitch(lambda step: commands.choose_version(message.id, step))
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""
-        raise NotImplementedError
+        self._is_busy = busy
+        if self._made_actions is not None:
+            self._made_actions.set_busy(busy)
 
     def fit(self, widths: Widths) -> int:
         raise NotImplementedError
@@ -47,116 +60,132 @@ class MessageWidget(QWidget):
     def is_in_use(self) -> bool:
         return self.view.textCursor().hasSelection()
 
-    def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget, int]) -> int:
-        """Put visible parts below each other, each with some space above it; gives back where they end."""
+    def is_drawn(self) -> bool:
+        return self.view.is_drawn
+
+    def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget | None, int]) -> int:
+        """Put the parts that can be seen below each other, each with some space above it; gives back where they end."""
         for part, space in parts:
-            if part.isHidden():
+            if part is None or part.isHidden():
                 continue
             height = height_of(part, width)
             part.setGeometry(left, top + space, width, height)
             top += space + height
         return top
 
-    @Slot()
-    def _on_copy(self) -> None:
-        copy_text(self.view.content, self.copy_button)
+    # -- buttons
+
+    def _make_actions(self) -> Actions:
+        raise NotImplementedError
+
+    def _has_actions(self) -> bool:
+        """Whether there is something that could be done with it."""
+        return True
+
+    def take_turn(self) -> None:
+        """The buttons; see `app.ui.widgets.turns`."""
+        if self._made_actions is None and self._has_actions():
+            self._set_actions(self._make_actions())
+            self.height_changed.emit()
+
+    def _set_actions(self, actions: Actions) -> None:
+        self._made_actions = actions
+        actions.setParent(self)
+        actions.set_busy(self._is_busy)
+        actions.show()
+
+    def _measure_actions(self) -> QSize:
+        """The size of the buttons' row, for which there is room also while it is not made."""
+        if self._made_actions is None and not MessageWidget._actions_size.isEmpty():
+            turns().want(self, later=True)
+        else:
+            self.take_turn()
+        if self._made_actions is not None:
+            MessageWidget._actions_size = self._made_actions.sizeHint()
+        return MessageWidget._actions_size
 
 
 class UserMessage(MessageWidget):
     """The user's words on a quiet ground; they can be edited in place."""
 
-    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
-        super().__init__(message, commands)
-        self._message_id = message.id
-        self._commands = commands
-        self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
-        self.edit_button.clicked.connect(self._on_edit)
-        row(None, self.copy_button, self.edit_button, self.versions, gap=4, on=self.action_row)
-        self.versions.set_versions(message.version, message.versions)
-        self.editor = MessageEditor("Edit your message", self)
-        self.editor.textChanged.connect(self._on_edited)
-        self.editor.submitted.connect(self._on_save)
-        self.editor.escaped.connect(self.stop_editing)
-        self.editor.hide()
-        self.save_button = QPushButton("Send again")
-        themes.set_role(self.save_button, "primary")
-        self.save_button.clicked.connect(self._on_save)
-        send_key().changed.connect(self._name_save_button)
-        self._name_save_button()
-        self.cancel_button = QPushButton("Cancel")
-        self.cancel_button.clicked.connect(self.stop_editing)
-        self.edit_actions = QWidget(self)
-        row(None, self.cancel_button, self.save_button, gap=-1, on=self.edit_actions)
-        self.edit_actions.hide()
-        self.view.set_text(message.text)
+    def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
+        super().__init__(message, commands, parent)
+        self.editing: Editing | None = None
+        self.view.set_text(message.text, folds=True)
 
-    @Slot()
-    def _name_save_button(self) -> None:
-        name = f"Send again ({send_key().text()})"
-        self.save_button.setToolTip(name)
-        self.save_button.setAccessibleName(name)
+    @property
+    def buttons(self) -> UserActions:
+        """Its buttons, made now if there are none yet."""
+        self.take_turn()
+        assert isinstance(self._made_actions, UserActions)
+        return self._made_actions
+
+    def _make_actions(self) -> UserActions:
+        actions = UserActions(self._message, self._commands, lambda: self.view.content)
+        actions.edit_button.clicked.connect(self._on_edit)
+        return actions
 
     def set_busy(self, busy: bool) -> None:
-        self.edit_button.setVisible(not busy)
-        self.versions.set_busy(busy)
+        super().set_busy(busy)
         if busy:
             self.stop_editing()
         self.height_changed.emit()
 
     def is_in_use(self) -> bool:
-        return not self.editor.isHidden() or super().is_in_use()
+        return self.editing is not None or super().is_in_use()
 
     def fit(self, widths: Widths) -> int:
         inner = widths.prose - 2 * _PADDING
         self.view.set_widths(inner, inner)
-        actions = self.action_row.sizeHint()
-        self.action_row.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
+        actions = self._measure_actions()
+        if self._made_actions is not None:
+            self._made_actions.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
         self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())
         top = actions.height() + 4
-        if self.editor.isHidden():
+        if self.editing is None:
             self.view.move(_PADDING, top)
-            top += self.view.content_height()
+            bottom = top + self.view.content_height() + _PADDING
         else:
-            lines = min(12, max(2, self.editor.document().size().height()))
-            height = round(lines * self.editor.fontMetrics().lineSpacing()) + 20
-            self.editor.setGeometry(_PADDING, top, inner, height)
-            top += height
-        bottom = self._stack(top, _PADDING, inner, (self.edit_actions, 8)) + _PADDING
+            bottom = self.editing.place(top, inner) + _PADDING
         self._ground = QRectF(0, 0, widths.prose, bottom)
         return bottom
 
     @Slot()
     def _on_edit(self) -> None:
-        self.editor.setPlainText(self.view.content)
-        self._set_editing(True)
-        self.editor.setFocus()
-        self.editor.selectAll()
+        editing = self.editing = Editing(self.view.content, self)
+        editing.text.textChanged.connect(self._on_edited)
+        editing.text.submitted.connect(self._on_save)
+        editing.text.escaped.connect(self.stop_editing)
+        editing.save_button.clicked.connect(self._on_save)
+        editing.cancel_button.clicked.connect(self.stop_editing)
+        self._show_editing(True)
+        editing.text.setFocus()
+        editing.text.selectAll()
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.height_changed.emit()
 
     @Slot()
     def stop_editing(self) -> None:
         """Leave the message as it was."""
-        if not self.editor.isHidden():
-            self._set_editing(False)
+        if self.editing is not None:
+            editing, self.editing = self.editing, None
+            editing.hide()
+            editing.deleteLater()
+            self._show_editing(False)
 
-    def _set_editing(self, editing: bool) -> None:
-        self.editor.setVisible(editing)
-        self.edit_actions.setVisible(editing)
-        self.view.setVisible(not editing)
-        self.action_row.setVisible(not editing)
+    def _show_editing(self, shown: bool) -> None:
+        self.view.setVisible(not shown)
+        self.buttons.setVisible(not shown)
         self.height_changed.emit()
 
     @Slot()
-    def _on_edited(self) -> None:
-        self.save_button.setEnabled(bool(self.editor.toPlainText().strip()))
-        if not self.editor.isHidden():
-            self.height_changed.emit()
-
-    @Slot()
     def _on_save(self) -> None:
-        text = self.editor.toPlainText()
+        text = self.editing.text.toPlainText() if self.editing is not None else ""
         if text.strip():
-            self._set_editing(False)
-            self._commands.edit(self._message_id, text)
+            self.stop_editing()
+            self._commands.edit(self._message.id, text)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -166,49 +195,84 @@ class UserMessage(MessageWidget):
         painter.drawRoundedRect(self._ground, themes.RADIUS, themes.RADIUS)
 
 
+class Editing(QWidget):
+    """A message while it is edited: its text, and what can be done with it."""
+
+    def __init__(self, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.text = MessageEditor("Edit your message", self)
+        self.text.setPlainText(text)
+        self.text.textChanged.connect(self._on_edited)
+        self.save_button = QPushButton("Send again")
+        themes.set_role(self.save_button, "primary")
+        self.cancel_button = QPushButton("Cancel")
+        send_key().changed.connect(self._name_save_button)
+        self._name_save_button()
+        self._buttons = QWidget(self)
+        row(None, self.cancel_button, self.save_button, gap=-1, on=self._buttons)
+        self.show()
+
+    def place(self, top: int, width: int) -> int:
+        """Stand in the message from ``top`` on; gives back where it ends."""
+        lines = min(12, max(2, self.text.document().size().height()))
+        height = round(lines * self.text.fontMetrics().lineSpacing()) + 20
+        below = height_of(self._buttons, width)
+        self.setGeometry(_PADDING, top, width, height + 8 + below)
+        self.text.setGeometry(0, 0, width, height)
+        self._buttons.setGeometry(0, height + 8, width, below)
+        return self.geometry().bottom() + 1
+
+    @Slot()
+    def _name_save_button(self) -> None:
+        name = f"Send again ({send_key().text()})"
+        self.save_button.setToolTip(name)
+        self.save_button.setAccessibleName(name)
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.save_button.setEnabled(bool(self.text.toPlainText().strip()))
+
+
 class AnswerMessage(MessageWidget):
     """A model's answer: Markdown, and below it the figures and what can be done with it."""
 
-    def __init__(self, message: StoredMessage, commands: ChatCommands) -> None:
-        super().__init__(message, commands)
-        self.progress = label(role="quiet", wraps=True)
-        self.note = label(role="warning", wraps=True, scale=0.95)
-        self.footer = label(role="quiet", wraps=True, scale=0.9, figures=True)
-        self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        explain(self.footer, HELP)
-        for part in (self.progress, self.note, self.footer):
-            part.setParent(self)
-            part.hide()
-        self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
-        self.regenerate_button.clicked.connect(lambda: commands.regenerate(message.id))
-        self.more_button = icon_button("more", "", "More about this answer")
-        menu = QMenu(self.more_button)
-        menu.addAction("Compare with plain", lambda: commands.compare(message.id))
-        self.more_button.setMenu(menu)
-        self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        row(self.copy_button, self.regenerate_button, self.more_button, self.versions, None, gap=4, on=self.action_row)
-        self.action_row.hide()
+    def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
+        super().__init__(message, commands, parent)
+        self._is_complete = False
+        self.progress: QLabel | None = None
+        self.note: QLabel | None = None
+        self.footer: QLabel | None = None
 
-    def set_busy(self, busy: bool) -> None:
-        self.regenerate_button.setVisible(not busy)
-        self.more_button.setVisible(not busy)
-        self.versions.set_busy(busy)
+    @property
+    def buttons(self) -> AnswerActions:
+        """Its buttons, made now if there are none yet. Only of a complete answer."""
+        self.take_turn()
+        assert isinstance(self._made_actions, AnswerActions)
+        return self._made_actions
+
+    def _make_actions(self) -> AnswerActions:
+        return AnswerActions(self._message, self._commands, lambda: self.view.content)
+
+    def _has_actions(self) -> bool:
+        return self._is_complete
 
     def show_progress(self, text: str) -> None:
         """Say what happens while there is no text yet."""
-        if text != self.progress.text():
-            self.progress.setText(text)
-            self.progress.setVisible(bool(text))
-            self.height_changed.emit()
+        if text == (self.progress.text() if self.progress is not None else ""):
+            return
+        if self.progress is None:
+            self.progress = label(role="quiet", wraps=True, parent=self)
+        self.progress.setText(text)
+        self.progress.setVisible(bool(text))
+        self.height_changed.emit()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
-        if not self.progress.isHidden():
-            self.show_progress("")
+        self.show_progress("")
         self.view.append_pieces(pieces)
 
     def show_stored(self, message: StoredMessage) -> None:
-        """The answer was complete before; what it consists of is worked out only now."""
-        self.view.set_text(message.text, unpack(message.text, message.provenance))
+        """The answer was complete before; what it consists of is worked out only where it is to be seen."""
+        self.view.set_text(message.text, partial(_pieces_of, message), folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:
@@ -217,16 +281,18 @@ class AnswerMessage(MessageWidget):
         self._show_end(message)
 
     def _show_end(self, message: StoredMessage) -> None:
+        self._message, self._is_complete = message, True
         footer, note, details = footer_of(message), note_of(message), details_of(message)
-        self.progress.hide()
-        self.footer.setText(footer)
-        self.footer.setVisible(bool(footer))
-        explain(self.footer, f"{HELP}\n\n{details}" if details else HELP)
-        self.footer.setAccessibleDescription(details)
-        self.note.setText(note or "")
-        self.note.setVisible(bool(note))
-        self.versions.set_versions(message.version, message.versions)
-        self.action_row.show()
+        self.show_progress("")
+        if footer:
+            self.footer = label(footer, role="quiet", wraps=True, scale=0.9, figures=True, parent=self)
+            self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            explain(self.footer, f"{HELP}\n\n{details}" if details else HELP)
+            self.footer.setAccessibleDescription(details)
+            self.footer.show()
+        if note:
+            self.note = label(note, role="warning", wraps=True, scale=0.95, parent=self)
+            self.note.show()
         self.height_changed.emit()
 
     def fit(self, widths: Widths) -> int:
@@ -235,5 +301,14 @@ class AnswerMessage(MessageWidget):
         self.view.move(0, top + 6)
         top += 6 + self.view.content_height()
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
-        # A little to the left, so that the icons and not their frames line up with the text.
-        return self._stack(top, -5, widths.prose, (self.action_row, 2)) + 8
+        if self._is_complete:
+            actions = self._measure_actions()
+            if self._made_actions is not None:
+                # A little to the left, so that the icons and not their frames line up with the text.
+                self._made_actions.setGeometry(-5, top + 2, widths.prose, actions.height())
+            top += 2 + actions.height()
+        return top + 8
+
+
+def _pieces_of(message: StoredMessage) -> list[Piece]:
+    return unpack(message.text, message.provenance)

@@ -27,6 +27,8 @@ from app.ui.chat.stored_chats import StoredChats
 
 T = TypeVar("T")
 
+_END = 20
+"""Messages: enough to fill a screen."""
 UNSENT_INTERVAL_MS = 500
 SAVE_INTERVAL_MS = 1000
 TOKENS_PER_INTERVAL = 5000
@@ -79,6 +81,7 @@ class ChatModel(QObject):
 
     Signals:
         state_changed: The new `ChatState`.
+        end_read: The last messages of a chat that is being opened, to be seen before all are read.
         branch_changed: The messages from this place on are other ones than before.
         answer_begun, answer_ended: The last message is being written (`live`), or has ended as it is now.
         stored: The store has another message, or the end of an answer; the list of chats is out of date.
@@ -91,6 +94,7 @@ class ChatModel(QObject):
     """
 
     state_changed = Signal(ChatState)
+    end_read = Signal(list)
     branch_changed = Signal(int)
     answer_begun = Signal()
     answer_ended = Signal()
@@ -184,6 +188,13 @@ class ChatModel(QObject):
     def open(self) -> None:
         """Read the chat from the store."""
         chat_id = self.id
+
+        def end_done(end: list[StoredMessage]) -> None:
+            if end and not self._is_read and not self.messages:
+                self.end_read.emit(end)
+
+        # What fails here fails again at once, and is told then.
+        self.saver.read(lambda store: store.branch_end(chat_id, _END), end_done, lambda _error: None)
 
         def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], str]:
             try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Protocol
 
 from PySide6.QtCore import QMetaObject, QObject, Slot
@@ -18,7 +18,8 @@ class TranscriptView(Protocol):
 
     def clear(self) -> None: ...
     def show_welcome(self) -> None: ...
-    def add_all(self, messages: Iterable[StoredMessage]) -> None: ...
+    def show_end(self, messages: Sequence[StoredMessage]) -> None: ...
+    def add_all(self, messages: Sequence[StoredMessage]) -> None: ...
     def begin_answer(self, message: StoredMessage) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
     def set_prompt_progress(self, done: int, total: int) -> None: ...
@@ -50,6 +51,7 @@ class ChatPage(QObject):
         self._leave_answer()
         self._model = model
         self._connections = [
+            model.end_read.connect(self._on_end_read),
             model.branch_changed.connect(self._on_branch_changed),
             model.answer_begun.connect(self._on_answer_begun),
             model.answer_ended.connect(self._on_answer_ended),
@@ -59,6 +61,10 @@ class ChatPage(QObject):
         self._shown = []
         self._on_state_changed()
         self._on_branch_changed(0)
+
+    @Slot(list)
+    def _on_end_read(self, messages: list[StoredMessage]) -> None:
+        self._view.show_end([one for one in messages if one.role != "system"])
 
     @Slot(int)
     def _on_branch_changed(self, place: int) -> None:

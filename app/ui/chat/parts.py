@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.models.text import is_right_to_left
 from app.ui.chat.send_key import begins_line, send_key
 from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import CARD_MARGINS, column, row
 
 _COPIED_MILLISECONDS = 1500
@@ -52,6 +53,19 @@ class MessageEditor(QPlainTextEdit):
         """``name``: what a screen reader says."""
         super().__init__(parent, tabChangesFocus=True)
         self.setAccessibleName(name)
+        self.textChanged.connect(self._on_text_changed)
+
+    @Slot()
+    def _on_text_changed(self) -> None:
+        """Write from the side on which the text begins. (Qt orders the words, but leaves them on the left.)"""
+        is_mirrored = is_right_to_left(self.toPlainText())
+        option = self.document().defaultTextOption()
+        alignment = Qt.AlignmentFlag.AlignRight if is_mirrored else Qt.AlignmentFlag.AlignLeft
+        if option.alignment() != alignment:
+            directions = Qt.LayoutDirection
+            option.setAlignment(alignment)
+            option.setTextDirection(directions.RightToLeft if is_mirrored else directions.LayoutDirectionAuto)
+            self.document().setDefaultTextOption(option)
 
     # -- Qt
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import cast
 
 from PySide6.QtCore import Qt, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
@@ -15,8 +16,9 @@ from app.protocol.messages import Piece
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Column, Entry, Widths
+from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import Entry, Widths
 from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
 
@@ -27,8 +29,9 @@ GUIDE_TEXT = "You are talking to a small guide that knows this app."
 CONTEXT_TEXT = "Older messages above no longer fit into the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
-_CHARACTERS_PER_LINE = 65
-_LINE_HEIGHT = 22
+_HEIGHT_OF_CHARACTER = 0.42
+"""Pixels a character adds to a message of prose, lists and code. Counting lines would take thousands of messages too
+long."""
 _FRAME_HEIGHT = 90
 
 
@@ -48,6 +51,8 @@ class Transcript(QWidget):
         self._proposal = ""
         self._is_welcoming = False
         self._answer: Entry | None = None
+        self._end: list[Entry] = []
+        """What `show_end` showed."""
         self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -66,18 +71,37 @@ class Transcript(QWidget):
     def clear(self) -> None:
         """Show nothing."""
         self._answer = None
+        self._end = []
         self._is_welcoming = False
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
     def add(self, message: StoredMessage) -> None:
         """Add a message of the user or a stored answer."""
-        self._add(message, is_stored=True)
+        self._remove_welcome()
+        self.column.add(self._entry(message, self._build_stored))
 
-    def add_all(self, messages: Iterable[StoredMessage]) -> None:
-        """Add these, oldest first."""
-        for message in messages:
-            self.add(message)
+    def show_end(self, messages: Sequence[StoredMessage]) -> None:
+        """Show the last messages of a chat until all are read, and given to `add_all`."""
+        self.add_all(messages)
+        self._end = list(self.column.entries)
+
+    def add_all(self, messages: Sequence[StoredMessage]) -> None:
+        """Add many messages at the end: quicker than one by one."""
+        end, self._end = self._end, []
+        if messages:
+            self._remove_welcome()
+        if end and [entry.content for entry in end] == list(messages[-len(end) :]):
+            self.column.add_all(self._stored(messages[: -len(end)]), self.column.entries.index(end[0]))
+        else:
+            self.column.remove(end)
+            self.column.add_all(self._stored(messages))
+
+    def show_message(self, message_id: str) -> MessageWidget | None:
+        """Bring a message, however far it is, to the screen and give back its widget; ``None`` where it is not here."""
+        entry = next((entry for entry in self.column.entries if entry.key == message_id), None)
+        widget = self.column.reveal(entry) if entry is not None else None
+        return widget if isinstance(widget, MessageWidget) else None
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
@@ -105,8 +129,10 @@ class Transcript(QWidget):
 
     def begin_answer(self, message: StoredMessage) -> None:
         """A new answer; `append_pieces` fills it."""
-        entry = self._add(message, is_stored=False)
+        self._remove_welcome()
+        entry = self._entry(message, self._build)
         entry.is_pinned = True
+        self.column.add(entry)
         self.column.build(entry)
         self._answer, self._answer_began = entry, time.monotonic()
 
@@ -128,7 +154,8 @@ class Transcript(QWidget):
         entry, self._answer = self._answer, None
         if entry is not None and isinstance(entry.widget, AnswerMessage):
             entry.widget.finish(message)
-            entry.build, entry.is_pinned = partial(self._build, message, True), False
+            entry.build, entry.content, entry.is_pinned = self._build_stored, message, False
+            entry.text = message.text
 
     # -- the empty chat
 
@@ -174,22 +201,25 @@ class Transcript(QWidget):
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
 
-    def _add(self, message: StoredMessage, is_stored: bool) -> Entry:
-        self._remove_welcome()
-        lines = message.text.count("\n") + len(message.text) // _CHARACTERS_PER_LINE + 1
-        entry = Entry(message.id, partial(self._build, message, is_stored), lines * _LINE_HEIGHT + _FRAME_HEIGHT)
-        self.column.add(entry)
-        return entry
+    def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
+        text = message.text
+        return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
 
-    def _build(self, message: StoredMessage, is_stored: bool, entry: Entry) -> QWidget:
-        """The widget of a message; an answer is only begun where it is not ``is_stored``."""
-        result: MessageWidget
-        if message.role == "user":
-            result = UserMessage(message, self.commands)
-        else:
-            result = AnswerMessage(message, self.commands)
-            if is_stored:
-                result.show_stored(message)
+    def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:
+        build = self._build_stored
+        return [self._entry(message, build) for message in messages]
+
+    def _build_stored(self, entry: Entry) -> MessageWidget:
+        result = self._build(entry)
+        if isinstance(result, AnswerMessage):
+            result.show_stored(cast(StoredMessage, entry.content))
+        return result
+
+    def _build(self, entry: Entry) -> MessageWidget:
+        """The widget of a message; an answer is only begun."""
+        message = cast(StoredMessage, entry.content)
+        kind = UserMessage if message.role == "user" else AnswerMessage
+        result = kind(message, self.commands, self.column.viewport())
         result.view.set_show_drafted(self._shows_drafted)
         result.set_busy(self._is_busy)
         result.view.selection_dragged.connect(lambda point: self.column.show_point(result.view, point))
@@ -238,6 +268,9 @@ class ContextLine(QWidget):
 
     def is_in_use(self) -> bool:
         return False
+
+    def is_drawn(self) -> bool:
+        return True
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -301,3 +334,6 @@ class Welcome(QWidget):
 
     def is_in_use(self) -> bool:
         return False
+
+    def is_drawn(self) -> bool:
+        return True

@@ -12,8 +12,9 @@ from app.protocol.messages import Figures, Piece, Round
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import height_of
 from app.ui.widgets import theme, units
-from app.ui.widgets.column import Column, Entry, Widths, prose_margin
+from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain, label
+from app.ui.widgets.entries import Entry, Widths, prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
@@ -70,6 +71,12 @@ class _Text(QWidget):
             top += 2 * SPACING
         self.view.move(0, top)
         return top + self.view.content_height()
+
+    def is_in_use(self) -> bool:
+        return True
+
+    def is_drawn(self) -> bool:
+        return self.view.is_drawn
 
 
 class AnswerPane(QFrame):
@@ -142,7 +149,7 @@ class AnswerPane(QFrame):
     def show_run(self, text: str, pieces: list[Piece], figures: Figures) -> None:
         """Show an answer that was written before."""
         self.clear()
-        self._text().view.set_text(text, pieces)
+        self._text().view.set_text(text, lambda: pieces)
         self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
 
     def set_show_drafted(self, shown: bool) -> None:

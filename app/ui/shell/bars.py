@@ -13,8 +13,8 @@ from app.models.text import visible
 from app.ui.chat.parts import Card
 from app.ui.notices import Action, Notice
 from app.ui.widgets import icons, theme
-from app.ui.widgets.column import Widths, prose_margin, prose_width
 from app.ui.widgets.controls import ElidedLabel, plain_tooltip
+from app.ui.widgets.entries import Widths, prose_margin, prose_width
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 

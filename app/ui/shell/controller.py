@@ -24,6 +24,7 @@ from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.markdown.code_headers import code_wrap, set_code_wrap
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
@@ -123,6 +124,8 @@ class Controller(QObject):
         self._connect_window()
         self._connect_chat_views()
         self._connect_speed_panel()
+        set_code_wrap(settings.values.code_wrap)
+        code_wrap().changed.connect(self._on_code_wrap_changed)
         self._apply_settings()
         self._on_engine_state_changed(engine.state())
         self._on_opened(self.chats.current)
@@ -450,6 +453,11 @@ class Controller(QObject):
             action(name).setEnabled(has_chat and not busy)
         action("stop").setEnabled(busy or state is EngineState.MEASURING)
         action("measure_plain").setEnabled(state is EngineState.READY)
+
+    @Slot()
+    def _on_code_wrap_changed(self) -> None:
+        self._settings.values.code_wrap = code_wrap().is_on
+        self._save_timer.start()
 
     @Slot()
     def _on_settings_due(self) -> None:

@@ -16,8 +16,8 @@ class SidePanel(QTabWidget):
         theme.set_role(self, "side")
         self.tabBar().setDrawBase(False)
         self.tabBar().setExpanding(True)
-        for part in (self, self.tabBar()):
-            part.setAccessibleName("Side panel")
+        self.setAccessibleName("Side panel")
+        self.tabBar().setAccessibleName("Side panel")
         for title, page in pages.items():
             self.addTab(page, title)
 

@@ -1,79 +1,38 @@
 """A column of messages that builds only what is near the screen.
 
 Each entry has an estimated height until its widget is needed; when the real height turns out different, what the user
-is looking at stays where it is. Widgets far from the screen are freed again. A chat of thousands of messages opens as
-fast as a short one, and needs little more memory.
+is looking at stays where it is. Until then the entry's text stands there as it is. One widget is built in a turn of
+the event loop (see `app.ui.widgets.turns`), and those far from the screen are freed again. A chat of thousands of
+messages opens as fast as a short one, and needs little more memory.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import islice, takewhile
-from typing import Protocol, cast
+from collections.abc import Iterable
+from itertools import islice
+from typing import cast
 
-from PySide6.QtCore import QEvent, QPoint, QRect, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.ui.widgets import theme as themes
+from app.ui.widgets.entries import MARGIN, Entry, EntryWidget, Widths, prose_width
+from app.ui.widgets.turns import turns
 
-MARGIN = 24
-"""Free space left and right of the column, in pixels."""
 GAP = 12
-PROSE_CHARACTERS = 72
 CODE_CHARACTERS = 100
 FAR = 5
 """As many pages from the screen, a widget is freed."""
-MAX_BUILT = 3
-"""So many widgets are built in one go, fewer if they fill half the screen; the others follow when the window has
-handled what waits."""
+MAX_FREED = 2
+"""So many widgets are freed in one turn: more than are built, so that they never pile up."""
+AHEAD = 1
+"""Pages above and below the screen for which widgets are built beforehand."""
+MAX_TEXT = 3000
+"""Characters shown of what is not built yet."""
 NEAR_END = 30
 """As many pixels from the end, the view still counts as being there."""
-
-
-@dataclass(frozen=True)
-class Widths:
-    """How wide prose and code may be, in pixels."""
-
-    prose: int
-    code: int
-
-
-def prose_width(font: QFont, space: int) -> int:
-    """How wide a line of text shall be where there are ``room`` pixels."""
-    return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
-
-
-def prose_margin(font: QFont, space: int) -> int:
-    """What is left free on either side of a line of text, for what stands in line with the messages."""
-    return (space - prose_width(font, space)) // 2
-
-
-class EntryWidget(Protocol):
-    """What a widget in the column has to offer."""
-
-    def fit(self, widths: Widths) -> int:
-        """Take these widths; give back the height this needs, in pixels."""
-
-    def is_in_use(self) -> bool:
-        """Whether it has something that would be lost with it, such as a selection."""
-
-
-@dataclass(eq=False)
-class Entry:
-    """One place in the column. ``build`` makes its widget when it comes near the screen."""
-
-    key: str
-    build: Callable[[Entry], QWidget]
-    height: int
-    widget: QWidget | None = None
-    fitted: Widths | None = None
-    top: int = -1
-    """Where it stands in the column; -1 until it was placed."""
-    is_pinned: bool = False
-    """Whether its widget is kept, however far it is from the screen."""
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
@@ -92,13 +51,16 @@ class Column(QAbstractScrollArea):
         self.entries: list[Entry] = []
         self.follows = True
         self._is_moving = False
+        self._shows_text = False
+        """Whether there is text on the screen of what is not drawn yet."""
         self._built: set[Entry] = set()
-        self._may_build = 0
-        self._to_fill = 0
         self._placed = 0
         """How many entries, from the first, have a top that is right."""
-        self._soon = QTimer(self, singleShot=True, interval=0)
-        self._soon.timeout.connect(self.arrange)
+        self._revealed: Entry | None = None
+        """What was brought to the screen stays there while what is around it is built."""
+        self._value = 0
+        """Where the screen was, to tell in which direction the user scrolls."""
+        self._scrolls_down = False
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
@@ -114,26 +76,35 @@ class Column(QAbstractScrollArea):
         place = len(self.entries) if index is None else index
         self.entries.insert(place, entry)
         self._placed = min(self._placed, place)
-        # Later: of a whole chat that is added at once only the end has to be built.
-        self._soon.start()
+        turns().want(self)  # of a whole chat that is added at once only the end has to be built
+
+    def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
+        """Add many entries, at the end if no index is given."""
+        place = len(self.entries) if index is None else index
+        self.entries[place:place] = entries
+        self._placed = min(self._placed, place)
+        turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
         """The widget of this entry, made now if there is none yet."""
         if entry.widget is None:
             entry.widget = entry.build(entry)
-            entry.widget.setParent(self.viewport())
-            self._order_focus(entry.widget, entry)
+            if entry.widget.parentWidget() is not self.viewport():
+                entry.widget.setParent(self.viewport())
             self._built.add(entry)
         return entry.widget
 
-    def _order_focus(self, widget: QWidget, entry: Entry) -> None:
+    def _order_focus(self, entry: Entry) -> None:
         """The Tab key goes through the messages as one reads, also where older ones were built later."""
-        before = (one for one in self._built if one.top < entry.top or entry.top < 0)
+        stops = _stops(entry.widget) if entry.widget is not None else []
+        if stops == entry.stops:
+            return
+        entry.stops = stops
+        before = (one for one in self._built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
         above = max(before, key=lambda one: one.top, default=None)
-        last: QWidget = self
-        for following in (*(_stops(above.widget) if above is not None and above.widget else ())[-1:], *_stops(widget)):
-            if last is not self or above is None:
-                QWidget.setTabOrder(last, following)
+        last: QWidget = self if above is None else above.stops[-1]
+        for following in stops:
+            QWidget.setTabOrder(last, following)
             last = following
 
     def remove(self, entries: list[Entry]) -> None:
@@ -143,21 +114,24 @@ class Column(QAbstractScrollArea):
         removed = set(entries)
         self._placed = min(self._placed, next(i for i, entry in enumerate(self.entries) if entry in removed))
         self.entries = [entry for entry in self.entries if entry not in removed]
-        for entry in entries:
+        for entry in self._built & removed:
             self._free(entry)
         self.arrange()
 
     def _free(self, entry: Entry) -> None:
         if entry.widget is not None:
+            for one in entry.widget.findChildren(QWidget):
+                # A style sheet hears of the end only of widgets that it has dressed; those never shown may not be yet.
+                one.ensurePolished()
             entry.widget.hide()
             entry.widget.deleteLater()
-            entry.widget, entry.fitted = None, None
+            entry.widget, entry.fitted, entry.stops, entry.drawn = None, None, (), 0
             self._built.discard(entry)
 
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
         entry.fitted = None
-        self.arrange(0)  # it has just drawn something: what has to be built waits for a turn of its own
+        self.arrange()
 
     # -- place
 
@@ -175,40 +149,66 @@ class Column(QAbstractScrollArea):
         self._set_following(True)
         self.arrange()
 
+    def reveal(self, entry: Entry) -> QWidget:
+        """Bring an entry that is not on the screen to its top; gives back its widget, which is made now."""
+        self.arrange()
+        bar = self.verticalScrollBar()
+        if not (bar.value() <= entry.top < bar.value() + bar.pageStep()):
+            bar.setValue(entry.top - GAP)
+        self._revealed = entry
+        widget = self.build(entry)
+        self.arrange()
+        return widget
+
+    def is_complete(self) -> bool:
+        """Whether everything on the screen is built and drawn."""
+        return self._placed == len(self.entries) and all(entry.is_drawn() for entry in self._near(0))
+
     @Slot()
-    def arrange(self, may_build: int = MAX_BUILT) -> None:
-        """Put every entry that is on screen into its place; build those that are missing, at most so many now."""
+    def arrange(self) -> None:
+        """Put every widget that is near the screen into its place; what is missing is built turn by turn."""
         if self._is_moving:
-            self._soon.start()
+            turns().want(self)
             return
-        self._soon.stop()
         self._is_moving = True
-        self._may_build, self._to_fill = may_build, self.viewport().height() // 2
         try:
             self._arrange()
         finally:
             self._is_moving = False
+        if self._missing() is not None or self._far():
+            turns().want(self)
+
+    def take_turn(self) -> None:
+        """Build what is needed first; see `app.ui.widgets.turns`."""
+        if self._placed < len(self.entries):
+            self._compute_tops(self._anchor())
+        entry = self._missing()
+        if entry is not None:
+            self.build(entry)
+        for one in self._far()[:MAX_FREED]:
+            self._free(one)
+        self.arrange()
 
     def _arrange(self) -> None:
         widths = self.widths()
         anchor = self._anchor()
         for _ in range(12):
             self._compute_tops(anchor)
-            # What the user looks at first comes first.
-            near = reversed(self._near()) if self.follows else self._near()
-            changed = [entry for entry in near if self._realize(entry, widths)]
+            changed = [entry for entry in self._near(AHEAD) if self._fit(entry, widths)]
             if not changed:
                 break
         self._compute_tops(anchor)
         self._place(widths)
-        if any(entry.widget is None for entry in self._near()):
-            self._soon.start()
 
     def _anchor(self) -> tuple[Entry, int] | None:
-        """The first entry on screen and its place there, which shall stay the same."""
+        """What is on screen and shall stay in its place there: the first whose height is the real one."""
         value = self.verticalScrollBar().value()
-        index = self._index_at(value)
-        return None if index == self._placed else (self.entries[index], self.entries[index].top - value)
+        shown = self._near(0) if self._placed else []
+        if not shown:
+            return None
+        revealed = next((one for one in shown if one is self._revealed), None)
+        entry = revealed or next((one for one in shown if one.is_drawn()), shown[0])
+        return entry, entry.top - value
 
     def _index_at(self, y: int) -> int:
         """The first of the placed entries that ends below ``y``; how many they are where none does."""
@@ -232,26 +232,40 @@ class Column(QAbstractScrollArea):
         elif anchor is not None:
             bar.setValue(anchor[0].top - anchor[1])
 
-    def _near(self) -> list[Entry]:
-        """What is on the screen, or half a page from it."""
+    def _near(self, pages: int) -> list[Entry]:
+        """What is on the screen, or so many pages above or below it, from top to bottom."""
         page = self.viewport().height()
-        top = self.verticalScrollBar().value() - page // 2
+        top = self.verticalScrollBar().value() - pages * page
         first = self._index_at(top)
-        return list(takewhile(lambda entry: entry.top <= top + 2 * page, islice(self.entries, first, None)))
+        last = bisect_right(
+            self.entries, top + (1 + 2 * pages) * page, lo=first, hi=self._placed, key=lambda entry: entry.top
+        )
+        return self.entries[first:last]
 
-    def _realize(self, entry: Entry, widths: Widths) -> bool:
-        """Build and fit an entry. True if that changed its height."""
-        is_new = entry.widget is None
-        if is_new and (not self._may_build or self._to_fill <= 0):
-            return False
-        widget = self.build(entry)
-        if entry.fitted == widths:
+    def _missing(self) -> Entry | None:
+        """What has to be built next: what is on the screen, then where the user is going, then behind."""
+        top = self.verticalScrollBar().value()
+        bottom = top + self.viewport().height()
+        missing = [entry for entry in self._near(AHEAD) if entry.widget is None]
+
+        def urgency(entry: Entry) -> tuple[bool, int]:
+            is_above, is_below = entry.top + entry.height <= top, entry.top >= bottom
+            if not (is_above or is_below):
+                return False, -entry.top if self.follows else entry.top
+            away = top - entry.top if is_above else entry.top - bottom
+            return True, away if is_below is self._scrolls_down else away + self.viewport().height()
+
+        return min(missing, key=urgency, default=None)
+
+    def _fit(self, entry: Entry, widths: Widths) -> bool:
+        """Give the widths to an entry's widget. True if that changed its height."""
+        if entry.widget is None or entry.fitted == widths:
             return False
         entry.fitted = widths
-        height = cast(EntryWidget, widget).fit(widths)
-        if is_new:
-            self._may_build -= 1
-            self._to_fill -= max(height, entry.height)  # it may not have drawn all of it yet
+        height = entry.drawn = cast(EntryWidget, entry.widget).fit(widths)
+        if not entry.is_pinned and not entry.is_drawn():
+            height = max(height, entry.height)  # nothing that is read moves to and fro while the rest is drawn
+        self._order_focus(entry)
         if height == entry.height:
             return False
         entry.height = height
@@ -261,23 +275,33 @@ class Column(QAbstractScrollArea):
     def _place(self, widths: Widths) -> None:
         left = (self.width() - widths.prose) // 2
         offset = self.verticalScrollBar().value()
-        near = set(self._near())
-        for entry in list(self._built):
+        near = set(self._near(AHEAD))
+        for entry in self._built:
             if entry.widget is None:
                 continue
             if entry in near:
                 entry.widget.setGeometry(left, entry.top - offset, widths.code, entry.height)
-                entry.widget.show()
-            elif not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
+                if entry.widget.isHidden():
+                    entry.widget.show()
+            elif not entry.widget.isHidden() and not entry.widget.isAncestorOf(QApplication.focusWidget() or self):
                 entry.widget.hide()
-                if self._is_far(entry, offset):
-                    self._free(entry)
+        shows_text = any(entry.text and entry.drawn < entry.height for entry in self._near(0))
+        if shows_text or self._shows_text:
+            self.viewport().update()
+        self._shows_text = shows_text
 
-    def _is_far(self, entry: Entry, offset: int) -> bool:
-        """Whether its widget can go: it is made again when the user comes back."""
-        page = max(self.viewport().height(), 100)
-        is_away = entry.top + entry.height < offset - FAR * page or entry.top > offset + (FAR + 1) * page
-        return is_away and not entry.is_pinned and not cast(EntryWidget, entry.widget).is_in_use()
+    def _far(self) -> list[Entry]:
+        """Those whose widgets can go: they are made again when the user comes back."""
+        offset, page = self.verticalScrollBar().value(), max(self.viewport().height(), 100)
+        top, bottom = offset - FAR * page, offset + (FAR + 1) * page
+        away = [entry for entry in self._built if entry.top + entry.height < top or entry.top > bottom]
+        return [entry for entry in away if not entry.is_pinned and not self._is_in_use(entry)]
+
+    def _is_in_use(self, entry: Entry) -> bool:
+        widget = entry.widget
+        if widget is None:
+            return False
+        return widget.isAncestorOf(QApplication.focusWidget() or self) or cast(EntryWidget, widget).is_in_use()
 
     def _set_following(self, follows: bool) -> None:
         if follows != self.follows:
@@ -294,7 +318,9 @@ class Column(QAbstractScrollArea):
 
     @Slot(int)
     def _on_scrolled(self, value: int) -> None:
+        went_down, self._value = value > self._value, value
         if not self._is_moving:
+            self._scrolls_down, self._revealed = went_down, None
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 
@@ -310,7 +336,24 @@ class Column(QAbstractScrollArea):
         elif place.bottom() > self.viewport().height():
             bar.setValue(bar.value() + place.bottom() - self.viewport().height() + GAP)
 
+    def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
+        """The text of what is not drawn yet, where it will be, about as much as can be seen."""
+        offset, height = self.verticalScrollBar().value(), self.viewport().height()
+        skipped = max(entry.drawn, offset - entry.top - height // 4)
+        first = len(entry.text) * skipped // max(1, entry.height)
+        left, top = (self.width() - widths.prose) // 2, entry.top - offset + skipped
+        space = QRectF(left, top, widths.prose, entry.height - skipped)
+        painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
+
     # -- Qt
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
+        if missing:
+            widths, painter = self.widths(), QPainter(self.viewport())
+            painter.setPen(themes.current().quiet)
+            for entry in missing:
+                self._paint_text(painter, entry, widths)
 
     def scrollContentsBy(self, _dx: int, _dy: int) -> None:  # noqa: N802
         """The entries are placed by `arrange`."""

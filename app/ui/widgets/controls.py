@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 from collections.abc import Sequence
+from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
@@ -18,8 +19,13 @@ from app.ui.widgets.layouts import column
 def explain(widget: QWidget, text: str) -> None:
     """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
     text = visible(text)
-    widget.setToolTip("\n".join(textwrap.fill(line, 56) for line in text.split("\n")))
+    widget.setToolTip(_short_lines(text))
     widget.setWhatsThis(text)
+
+
+@lru_cache(maxsize=64)
+def _short_lines(text: str) -> str:
+    return "\n".join(textwrap.fill(line, 56) for line in text.split("\n"))
 
 
 def plain_tooltip(text: str) -> str:
@@ -35,9 +41,10 @@ def label(
     scale: float = 1.0,
     bold: bool = False,
     figures: bool = False,
+    parent: QWidget | None = None,
 ) -> QLabel:
     """A label that never takes its text for markup. ``figures``: of one width each, for numbers that change."""
-    result = QLabel(text, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    result = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if bold or figures:
         font = result.font()
         if bold:

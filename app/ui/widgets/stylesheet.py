@@ -186,6 +186,7 @@ QScrollBar:horizontal { background: transparent; height: 12px; margin: 0px; }
 QScrollBar::handle:vertical { background: $control_line; border-radius: 3px; min-height: 32px; margin: 2px 3px; }
 QScrollBar::handle:horizontal { background: $control_line; border-radius: 3px; min-width: 32px; margin: 3px 2px; }
 QScrollBar::handle:hover { background: $quiet; }
+QScrollBar::handle:horizontal:focus { background: $focus_line; }
 QScrollBar::add-line, QScrollBar::sub-line { width: 0px; height: 0px; }
 QScrollBar::add-page, QScrollBar::sub-page { background: transparent; }
 

@@ -367,6 +367,14 @@ def monospace() -> QFont:
     return resized(font, QGuiApplication.font())
 
 
+def monospace_for(font: QFont) -> QFont:
+    """The system's fixed-width font, to stand beside ``font``: a little smaller, as it looks larger."""
+    result = monospace()
+    if font.pointSizeF() > 0:
+        result.setPointSizeF(font.pointSizeF() * 0.93)
+    return result
+
+
 def tabular(font: QFont) -> QFont:
     """The same font with figures of one width, so that changing numbers do not move what stands beside them."""
     figures = QFont(font)

@@ -6,12 +6,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QPlainTextEdit
+from PySide6.QtWidgets import QApplication, QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.ui.chat.composer import Composer
-from app.ui.chat.messages import UserMessage
+from app.ui.chat.messages import Editing, UserMessage
 from app.ui.chat.parts import ChatCommands, MessageEditor
 from app.ui.chat.send_key import enter, send_key
 
@@ -62,15 +62,14 @@ def test_it_never_sends_while_an_input_method_composes(qtbot: QtBot) -> None:
 
 def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
     composer = Composer()
-    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), ChatCommands())
-    for widget in (composer, message):
-        qtbot.addWidget(widget)
+    editing = Editing("Hello", composer)
+    qtbot.addWidget(composer)
     send_key().choose(needs_ctrl=True)
     assert composer.button.accessibleName() == composer.button.toolTip() == "Send (Ctrl+Enter)"
-    assert message.save_button.accessibleName() == message.save_button.toolTip() == "Send again (Ctrl+Enter)"
+    assert editing.save_button.accessibleName() == editing.save_button.toolTip() == "Send again (Ctrl+Enter)"
     send_key().choose(needs_ctrl=False)
     assert composer.button.toolTip() == "Send (Enter)"
-    assert message.save_button.toolTip() == "Send again (Enter)"
+    assert editing.save_button.toolTip() == "Send again (Enter)"
     composer.set_busy(True)
     send_key().choose(needs_ctrl=True)
     assert composer.button.toolTip() == "Stop the answer (Esc)"
@@ -79,11 +78,13 @@ def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
 def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
     edited: list[tuple[str, str]] = []
     commands = ChatCommands(edit=lambda message_id, text: edited.append((message_id, text)))
-    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), commands)
-    qtbot.addWidget(message)
+    owner = QWidget()
+    qtbot.addWidget(owner)
+    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), commands, owner)
     send_key().choose(needs_ctrl=True)
-    message.edit_button.click()
-    editor: QPlainTextEdit = message.editor
+    message.buttons.edit_button.click()
+    assert message.editing is not None
+    editor: QPlainTextEdit = message.editing.text
     editor.setPlainText("one")
     editor.moveCursor(editor.textCursor().MoveOperation.End)
     QTest.keyClick(editor, Qt.Key.Key_Return)

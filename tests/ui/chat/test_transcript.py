@@ -10,14 +10,18 @@ from PySide6.QtGui import QGuiApplication, QInputMethodEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.chats.model import unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
-from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
 from app.ui.widgets import stylesheet, theme
+from app.ui.widgets.column import MAX_FREED
+from app.ui.widgets.entries import Entry
+from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER
 
@@ -32,10 +36,14 @@ def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transc
     return result
 
 
+def entry_of(transcript: Transcript, key: str) -> Entry:
+    return next(entry for entry in transcript.column.entries if entry.key == key)
+
+
 def widget(transcript: Transcript, key: str) -> QWidget:
-    entry = next(entry for entry in transcript.column.entries if entry.key == key)
-    assert entry.widget is not None
-    return entry.widget
+    found = entry_of(transcript, key).widget
+    assert found is not None
+    return found
 
 
 def answer(transcript: Transcript, key: str) -> AnswerMessage:
@@ -56,9 +64,14 @@ def settle(qtbot: QtBot, transcript: Transcript) -> None:
     def is_settled() -> bool:
         built = [entry for entry in transcript.column.entries if entry.widget is not None]
         views = [entry.widget.view for entry in built if isinstance(entry.widget, (UserMessage, AnswerMessage))]
-        return not transcript.column._soon.isActive() and all(view.is_drawn for view in views)
+        return transcript.column.is_complete() and turns().is_idle() and all(view.is_drawn for view in views)
 
     qtbot.waitUntil(is_settled)
+
+
+def said(part: QLabel | None) -> str:
+    assert part is not None and part.isVisible()
+    return part.text()
 
 
 def click(button: QAbstractButton) -> None:
@@ -82,11 +95,11 @@ def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
         transcript.append_pieces([Piece(text=text)])
     settle(qtbot, transcript)
     assert answer(transcript, "a").view.document().toPlainText() == "Some bold words\nx = 1"
-    assert not answer(transcript, "a").footer.isVisible()
+    assert answer(transcript, "a").footer is None
     transcript.finish_answer(stored.answer("a", note="Stopped before the end."))
     settle(qtbot, transcript)
-    assert answer(transcript, "a").footer.text() == FOOTER
-    assert answer(transcript, "a").note.isVisible()
+    assert said(answer(transcript, "a").footer) == FOOTER
+    assert said(answer(transcript, "a").note) == "Stopped before the end."
     assert question(transcript, "u").view.document().toPlainText() == "What is **this**?"
 
 
@@ -104,13 +117,13 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
 ) -> None:
     transcript.begin_answer(stored.answer("a"))
     transcript.set_prompt_progress(100, 1000)
-    assert answer(transcript, "a").progress.isHidden()
+    assert answer(transcript, "a").progress is None
     monkeypatch.setattr("app.ui.chat.transcript.PROGRESS_DELAY", 0.0)
     transcript.set_prompt_progress(420, 1000)
-    assert answer(transcript, "a").progress.text() == "Reading the chat · 42 %"
-    assert "acceptance rate" in answer(transcript, "a").footer.whatsThis()
+    progress = answer(transcript, "a").progress
+    assert progress is not None and progress.text() == "Reading the chat · 42 %"
     transcript.append_pieces([Piece(text="x")])
-    assert answer(transcript, "a").progress.isHidden()
+    assert progress.isHidden()
 
 
 def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
@@ -119,9 +132,11 @@ def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: 
     message = stored.answer("a", "text", 2, 3, pieces=[Piece(text="text", drafter="model")], figures=figures)
     transcript.add(message)
     settle(qtbot, transcript)
-    details = answer(transcript, "a").footer.accessibleDescription()
+    footer = answer(transcript, "a").footer
+    assert footer is not None
+    details = footer.accessibleDescription()
     assert [line.partition(":")[0] for line in details.splitlines()] == ["Draft model", "n-grams"]
-    assert answer(transcript, "a").footer.whatsThis().endswith(f".\n\n{details}")
+    assert "acceptance rate" in footer.whatsThis() and footer.whatsThis().endswith(f".\n\n{details}")
     shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
     assert footer_of(message) in shown
     assert "2/3" in shown
@@ -146,9 +161,9 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     settle(qtbot, transcript)
     message = answer(transcript, "a")
     regenerated = calls(transcript, "regenerate")
-    click(message.regenerate_button)
+    click(message.buttons.regenerate_button)
     assert regenerated == [("a",)]
-    (compare,) = message.more_button.menu().actions()
+    (compare,) = message.buttons.more_button.menu().actions()
     compared = calls(transcript, "compare")
     compare.trigger()
     assert compared == [("a",)]
@@ -156,7 +171,7 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     click(named(message, "Earlier version"))
     assert stepped == [("a", -1)]
     assert not named(message, "Later version").isEnabled()
-    click(message.copy_button)
+    click(message.buttons.copy_button)
     assert QGuiApplication.clipboard().text() == "the **source**"
 
 
@@ -164,15 +179,16 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(stored.question("u", "first", 1, 2))
     settle(qtbot, transcript)
     message = question(transcript, "u")
-    click(message.edit_button)
+    click(message.buttons.edit_button)
+    assert message.editing is not None
     editor = message.findChild(QPlainTextEdit)
     assert isinstance(editor, QPlainTextEdit)
     assert editor.isVisible()
     editor.setPlainText("  ")
-    assert not message.save_button.isEnabled()
+    assert not message.editing.save_button.isEnabled()
     editor.setPlainText("second")
     edited = calls(transcript, "edit")
-    click(message.save_button)
+    click(message.editing.save_button)
     assert edited == [("u", "second")]
     assert not editor.isVisible()
 
@@ -181,10 +197,11 @@ def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript)
     transcript.add(stored.question("u", "first"))
     settle(qtbot, transcript)
     message = question(transcript, "u")
-    click(message.edit_button)
-    message.editor.setPlainText("second")
+    click(message.buttons.edit_button)
+    assert message.editing is not None
+    message.editing.text.setPlainText("second")
     edited = calls(transcript, "edit")
-    QTest.keyClick(message.editor, Qt.Key.Key_Escape)
+    QTest.keyClick(message.editing.text, Qt.Key.Key_Escape)
     assert edited == []
     assert message.view.isVisible()
     assert message.view.content == "first"
@@ -197,15 +214,16 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     transcript.add(stored.answer("late", "text", 1, 2))
     settle(qtbot, transcript)
     for key in ("a0", "late"):
-        assert not answer(transcript, key).regenerate_button.isVisible()
-        assert not answer(transcript, key).more_button.isVisible()
-        assert not answer(transcript, key).versions.isVisible()
-        assert answer(transcript, key).copy_button.isVisible()
-    assert not question(transcript, "u0").edit_button.isVisible()
+        assert not answer(transcript, key).buttons.regenerate_button.isVisible()
+        assert not answer(transcript, key).buttons.more_button.isVisible()
+        assert answer(transcript, key).buttons.copy_button.isVisible()
+    assert not question(transcript, "u0").buttons.edit_button.isVisible()
+    versions = answer(transcript, "late").buttons.versions
+    assert versions is not None and not versions.isVisible()
     transcript.set_busy(False)
-    assert answer(transcript, "late").regenerate_button.isVisible()
-    assert answer(transcript, "late").more_button.isVisible()
-    assert answer(transcript, "late").versions.isVisible()
+    assert answer(transcript, "late").buttons.regenerate_button.isVisible()
+    assert answer(transcript, "late").buttons.more_button.isVisible()
+    assert versions.isVisible()
 
 
 def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
@@ -222,8 +240,10 @@ def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: 
 def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(stored.question("u", "before"))
     settle(qtbot, transcript)
-    click(question(transcript, "u").edit_button)
-    editor = question(transcript, "u").editor
+    click(question(transcript, "u").buttons.edit_button)
+    editing = question(transcript, "u").editing
+    assert editing is not None
+    editor = editing.text
     QApplication.sendEvent(editor, QInputMethodEvent("に", []))
     edited = calls(transcript, "edit")
     QTest.keyClick(editor, Qt.Key.Key_Return)
@@ -489,6 +509,9 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
         transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
         transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))
     settle(qtbot, transcript)
+    assert asked == []
+    transcript.set_show_drafted(True)
+    transcript.grab()
     assert "Answer 39" in asked
     assert "Answer 0" not in asked
     assert len(asked) < 10
@@ -502,7 +525,7 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
     transcript.column.go_to_end()
     settle(qtbot, transcript)
     assert {"u39", "a39"} <= at_the_end & built(transcript)
-    assert answer(transcript, "a39").footer.text() == FOOTER
+    assert said(answer(transcript, "a39").footer) == FOOTER
 
 
 def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> None:
@@ -513,7 +536,7 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
     settle(qtbot, transcript)
     scroll(qtbot, transcript, 0)
-    click(question(transcript, "edited").edit_button)
+    click(question(transcript, "edited").buttons.edit_button)
     answer(transcript, "selected").view.selectAll()
     transcript.column.go_to_end()
     settle(qtbot, transcript)
@@ -521,7 +544,8 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     assert {"edited", "selected", "written"} <= built(transcript)
     scroll(qtbot, transcript, 0)
     assert {"edited", "selected", "written"} <= built(transcript)
-    assert question(transcript, "edited").editor.toPlainText() == "My words"
+    editing = question(transcript, "edited").editing
+    assert editing is not None and editing.text.toPlainText() == "My words"
 
 
 def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, transcript: Transcript) -> None:
@@ -537,8 +561,8 @@ def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, tr
     settle(qtbot, transcript)
     message = answer(transcript, "written")
     assert message.view.content == "one two"
-    assert (message.footer.text(), message.note.text(), message.heading.text()) == (FOOTER, "A note.", "Someone")
-    assert message.versions.isVisible()
+    assert (said(message.footer), said(message.note), message.heading.text()) == (FOOTER, "A note.", "Someone")
+    assert message.buttons.versions is not None and message.buttons.versions.isVisible()
 
 
 def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBot, transcript: Transcript) -> None:
@@ -549,7 +573,7 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
         scroll(qtbot, transcript, value)
     shown = [entry.widget for entry in transcript.column.entries if isinstance(entry.widget, AnswerMessage)]
     assert len(shown) >= 4
-    buttons: list[QWidget] = [message.copy_button for message in shown]
+    buttons: list[QWidget] = [message.buttons.copy_button for message in shown]
     order: list[int] = []
     one = transcript.column.nextInFocusChain()
     while one is not None and one is not transcript.column:
@@ -559,26 +583,115 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
     assert order == list(range(len(buttons)))
 
 
-def test_few_messages_are_built_in_one_go_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
-    for number in range(12):
-        transcript.add(stored.answer(str(number), "word"))
-    transcript.column.arrange()
-    assert [entry.key for entry in transcript.column.entries if entry.widget is not None] == ["9", "10", "11"]
+def test_one_message_is_built_in_a_turn_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
+    """A turn of the event loop is not longer for a message that comes after another."""
+    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(12)])
+    for count in range(1, 5):
+        assert turns().is_waiting(transcript.column)
+        transcript.column.take_turn()
+        assert built(transcript) == {str(11 - one) for one in range(count)}
     settle(qtbot, transcript)
-    assert all(entry.widget is not None for entry in transcript.column.entries[5:])
+    assert all(entry.widget is not None for entry in transcript.column.entries[-6:])
 
 
-def test_messages_as_high_as_the_screen_are_built_one_at_a_time(qtbot: QtBot, transcript: Transcript) -> None:
-    for number in range(6):
-        transcript.add(stored.answer(str(number), "word\n\n" * 40))
-
-    def built() -> list[str]:
-        return [entry.key for entry in transcript.column.entries if entry.widget is not None]
-
-    transcript.column.arrange()
-    assert built() == ["5"]
-    transcript.column.entries[4].height = 10
+def test_what_draws_builds_nothing_in_the_same_turn(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(6)])
+    transcript.column.take_turn()
     transcript.column.refit(transcript.column.entries[5])
-    assert built() == ["5"]  # what draws builds nothing in the same turn of the event loop
+    assert built(transcript) == {"5"}
     settle(qtbot, transcript)
-    assert built()[-1:] == ["5"]
+    assert {"4", "5"} <= built(transcript)
+
+
+def test_what_is_far_is_freed_a_little_in_a_turn(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_all([stored.question(str(number), "word") for number in range(400)])
+    settle(qtbot, transcript)
+    old = [entry.widget for entry in transcript.column.entries if entry.widget is not None]
+    assert len(old) > 3 * MAX_FREED
+    transcript.column.verticalScrollBar().setValue(0)
+    far = left = built(transcript)
+    while far & left:
+        transcript.column.take_turn()
+        assert len(left - built(transcript)) <= MAX_FREED
+        left = built(transcript)
+    settle(qtbot, transcript)
+    qtbot.waitUntil(lambda: not any(isValid(widget) for widget in old))
+
+
+def test_what_is_not_built_yet_shows_its_text(qtbot: QtBot, transcript: Transcript) -> None:
+    """Someone who drags the scroll bar sees words, not an empty page."""
+    fill(transcript, 100)
+    settle(qtbot, transcript)
+    transcript.column.verticalScrollBar().setValue(0)
+    assert not transcript.column.is_complete() and "u0" not in built(transcript)
+    before = transcript.column.viewport().grab().toImage()
+    ground = before.pixelColor(2, 2)
+    prose = range(100, before.width() - 100, 2)
+    assert any(before.pixelColor(x, y) != ground for x in prose for y in range(24, 200, 2))
+    settle(qtbot, transcript)
+    assert transcript.column.is_complete()
+
+
+def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 200)
+    settle(qtbot, transcript)
+    message = transcript.show_message("a17")
+    assert isinstance(message, AnswerMessage)
+    settle(qtbot, transcript)
+    assert transcript.column.viewport().rect().contains(message.pos() + QPoint(0, 30))
+    message.view.setFocus()
+    reached: list[QWidget | None] = []
+    for _ in range(4):
+        QTest.keyClick(QApplication.focusWidget() or transcript, Qt.Key.Key_Tab)
+        reached.append(QApplication.focusWidget())
+    buttons = message.buttons
+    assert reached[:3] == [buttons.copy_button, buttons.regenerate_button, buttons.more_button]
+    following = transcript.column.entries[transcript.column.entries.index(entry_of(transcript, "a17")) + 1]
+    assert following.widget is not None and following.widget.isAncestorOf(reached[3] or transcript)
+    assert transcript.show_message("no such message") is None
+
+
+def test_a_selection_survives_scrolling_to_the_other_end(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 100)
+    settle(qtbot, transcript)
+    answer(transcript, "a99").view.selectAll()
+    selected = answer(transcript, "a99").view.textCursor().selectedText()
+    scroll(qtbot, transcript, 0)
+    transcript.column.go_to_end()
+    settle(qtbot, transcript)
+    assert answer(transcript, "a99").view.textCursor().selectedText() == selected != ""
+
+
+def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: QtBot, transcript: Transcript) -> None:
+    """Its height was estimated: the difference goes to its upper end."""
+    transcript.add_all([stored.answer("high", "- one\n" * 60), stored.answer("read", "words\n\n" * 40)])
+    transcript.column.entries[0].height = 100
+    settle(qtbot, transcript)
+    scroll(qtbot, transcript, 0)
+    transcript.column._free(transcript.column.entries[0])
+    transcript.column.entries[0].height, transcript.column._placed = 100, 0
+    transcript.column.verticalScrollBar().setValue(60)
+    read = widget(transcript, "read")
+    before = read.y()
+    settle(qtbot, transcript)
+    assert transcript.column.entries[0].height > 1000
+    assert read.y() == before
+
+
+def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> None:
+    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(200)]
+    transcript.show_end(messages[-20:])
+    settle(qtbot, transcript)
+    shown = widget(transcript, "199")
+    before = shown.y()
+    transcript.add_all(messages)
+    settle(qtbot, transcript)
+    assert keys(transcript) == [message.id for message in messages]
+    assert widget(transcript, "199") is shown and shown.y() == before
+
+
+def test_an_end_that_was_no_longer_true_goes(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_end([stored.answer("old", "words")])
+    transcript.add_all([stored.answer("a", "words"), stored.answer("b", "words")])
+    settle(qtbot, transcript)
+    assert keys(transcript) == ["a", "b"]

@@ -7,7 +7,7 @@ from pytestqt.qtbot import QtBot
 
 from app.ui.chat.parts import ChatCommands
 from app.ui.chat.transcript import Welcome
-from app.ui.widgets.column import Widths
+from app.ui.widgets.entries import Widths
 
 
 @pytest.mark.parametrize("width", [250, 312, 600])

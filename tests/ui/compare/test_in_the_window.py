@@ -65,9 +65,9 @@ def more_menu(running: Comparing) -> Callable[[], None]:
     """What the ⋯ menu of the last answer does."""
     answers = [entry.widget for entry in running.window.transcript.column.entries]
     message = next(one for one in reversed(answers) if isinstance(one, AnswerMessage))
-    assert message.more_button.isVisible()
-    assert message.more_button.accessibleName() == "More about this answer"
-    (action,) = message.more_button.menu().actions()
+    assert message.buttons.more_button.isVisible()
+    assert message.buttons.more_button.accessibleName() == "More about this answer"
+    (action,) = message.buttons.more_button.menu().actions()
     assert action.text() == "Compare with plain"
     return action.trigger
 

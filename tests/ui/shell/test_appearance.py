@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
-from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow, Panel
 from app.ui.shell.zoom import Zoom

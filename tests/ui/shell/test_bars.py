@@ -15,7 +15,7 @@ from app.ui import notices
 from app.ui.notices import Action, Notice
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.column import prose_margin
+from app.ui.widgets.entries import prose_margin
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import cache
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import (
@@ -21,9 +22,22 @@ from PySide6.QtGui import (
     QTextTable,
 )
 
+from app.models.text import is_right_to_left
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
 from app.ui.chat.markdown.code_blocks import CodeRun
-from app.ui.chat.markdown.formats import CODE, CONTINUED, DEPTH, QUOTE, QUOTE_INDENT, ROLE, Formats, Look
+from app.ui.chat.markdown.formats import (
+    CHECKED,
+    CODE,
+    CONTINUED,
+    DEPTH,
+    QUOTE,
+    QUOTE_INDENT,
+    ROLE,
+    UNCHECKED,
+    Formats,
+    Look,
+)
+from app.ui.chat.markdown.tables import TableRun, column_widths
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -34,6 +48,8 @@ _NUMBER = re.compile(r"\d+")
 _LEADING_SPACE = re.compile(r"^[ \t]+", re.MULTILINE)
 _DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]\n]+\]:)", re.MULTILINE)
 _MAX_QUOTES = 8
+_Marker = QTextBlockFormat.MarkerType
+_TASK_MARKS = {_Marker.Checked: CHECKED, _Marker.Unchecked: UNCHECKED}
 
 
 def checked_link(target: str) -> str:
@@ -53,6 +69,7 @@ class Mark:
     is_free: bool
     format: QTextBlockFormat
     code_runs: int
+    table_runs: int
 
 
 class _ScratchDocument(QTextDocument):
@@ -60,16 +77,33 @@ class _ScratchDocument(QTextDocument):
         return None
 
 
+@cache
+def _scratch() -> _ScratchDocument:
+    """One for all: it holds a block only while that is written."""
+    return _ScratchDocument()
+
+
 class BlockWriter:
-    """Writes at the end of a document. ``margin``: how much narrower prose is than code, in pixels."""
+    """Writes at the end of a document.
+
+    Attributes:
+        margin: How much narrower prose is than code, in pixels.
+        width: What a table may take without having to be scrolled, in pixels; 0: whatever it needs.
+        wraps_code: Whether long lines of code are wrapped.
+        wrap_choices: The same of single code blocks, by their numbers, where the user has chosen.
+    """
 
     def __init__(self, cursor: QTextCursor, formats: Formats, margin: float) -> None:
         self.code_runs: list[CodeRun] = []
+        self.table_runs: list[TableRun] = []
+        self.width = 0.0
+        self.wraps_code = False
+        self.wrap_choices: dict[int, bool] = {}
         self.formats = formats
         self.margin = margin
         self._cursor = cursor
         self._is_free = True
-        self._scratch = _ScratchDocument()
+        self._scratch = _scratch()
         self._lists: dict[int, QTextList] = {}
 
     # -- where
@@ -86,7 +120,7 @@ class BlockWriter:
 
     def save(self) -> Mark:
         """The present state, for `restore`."""
-        return Mark(self.position, self._is_free, self._cursor.blockFormat(), len(self.code_runs))
+        return Mark(self.position, self._is_free, self._cursor.blockFormat(), len(self.code_runs), len(self.table_runs))
 
     def restore(self, mark: Mark) -> None:
         """Remove everything that was written since."""
@@ -98,6 +132,7 @@ class BlockWriter:
             self._cursor.setBlockFormat(mark.format)
         self._is_free = mark.is_free
         del self.code_runs[mark.code_runs :]
+        del self.table_runs[mark.table_runs :]
 
     def _begin(self, block: QTextBlockFormat, characters: QTextCharFormat) -> None:
         if not self._is_free:
@@ -166,7 +201,7 @@ class BlockWriter:
             table = QTextCursor(part).currentTable() if has_table else None
             if table is not None:
                 table_end = table.lastPosition()
-                self._write_table(table)
+                self._write_table(table, block)
             elif _is_code(part):
                 part = self._write_code_lines(part)
             else:
@@ -184,13 +219,16 @@ class BlockWriter:
         if part.length() <= 1 and items is None:
             return
         level = origin.headingLevel()
-        form = self._block_format(origin, level, in_list=items is not None)
+        task = _TASK_MARKS.get(origin.marker()) if items is not None else None
+        form = self._block_format(part, level, items, is_task=task is not None)
         if block.continued and first:
             form.setTopMargin(0)
             if block.joined:
                 form.setProperty(CONTINUED, True)
         self._begin(form, self.formats.characters(Look(heading=level)))
-        if items is not None:
+        if task is not None:
+            self._cursor.insertText(f"{task} ", self.formats.characters(Look()))
+        elif items is not None:
             key = origin.objectIndex()
             if key in self._lists:
                 self._lists[key].add(self._cursor.block())
@@ -199,19 +237,26 @@ class BlockWriter:
                 self._lists[key] = self._cursor.createList(self.formats.list(items.format(), number))
         self._write_inline(part, level)
 
-    def _block_format(self, origin: QTextBlockFormat, level: int, *, in_list: bool) -> QTextBlockFormat:
+    def _block_format(
+        self, part: QTextBlock, level: int, items: QTextList | None, *, is_task: bool
+    ) -> QTextBlockFormat:
+        origin = part.blockFormat()
         quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
         if level:
             form = self.formats.heading(self.margin, level)
-        elif in_list:
+        elif items is not None and is_task:
+            form = self.formats.task(self.margin, max(1, items.format().indent()))
+        elif items is not None:
             form = self.formats.prose(self.margin, gap=3.0)
-            form.setMarker(origin.marker())
         else:
             form = self.formats.prose(self.margin)
             form.setIndent(origin.indent())
         if quotes:
-            form.setLeftMargin(quotes * QUOTE_INDENT)
             form.setProperty(ROLE, QUOTE)
+            if is_right_to_left(part.text()):
+                form.setRightMargin(self.margin + quotes * QUOTE_INDENT)
+            else:
+                form.setLeftMargin(quotes * QUOTE_INDENT)
             form.setProperty(DEPTH, quotes)
         return form
 
@@ -248,42 +293,64 @@ class BlockWriter:
 
     # -- tables
 
-    def _write_table(self, origin: QTextTable) -> None:
+    def _write_table(self, origin: QTextTable, block: Block) -> None:
         if self._is_free:
             self._begin(self.formats.nothing, self.formats.tiny)
         rows, columns = origin.rows(), origin.columns()
-        table = self._cursor.insertTable(rows, columns, self.formats.table())
+        run = self._table_run(origin, block)
+        table = self._cursor.insertTable(rows, columns, run.format(self.formats, self.width, self.margin))
+        run.start = table.firstPosition()
         for row in range(rows):
             for column in range(columns):
                 source = origin.cellAt(row, column).firstCursorPosition()
-                cell = table.cellAt(row, column)
-                cell.setFormat(self.formats.cell(header=row == 0, last=row == rows - 1))
+                cell = table.cellAt(row, columns - 1 - column if run.is_mirrored else column)
+                form = self.formats.cell(header=row == 0, last=row == rows - 1, mirrored=run.is_mirrored)
+                cell.setFormat(form)
                 self._cursor.setPosition(cell.firstPosition())
-                self._cursor.setBlockFormat(self.formats.cell_block(source.blockFormat().alignment()))
+                alignment = source.blockFormat().alignment()
+                self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored))
                 self._write_inline(source.block(), 0, bold=row == 0)
+        run.end = table.lastPosition()
+        self.table_runs.append(run)
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
         self._cursor.setBlockFormat(self.formats.nothing)
         self._cursor.setBlockCharFormat(self.formats.tiny)
         self._is_free = True
 
+    def _table_run(self, origin: QTextTable, block: Block) -> TableRun:
+        """A table that goes on with the one before it has the same columns."""
+        columns, at = origin.columns(), self.position
+        before = self.table_runs[-1] if block.continued and self.table_runs else None
+        if before is not None and len(before.widths) == columns:
+            return TableRun(at, before.widths, before.is_mirrored, before.group)
+        texts = [
+            [origin.cellAt(row, column).firstCursorPosition().block().text() for column in range(columns)]
+            for row in range(origin.rows())
+        ]
+        is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
+        return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
+
     # -- code
 
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
         """A new code block; its lines follow through `code_line`."""
-        run = CodeRun(self.next_position, self.next_position, language, left)
+        if self.position > 0:
+            self._is_free = False  # Qt drops the space above a block that follows a table, and the header stands there
+        wraps = self.wrap_choices.get(len(self.code_runs), self.wraps_code)
+        run = CodeRun(self.next_position, self.next_position, language, left, is_wrapped=wraps)
         self.code_runs.append(run)
         return run
 
     def code_line(self, run: CodeRun, text: str, *, joined: bool = False, partial: bool = False) -> None:
         """Write one line of code. ``joined``: it goes on with the line before it; ``partial``: it is still growing."""
-        form = self.formats.code_line(first=not run.lines, last=False, left=run.left)
+        form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=run.is_wrapped)
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
         self._begin(form, plain)
         self._cursor.insertText(text, plain)
         run.end = self._cursor.position()
-        run.columns = max(run.columns, len(text))
+        run.width = max(run.width, self.formats.code_width(text))
         if not partial:
             if joined:
                 run.joined.add(run.lines)
@@ -295,7 +362,9 @@ class BlockWriter:
         run.is_closed = True
         if not run.lines:
             self.code_line(run, "")
-        self._cursor.setBlockFormat(self.formats.code_line(first=run.lines == 1, last=True, left=run.left))
+        self._cursor.setBlockFormat(
+            self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=run.is_wrapped)
+        )
 
     def _write_code_lines(self, part: QTextBlock) -> QTextBlock:
         """Write a code block that stands inside an item or a quote; gives back its last line."""

@@ -434,7 +434,8 @@ def _may_become_table(block: Block) -> bool:
 
 # ---------------------------------------------------------------- an unfinished last block, made presentable
 
-_OPEN_STRONG = re.compile(r"(?:^|[\s(\[\"'“])\*\*(?=[^\s*])")
+_OPEN_STRONG = re.compile(r"(?:^|[\s(\[\"'“\u2e80-\uffdc])\*\*(?=[^\s*])")
+"""Also behind Chinese, Japanese and Korean letters and signs, which have no spaces between words."""
 
 
 def close_inline(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The code blocks of a document: where they are, the line above each, and their colors.
+"""The code blocks of a document: where they are, and their colors.
 
 Colors come some time after the text and lie over it, in the layouts of its lines, so the document stays as it was
 written. A block that is still being written is highlighted again and again, at most for a small share of the time, and
@@ -11,18 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QTimer
 from PySide6.QtGui import QTextCursor, QTextDocument, QTextLayout
-from PySide6.QtWidgets import QPushButton, QWidget
 from shiboken6 import isValid
 
 from app.helper.messages import ROLES, Highlight
-from app.models.text import shortened
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.highlight import Found, highlighter
-from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import label
-from app.ui.widgets.layouts import row
+from app.ui.widgets.turns import turns
 
 MAX_CHARACTERS = 64 * 1024
 """Of a code block; what goes beyond stays plain."""
@@ -44,8 +40,10 @@ class CodeRun:
     end: int
     language: str
     left: float = 0.0
-    columns: int = 0
-    """Length of its longest line in characters."""
+    is_wrapped: bool = False
+    """Whether its long lines are wrapped; else they can be scrolled."""
+    width: float = 0.0
+    """Of its longest line, in pixels."""
     size: int = 0
     """Positions that its finished lines take, from ``start`` on; a line that is still growing may follow."""
     lines: int = 0
@@ -65,25 +63,6 @@ class CodeRun:
         """Whether nothing more can be found in it."""
         is_complete = self.is_closed and self.asked == self.size
         return self.is_plain or not self.language or self.size > MAX_CHARACTERS or is_complete
-
-
-class CodeHeader(QWidget):
-    """The language and a copy button, over the top of a code block's frame. The owner connects the button."""
-
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setCursor(Qt.CursorShape.ArrowCursor)
-        self._language = label(role="quiet", scale=0.9)
-        self.copy_button = QPushButton("Copy")
-        themes.scale_font(self.copy_button, 0.9)
-        themes.set_role(self.copy_button, "flat")
-        row((self._language, 1), self.copy_button, margins=(12, 3, 4, 0), on=self)
-
-    def set_language(self, language: str) -> None:
-        """Name the language of the code; empty where it is not known."""
-        language = shortened(language, 24)
-        self._language.setText(language or "code")
-        self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
 
 class CodeColors:
@@ -111,10 +90,7 @@ class CodeColors:
         """At which of the code's blocks in the document each of its lines begins."""
         self._next_line = 0
         self._is_closed = False
-        self._timer = QTimer(document, singleShot=True, interval=0)
-        self._timer.timeout.connect(self._on_turn)
-        self._rest = QTimer(document, singleShot=True)
-        self._rest.timeout.connect(self.update)
+        self._rest: QTimer | None = None
 
     def update(self) -> None:
         """More text was written, or a block has rested."""
@@ -126,8 +102,15 @@ class CodeColors:
         elif self._asked is None and self._coloring is None and self._is_alive():
             # What came meanwhile must not wait for more text.
             rests = [run.rests_until for run in self._runs()[self._settled :] if run.asked != run.size]
-            if rests and not self._rest.isActive():
-                self._rest.start(max(1, round((min(rests) - time.monotonic()) * 1000)))
+            if rests:
+                self._rest_until(min(rests))
+
+    def _rest_until(self, end: float) -> None:
+        if self._rest is None:
+            self._rest = QTimer(self._document, singleShot=True)
+            self._rest.timeout.connect(self.update)
+        if not self._rest.isActive():
+            self._rest.start(max(1, round((end - time.monotonic()) * 1000)))
 
     def close(self) -> None:
         """The document is written anew: nothing that comes is for it."""
@@ -174,11 +157,12 @@ class CodeColors:
             return
         run.rests_until = time.monotonic() + min(_PAUSE * seconds, _MAX_REST)
         self._coloring, self._found, self._next_line = run, lines, 0
-        self._on_turn()
+        turns().want(self, later=True)
 
     # -- coloring
 
-    def _on_turn(self) -> None:
+    def take_turn(self) -> None:
+        """Set some colors; see `app.ui.widgets.turns`."""
         run = self._coloring
         if run is None or not self._is_alive():
             return
@@ -201,7 +185,7 @@ class CodeColors:
             self._document.markContentsDirty(first, last - first)
             self._changed(first, last)
         if self._next_line < len(self._found):
-            self._timer.start()
+            turns().want(self, later=True)
             return
         run.colors, self._found, self._coloring = self._found, [], None
         self.update()

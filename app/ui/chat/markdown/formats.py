@@ -31,15 +31,28 @@ PROSE = QTextFormat.Property.UserProperty.value + 4
 CONTINUED = QTextFormat.Property.UserProperty.value + 3
 """Block property: the block goes on with the line of the one before it."""
 
+CELL = QTextFormat.Property.UserProperty.value + 5
+"""Block property: the block is a cell of a table."""
+TASK = QTextFormat.Property.UserProperty.value + 6
+"""Block property: the block begins with one of the next two characters, which stands for its check mark."""
+MIRRORED = QTextFormat.Property.UserProperty.value + 7
+"""Block property of a cell: how many columns its table has, whose first one stands on the right."""
+CHECKED, UNCHECKED = "\u2611", "\u2610"
+
 GAP = 10.0
 """Between two paragraphs, in pixels."""
 CODE_PADDING = 12.0
 _INDENT = 26.0
 QUOTE_INDENT = 16.0
+CELL_PADDING = 16.0
+"""Between two columns of a table, in pixels."""
+TAB_COLUMNS = 4
+"""Of code."""
 
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
 _DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
 _HEADING_SIZES = (1.45, 1.25, 1.1, 1.0, 1.0, 1.0)
+_MAX_SHARED = 8
 _LINE_HEIGHT = 132.0
 _CODE_LINE_HEIGHT = 120.0
 _PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
@@ -71,10 +84,7 @@ class Formats:
     def __init__(self, theme: Theme, font: QFont) -> None:
         self.theme = theme
         self.font = font
-        self.mono = QFont(themes.monospace())
-        size = font.pointSizeF()
-        if size > 0:
-            self.mono.setPointSizeF(size * 0.93)
+        self.mono = themes.monospace_for(font)
         self.indent = float(themes.px(_INDENT))
         """How far a list stands in: the numbers of its items have room there."""
         self.characters = cache(self._characters)
@@ -162,10 +172,22 @@ class Formats:
         """Width of a character of code, in pixels."""
         return QFontMetricsF(self.mono).horizontalAdvance("0")
 
-    def code_line(self, *, first: bool, last: bool, left: float = 0.0) -> QTextBlockFormat:
+    @cached_property
+    def _code_metrics(self) -> QFontMetricsF:
+        return QFontMetricsF(self.mono)
+
+    def code_width(self, text: str) -> float:
+        """Width of a line of code that is not wrapped, in pixels."""
+        if text.isascii():
+            return len(text.expandtabs(TAB_COLUMNS)) * self.code_column
+        return self._code_metrics.horizontalAdvance(text.expandtabs(TAB_COLUMNS))
+
+    def code_line(self, *, first: bool, last: bool, left: float = 0.0, wraps: bool = True) -> QTextBlockFormat:
         """A line of a code block; the first leaves room for the header."""
         result = QTextBlockFormat()
         result.setProperty(ROLE, CODE)
+        result.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+        result.setNonBreakableLines(not wraps)
         result.setLeftMargin(left + CODE_PADDING)
         result.setRightMargin(CODE_PADDING)
         result.setLineHeight(_CODE_LINE_HEIGHT, _PROPORTIONAL)
@@ -174,6 +196,18 @@ class Formats:
         return result
 
     # -- lists and tables
+
+    def task(self, margin: float, indent: int) -> QTextBlockFormat:
+        """An item of a task list, which begins with its check mark."""
+        result = self.prose(margin, gap=3.0)
+        result.setProperty(TASK, True)
+        result.setIndent(indent)
+        result.setTextIndent(-self._check_width)
+        return result
+
+    @cached_property
+    def _check_width(self) -> float:
+        return QFontMetricsF(self.font).horizontalAdvance(CHECKED + " ")
 
     def list(self, source: QTextListFormat, number: int | None) -> QTextListFormat:
         result = QTextListFormat()
@@ -193,11 +227,11 @@ class Formats:
         result.setBottomMargin(GAP)
         return result
 
-    def _cell(self, *, header: bool, last: bool) -> QTextTableCellFormat:
+    def _cell(self, *, header: bool, last: bool, mirrored: bool = False) -> QTextTableCellFormat:
         """A cell with a hairline below, a stronger one under the header."""
         result = QTextTableCellFormat()
-        result.setLeftPadding(0)
-        result.setRightPadding(16)
+        result.setLeftPadding(CELL_PADDING if mirrored else 0)
+        result.setRightPadding(0 if mirrored else CELL_PADDING)
         result.setTopPadding(5)
         result.setBottomPadding(5)
         if not last:
@@ -206,7 +240,25 @@ class Formats:
             result.setBottomBorderBrush(self.theme.control_line if header else self.theme.line)
         return result
 
-    def cell_block(self, alignment: Qt.AlignmentFlag) -> QTextBlockFormat:
+    def cell_block(self, alignment: Qt.AlignmentFlag, mirrored: int = 0) -> QTextBlockFormat:
+        """``mirrored``: how many columns the table has, if the first one stands on the right."""
         result = QTextBlockFormat()
+        if mirrored:
+            result.setProperty(MIRRORED, mirrored)
         result.setAlignment(alignment)
+        result.setProperty(CELL, True)
         return result
+
+
+_shared: dict[tuple[int, str, str], Formats] = {}
+"""The newest few, by theme and fonts: making them for each message would take longer than drawing a short one."""
+
+
+def formats_for(theme: Theme, font: QFont) -> Formats:
+    """The formats of a theme and a font, shared by all who ask for the same."""
+    key = id(theme), font.key(), themes.monospace().key()
+    if key not in _shared or _shared[key].theme is not theme:
+        while len(_shared) >= _MAX_SHARED:
+            del _shared[next(iter(_shared))]
+        _shared[key] = Formats(theme, font)
+    return _shared[key]

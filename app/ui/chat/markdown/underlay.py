@@ -6,7 +6,7 @@ The document itself knows nothing of it, so showing it never changes layout, cop
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -17,6 +17,7 @@ from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBloc
 from app.protocol.messages import Piece
 from app.ui.chat.markdown.alignment import Run, Span, align, spans, utf16_offsets, without_entities
 from app.ui.chat.markdown.blocks import visible
+from app.ui.chat.markdown.formats import MIRRORED
 from app.ui.engine import drafters
 from app.ui.widgets.theme import Theme
 
@@ -92,7 +93,7 @@ class TokenTints:
                 left -= len(found)
                 unit.shapes = list(self._shapes(found))
             for shape in unit.shapes:
-                origin = _origin(self._document, self._document.findBlock(shape.block))
+                origin = origin_of(self._document, self._document.findBlock(shape.block))
                 painter.translate(origin)
                 painter.fillPath(shape.path, theme.tint_model if shape.underline is None else theme.tint_ngram)
                 if shape.underline is not None:
@@ -102,25 +103,26 @@ class TokenTints:
 
     def _spans(self, unit: Unit, source: str) -> list[Span]:
         if unit.spans is None:
-            unit.spans = [
+            found = [
                 Span(position_of(span.start), position_of(span.end), span.piece)
-                for runs, position_of in _aligned(self._document, unit, source)
+                for runs, position_of in aligned(self._document, unit, source)
                 for span in spans(runs, self._starts, unit.source_start)
             ]
+            unit.spans = sorted(found, key=lambda span: span.start)
         return unit.spans
 
     def _shapes(self, found: list[Span]) -> Iterator[_Shape]:
         drafted = [span for span in found if self.pieces[span.piece].drafter]
         for number, in_block in groupby(drafted, key=lambda span: self._document.findBlock(span.start).position()):
             block = self._document.findBlock(number)
-            text = _as_qt_counts(block.text())
+            text = as_qt_counts(block.text())
             by_drafter: dict[str, _Shape] = {}
             for start, end, drafter in self._joined(in_block):
                 if drafter not in by_drafter:
                     underline = QPainterPath() if drafter != "model" else None
                     by_drafter[drafter] = _Shape(number, QPainterPath(), underline)
                 shape = by_drafter[drafter]
-                for box in _boxes(block, text, start - number, end - number):
+                for box in text_boxes(block, text, start - number, end - number):
                     shape.path.addRoundedRect(box, _ROUNDING, _ROUNDING)
                     if shape.underline is not None:
                         shape.underline.moveTo(box.left() + 1, box.bottom() - 1)
@@ -164,8 +166,8 @@ class SourceMark:
             return []
         start, end = self._found
         block = self._document.findBlock(start)
-        origin, at = _origin(self._document, block), block.position()
-        found = _boxes(block, _as_qt_counts(block.text()), start - at, end - at)
+        origin, at = origin_of(self._document, block), block.position()
+        found = text_boxes(block, as_qt_counts(block.text()), start - at, end - at)
         return [box.translated(origin) for box in found] or [self._caret(end)]
 
     def paint(self, painter: QPainter, units: Sequence[Unit], source: str, theme: Theme) -> None:
@@ -186,7 +188,7 @@ class SourceMark:
         for unit in units[index:]:
             if unit.source_start >= self.end:
                 break
-            for runs, position_of in _aligned(self._document, unit, source):
+            for runs, position_of in aligned(self._document, unit, source):
                 for run in runs:
                     place = unit.source_start + run.source - run.start
                     first = max(place + run.start, self.start) - place
@@ -202,7 +204,7 @@ class SourceMark:
     def _caret(self, position: int) -> QRectF:
         """A thin box behind the character before this position."""
         block = self._document.findBlock(position)
-        origin = _origin(self._document, block)
+        origin = origin_of(self._document, block)
         line = block.layout().lineForTextPosition(position - block.position())
         if not line.isValid():
             return QRectF(origin.x(), origin.y(), _CARET, 16.0)
@@ -218,17 +220,32 @@ def blocks_between(document: QTextDocument, start: int, end: int) -> Iterator[QT
         block = block.next()
 
 
-def _origin(document: QTextDocument, block: QTextBlock) -> QPointF:
+def in_reading_order(blocks: Iterable[QTextBlock]) -> Iterator[QTextBlock]:
+    """The same blocks, but the cells of each row of a mirrored table from the first to the last."""
+    row: list[QTextBlock] = []
+    for block in blocks:
+        columns = block.blockFormat().intProperty(MIRRORED)
+        if not columns:
+            yield block
+            continue
+        row.append(block)
+        if len(row) == columns:
+            yield from reversed(row)
+            row.clear()
+    yield from reversed(row)
+
+
+def origin_of(document: QTextDocument, block: QTextBlock) -> QPointF:
     return document.documentLayout().blockBoundingRect(block).topLeft()
 
 
-def _aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[list[Run], Callable[[int], int]]]:
+def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[list[Run], Callable[[int], int]]]:
     """Where the characters of each block of a unit stand in its part of ``source``, and what makes the index of one
     in its block a position in the document."""
     at = 0
     # Here, and not once for each block.
     source = without_entities(visible(source[unit.source_start : unit.source_end]))
-    for block in blocks_between(document, unit.start, unit.end):
+    for block in in_reading_order(blocks_between(document, unit.start, unit.end)):
         text = block.text()
         runs, at = align(text, source, at)
         yield runs, partial(_position, block.position(), utf16_offsets(text))
@@ -238,14 +255,14 @@ def _position(block: int, offsets: list[int] | None, index: int) -> int:
     return block + (index if offsets is None else offsets[index])
 
 
-def _as_qt_counts(text: str) -> str:
+def as_qt_counts(text: str) -> str:
     """The text with a character for each position in Qt's."""
     if text.isascii() or max(text) <= "\uffff":
         return text
     return "".join(character if character <= "\uffff" else character + "\0" for character in text)
 
 
-def _boxes(block: QTextBlock, text: str, start: int, end: int) -> Iterator[QRectF]:
+def text_boxes(block: QTextBlock, text: str, start: int, end: int) -> Iterator[QRectF]:
     layout = block.layout()
     metrics = QFontMetricsF(block.charFormat().font())
     first_line, last_line = layout.lineForTextPosition(start), layout.lineForTextPosition(end)

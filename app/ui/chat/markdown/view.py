@@ -9,52 +9,54 @@ from __future__ import annotations
 import html
 import time
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QMimeData, QPoint, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import (
+    QContextMenuEvent,
     QHelpEvent,
     QKeyEvent,
-    QMouseEvent,
     QPainter,
-    QPaintEvent,
-    QTextBlock,
     QTextCursor,
-    QTextDocument,
-    QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QTextBrowser, QTextEdit, QToolTip, QWidget
+from PySide6.QtWidgets import QMenu, QTextEdit, QToolTip, QWidget
 
 from app.protocol.messages import Piece
 from app.ui.chat.markdown import formats
-from app.ui.chat.markdown.code_blocks import CodeColors, CodeHeader, CodeRun
+from app.ui.chat.markdown.browser import SafeBrowser
+from app.ui.chat.markdown.code_blocks import CodeColors
+from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
+from app.ui.chat.markdown.find_marks import FindMarks
+from app.ui.chat.markdown.fold_button import Fold
+from app.ui.chat.markdown.frames import Frames
 from app.ui.chat.markdown.links import confirm_link, link_in_words
+from app.ui.chat.markdown.painting import paint_roles, units_in
+from app.ui.chat.markdown.plain_text import code_of, plain_text, text_between
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.turns import turns
+from app.ui.chat.markdown.table_menu import add_table_actions, selected_source
 from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
-from app.ui.chat.parts import copy_text
 from app.ui.widgets import theme as themes
+from app.ui.widgets.turns import turns
 
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
 SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.006
+_BUDGET = 0.004
 """Seconds one update may draw new blocks."""
 
 
-class MarkdownView(QTextBrowser):
+class MarkdownView(SafeBrowser):
     """Markdown that can grow. ``plain``: the text is shown as it is."""
 
     height_changed = Signal()
     """The text needs another height; see `content_height`."""
     drawn = Signal()
     """Everything that was added is on screen."""
-    selection_dragged = Signal(QPoint)
-    """The user selects with the mouse and is at this point of the widget."""
 
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
-        super().__init__(parent, openLinks=False)
+        super().__init__(parent)
         self._plain = plain
         self._text: list[str] = []
         self._source = ""
@@ -62,12 +64,17 @@ class MarkdownView(QTextBrowser):
         self._shows_drafted = False
         self._prose_width = self._width = 0
         self._height = 0
-        self._headers: list[CodeHeader] = []
+        self._is_raw = False
+        self._fold = Fold(self.viewport(), self._redraw)
+        self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
+        self._wrap_choices: dict[int, bool] = {}
+        self._find = FindMarks(self.document())
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
         self._last_frame = 0.0
         self._frame_seconds = 0.0
         self._tints = TokenTints(self.document())
+        self._find_pieces: Callable[[], list[Piece]] | None = None
         self._mark: SourceMark | None = None
         self._set_up()
         self._begin()
@@ -75,13 +82,8 @@ class MarkdownView(QTextBrowser):
         themes.notifier().theme_changed.connect(self._on_theme_changed)
 
     def _set_up(self) -> None:
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setUndoRedoEnabled(False)
         self.setCursorWidth(0)
         self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
-        self.viewport().setAutoFillBackground(False)
         self.document().setDocumentMargin(0)
         self.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
@@ -91,12 +93,19 @@ class MarkdownView(QTextBrowser):
     def _begin(self) -> None:
         """Make what draws into the empty document, in the present theme and font."""
         self._has_old_theme = False
-        self._placed_headers = 0
-        self._formats = formats.Formats(themes.current(), self.font())
+        self._drawn_font = self.font()
+        font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
+        self._formats = formats.formats_for(themes.current(), font)
         self.document().setIndentWidth(self._formats.indent)
+        self.setTabStopDistance(formats.TAB_COLUMNS * self._formats.code_column)
         margin = float(self._width - self._prose_width)
-        self._rendering = Rendering(self.document(), self._formats, plain=self._plain, margin=margin)
+        plain = self._plain or self._is_raw
+        self._rendering = Rendering(self.document(), self._formats, plain=plain, margin=margin)
+        writer = self._rendering.writer
+        writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
         runs = self._rendering.lasting_code_runs
+        self._frames = Frames(self.document(), self._headers, self.wide, self._rendering)
+        self._frames.set_widths(self._prose_width, self._width)
         self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
 
     # -- text
@@ -109,15 +118,36 @@ class MarkdownView(QTextBrowser):
             self._text.clear()
         return self._source
 
-    def set_text(self, text: str, pieces: list[Piece] | None = None) -> None:
-        """Show a finished text. ``pieces``: where its tokens came from, if that is known and fits the text."""
+    def set_text(self, text: str, find_pieces: Callable[[], list[Piece]] | None = None, *, folds: bool = False) -> None:
+        """Show a finished text. ``find_pieces``: gives its tokens, if they are known; asked only where they matter.
+        ``folds``: show only the beginning of a very long one, until the user wants all."""
+        is_first = not self.content and not self._is_finished
         self._source, self._text = text, []
         self._is_finished = True
         self._mark = None
+        self._wrap_choices.clear()
+        self.wide.clear()
+        self._fold.set_text(text, folds=folds)
         self._tints = TokenTints(self.document())
-        if pieces and "".join(piece.text for piece in pieces) == text:
-            self._tints.add(pieces)
-        self._redraw()
+        self._find_pieces = find_pieces
+        if is_first:
+            self._feed_all()
+        else:
+            self._redraw()
+
+    def _known_tints(self) -> TokenTints:
+        """With the tokens of the text, if these fit it."""
+        if self._find_pieces is not None:
+            pieces, self._find_pieces = self._find_pieces(), None
+            if "".join([piece.text for piece in pieces]) == self.content:
+                self._tints.add(pieces)
+        return self._tints
+
+    def set_raw(self, raw: bool) -> None:
+        """Show the source as it was written, in the fixed-width font."""
+        if raw != self._is_raw:
+            self._is_raw = raw
+            self._redraw()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Add tokens to a text that is being written; they appear with the next frame."""
@@ -151,7 +181,41 @@ class MarkdownView(QTextBrowser):
         """Where the mark begins in this widget; ``None`` until it is drawn, or where there is no mark."""
         if self._mark is None or not self._is_finished or not self.is_drawn:
             return None
-        return next(iter(self._mark.boxes(self._rendering.units, self.content)), None)
+        box = next(iter(self._mark.boxes(self._rendering.units, self.content)), None)
+        return self.wide.on_screen(box) if box is not None else None
+
+    def set_find(self, query: str) -> int:
+        """Mark every match of ``query``, whatever the case; gives back how many there are. Empty: none are marked.
+
+        After the text has grown, the same query counts again.
+        """
+        found = self._find.search(query, self.content, plain=self._plain)
+        self.viewport().update()
+        return found
+
+    def show_find(self, index: int) -> QRectF | None:
+        """Make match ``index`` stand out and bring it to where it can be seen: unfold the text, scroll sideways.
+        Gives back what `find_box` does."""
+        self._find.current = index
+        if self._fold.length is not None and self._find.source_start(index) >= self._fold.length:
+            self._fold.unfold()
+        self.viewport().update()
+        return self.find_box()
+
+    def find_box(self) -> QRectF | None:
+        """Where the match that stands out is in this widget; ``None`` until it is drawn (see `drawn`), or where there
+        is none."""
+        if self._find.current is None or not self.is_drawn:
+            return None
+        boxes = self._find.boxes(self._find.current, self._rendering.units, self.content)
+        if not boxes:
+            return None
+        self.wide.show_box(boxes[0])
+        return self.wide.on_screen(boxes[0])
+
+    def clear_find(self) -> None:
+        """Mark nothing any more."""
+        self.set_find("")
 
     @property
     def is_drawn(self) -> bool:
@@ -164,21 +228,19 @@ class MarkdownView(QTextBrowser):
         """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
         if (prose, code) == (self._prose_width, self._width):
             return
-        old_margin, is_first = self._width - self._prose_width, not self._width
+        old_margin = self._width - self._prose_width
         self._prose_width, self._width = prose, code
         self.setFixedWidth(code)
         self.setLineWrapColumnOrWidth(code)
         self._rendering.writer.margin = float(code - prose)
         if code - prose != old_margin:
             self._set_prose_margin(code - prose)
-        for unit in self._rendering.units:
-            unit.shapes = None
-        self._placed_headers = 0
-        if is_first and turns().is_waiting(self):
-            turns().forget(self)
-            self._draw()
-        else:
-            self._measure()
+        self._rendering.writer.width = code
+        for table in self._rendering.writer.table_runs:
+            table.refit(self.document(), self._formats, code, float(code - prose))
+        self._forget_shapes()
+        self._frames.set_widths(prose, code)
+        self._measure()
 
     def _set_prose_margin(self, margin: int) -> None:
         cursor = QTextCursor(self.document())
@@ -186,7 +248,9 @@ class MarkdownView(QTextBrowser):
         for block in blocks_between(self.document(), 0, self.document().characterCount()):
             form = block.blockFormat()
             if form.hasProperty(formats.PROSE):
-                form.setRightMargin(margin)
+                is_right = form.intProperty(formats.ROLE) == formats.QUOTE and not form.leftMargin()
+                inset = form.intProperty(formats.DEPTH) * formats.QUOTE_INDENT if is_right else 0.0
+                form.setRightMargin(margin + inset)
                 cursor.setPosition(block.position())
                 cursor.setBlockFormat(form)
         cursor.endEditBlock()
@@ -200,11 +264,14 @@ class MarkdownView(QTextBrowser):
         # The frame of code at the very end reaches below its last line.
         below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
-        self._place_headers()
+        self._frames.place()
+        height = self._fold.place(height, self._prose_width)
         if height != self._height:
             self._height = height
             self.setFixedHeight(height)
             self.height_changed.emit()
+        if self._is_header_missing():
+            turns().want(self)
 
     # -- drawing
 
@@ -225,7 +292,7 @@ class MarkdownView(QTextBrowser):
         self._frame_seconds = self._last_frame - started
         if more:
             turns().want(self)
-        else:
+        if self.is_drawn:
             self.drawn.emit()
 
     def _select(self, anchor: int, position: int) -> None:
@@ -244,7 +311,11 @@ class MarkdownView(QTextBrowser):
         self._begin()
         if self._mark is not None:
             self._mark.forget_place()
-        self._rendering.feed(self.content)
+        self._find.forget_places()
+        self._feed_all()
+
+    def _feed_all(self) -> None:
+        self._rendering.feed(self.content[: self._fold.length])
         if self._is_finished:
             self._rendering.finish()
         if self._width:
@@ -261,6 +332,9 @@ class MarkdownView(QTextBrowser):
         """See `TakesTurns`."""
         if self._has_old_theme:
             self._redraw()
+        elif self._is_header_missing():
+            self._headers.make()
+            turns().want(self)
         else:
             self._draw()
 
@@ -274,49 +348,31 @@ class MarkdownView(QTextBrowser):
             unit.shapes = None
         self._measure()
 
-    def _place_headers(self) -> None:
-        runs = self._rendering.code_runs
-        while len(self._headers) < len(runs):
-            header, place = CodeHeader(self.viewport()), len(self._headers)
-            header.copy_button.clicked.connect(lambda _checked, place=place: self._copy_code(place))
-            self._headers.append(header)
-        # All before were finished when they were placed.
-        first = max(0, min(self._placed_headers, len(runs)) - 1)
-        self._placed_headers = len(runs)
-        for header, run in zip(self._headers[first:], runs[first:], strict=False):
-            frame = self._code_frame(run)
-            header.set_language(run.language)
-            header.setGeometry(int(frame.left()), int(frame.top()), int(frame.width()), int(self._formats.code_header))
-            header.show()
-        for header in self._headers[len(runs) :]:
-            header.hide()
+    def _is_header_missing(self) -> bool:
+        return self._headers.made < len(self._rendering.code_runs)
 
-    def _code_frame(self, run: CodeRun) -> QRectF:
-        top = self._block_rect(self.document().findBlock(run.start)).top() - self._formats.code_header
-        bottom = self._block_rect(self.document().findBlock(run.end)).bottom() + formats.CODE_PADDING
-        # As wide as prose, and wider only where a line needs it.
-        needed = run.left + run.columns * self._formats.code_column + 2 * formats.CODE_PADDING
-        right = min(max(needed, self._prose_width), self._width)
-        return QRectF(run.left, top, right - run.left, bottom - top)
+    def _code(self, number: int) -> tuple[str, str]:
+        """The language and the whole text of a code block."""
+        run = self._rendering.code_runs[number]
+        if self._fold.length is not None and number == len(self._rendering.code_runs) - 1:
+            return run.language, code_of(self.content, number)  # it may go on in what is folded
+        return run.language, text_between(self.document(), run.start, run.end)
 
-    def _block_rect(self, block: QTextBlock) -> QRectF:
-        return self.document().documentLayout().blockBoundingRect(block)
+    def _set_code_wrapped(self, number: int, wraps: bool) -> None:
+        """Wrap the long lines of a code block, and those of all that are drawn from now on."""
+        code_wrap().set_on(wraps)
+        self._frames.wrap(number, wraps)
+        self._forget_shapes()
+        self._measure()
 
-    def _copy_code(self, place: int) -> None:
-        run = self._rendering.code_runs[place]
-        copy_text(self._plain_text(run.start, run.end), self._headers[place].copy_button)
+    def _forget_shapes(self) -> None:
+        for unit in self._rendering.units:
+            unit.shapes = None
 
-    def _plain_text(self, start: int, end: int) -> str:
-        """The shown text between two document positions, overlong lines in one piece again."""
-        parts: list[str] = []
-        for block in blocks_between(self.document(), start, end):
-            cursor = QTextCursor(block)
-            cursor.setPosition(max(start, block.position()))
-            cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
-            if parts and not block.blockFormat().hasProperty(formats.CONTINUED):
-                parts.append("\n")
-            parts.append(cursor.selectedText().replace("\u2028", "\n"))
-        return "".join(parts)
+    def add_table_actions(self, menu: QMenu, position: int) -> None:
+        """Add what can be done with the table at this document position, if there is one."""
+        tables = self._rendering.writer.table_runs
+        add_table_actions(menu, tables, self._rendering.units, self.content, position)
 
     # -- links
 
@@ -327,61 +383,33 @@ class MarkdownView(QTextBrowser):
 
     # -- painting
 
-    def _paint_ground(self, painter: QPainter, area: QRectF) -> None:
+    def paint_ground(self, painter: QPainter, area: QRectF) -> None:
         units = self._units_in(area.top(), area.bottom())
-        if not units:
-            return
-        start, end = units[0].start, units[-1].end
-        self._paint_code_frames(painter, start, end)
-        self._paint_roles(painter, start, end)
-        if self._shows_drafted and self._tints.pieces:
+        if units:
+            start, end = units[0].start, units[-1].end
+            self._frames.paint(painter, start, end)
+            paint_roles(painter, self.document(), start, end, self._formats.theme, self._prose_width)
+
+    def paint_marks(self, painter: QPainter, area: QRectF) -> None:
+        units = self._units_in(area.top(), area.bottom())
+        if self._shows_drafted and self._known_tints().pieces:
             is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
             if not is_whole:
                 QTimer.singleShot(0, self.viewport(), self.viewport().update)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
+        if self._find.query:
+            self._find.search(self._find.query, self.content, plain=self._plain)  # it may have grown
+            self._find.paint(painter, units, self.content, self._formats.theme)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
-        """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
-
-        def top_of(unit: Unit) -> float:
-            return self._block_rect(self.document().findBlock(unit.start)).top()
-
-        units = self._rendering.units
-        first = max(0, bisect_right(units, top, key=top_of) - 1)
-        return units[first : bisect_left(units, bottom, lo=first, key=top_of)]
-
-    def _paint_code_frames(self, painter: QPainter, start: int, end: int) -> None:
-        runs = self._rendering.code_runs
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._formats.theme.code_surface)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
-            if run.start > end + 1:
-                break
-            painter.drawRoundedRect(self._code_frame(run), themes.RADIUS, themes.RADIUS)
-
-    def _paint_roles(self, painter: QPainter, start: int, end: int) -> None:
-        line = self._formats.theme.line
-        for block in blocks_between(self.document(), start, end):
-            form = block.blockFormat()
-            role = form.intProperty(formats.ROLE)
-            if role == formats.RULE:
-                y = round(self._block_rect(block).center().y())
-                painter.fillRect(QRectF(0, y, self._prose_width, 1), line)
-            elif role == formats.QUOTE:
-                rect = self._block_rect(block)
-                below = block.next()
-                shared = min(form.intProperty(formats.DEPTH), below.blockFormat().intProperty(formats.DEPTH))
-                for depth in range(form.intProperty(formats.DEPTH)):
-                    bottom = self._block_rect(below).top() if depth < shared else rect.bottom()
-                    painter.fillRect(QRectF(depth * formats.QUOTE_INDENT, rect.top(), 3, bottom - rect.top()), line)
+        return units_in(self.document(), self._rendering.units, top, bottom)
 
     # -- tool tips
 
     def piece_at(self, position: int) -> Piece | None:
         """The token that shows the character at this position of the document, if it is known."""
-        return self._tints.piece_at(self._rendering.units, self.content, position)
+        return self._known_tints().piece_at(self._rendering.units, self.content, position)
 
     def explanation_at(self, point: QPointF) -> str:
         """What to say about the token at this point, as plain text; empty where there is nothing to say."""
@@ -392,8 +420,9 @@ class MarkdownView(QTextBrowser):
         return explanation(piece) if piece is not None else ""
 
     def _show_explanation(self, event: QHelpEvent) -> bool:
-        anchor = self.anchorAt(event.pos())
-        text = self.explanation_at(QPointF(event.pos())) or (link_in_words(QUrl(anchor)) if anchor else "")
+        point = self.wide.in_document(QPointF(event.pos()))
+        anchor = self.anchorAt(point.toPoint())
+        text = self.explanation_at(point) or (link_in_words(QUrl(anchor)) if anchor else "")
         if text:
             # Escaped and marked as rich text, else Qt guesses from what the model wrote.
             QToolTip.showText(event.globalPos(), f"<p style='white-space: pre-wrap'>{html.escape(text)}</p>", self)
@@ -403,28 +432,19 @@ class MarkdownView(QTextBrowser):
 
     # -- Qt
 
-    def loadResource(self, _type: int, _name: QUrl | str) -> object:
-        """Nothing is ever loaded."""
-        return None
-
-    def doSetSource(  # noqa: N802
-        self,
-        name: QUrl | str,
-        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
-    ) -> None:
-        """No page is ever opened in here."""
-
     def createMimeDataFromSelection(self) -> QMimeData:
         cursor = self.textCursor()
+        start, end = cursor.selectionStart(), cursor.selectionEnd()
+        is_all = start == 0 and end >= self.document().characterCount() - 1
         data = QMimeData()
-        data.setText(self._plain_text(cursor.selectionStart(), cursor.selectionEnd()))
+        if is_all and self._fold.length is not None:
+            data.setText(self.content if self._plain or self._is_raw else plain_text(self.content))
+        else:
+            data.setText(text_between(self.document(), start, end))
+        source = self.content if is_all else selected_source(self._rendering.units, self.content, start, end)
+        if source and not self._plain:
+            data.setData("text/markdown", source.encode("utf-8", "replace"))
         return data
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        painter = QPainter(self.viewport())
-        self._paint_ground(painter, QRectF(event.rect()))
-        painter.end()
-        super().paintEvent(event)
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
@@ -433,16 +453,16 @@ class MarkdownView(QTextBrowser):
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
-        if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._formats.font:
+        if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._drawn_font:
             self._redraw()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        super().mouseMoveEvent(event)
-        if event.buttons() & Qt.MouseButton.LeftButton:
-            self.selection_dragged.emit(event.position().toPoint())
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        point = self.wide.in_document(QPointF(event.pos())).toPoint()
+        menu = self.createStandardContextMenu(point)
+        position = self.cursorForPosition(point).position()
+        self.add_table_actions(menu, position)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(event.globalPos())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         keys = (Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_Escape)

@@ -21,6 +21,7 @@ from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
+from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 
 CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- item\n\n  ```json\n  [1]\n  ```\n\nend"
@@ -210,6 +211,6 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     qtbot.waitUntil(lambda: own.is_idle)
     transcript.column.follows = False
     transcript.column.verticalScrollBar().setValue(0)
-    qtbot.waitUntil(lambda: isinstance(entry.widget, AnswerMessage) and entry.widget.view.is_drawn and own.is_idle)
+    qtbot.waitUntil(lambda: entry.is_drawn() and own.is_idle and turns().is_idle())
     assert isinstance(entry.widget, AnswerMessage) and colored(entry.widget.view, "def") != []
     own.close()

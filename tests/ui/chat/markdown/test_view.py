@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import DrafterName, Piece
 from app.ui.chat.markdown.block_writer import checked_link
-from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import explanation
@@ -48,7 +48,7 @@ last words"""
 
 def show(qtbot: QtBot, view: MarkdownView, text: str, pieces: list[Piece] | None = None) -> str:
     """Show a text and give back what is on screen."""
-    view.set_text(text, pieces)
+    view.set_text(text, (lambda: pieces) if pieces else None)
     settle(qtbot, view)
     return view.document().toPlainText()
 
@@ -438,7 +438,7 @@ def test_many_tints_are_worked_out_in_several_paintings(qtbot: QtBot, view: Mark
     known = [0]
     is_whole = False
     while not is_whole:
-        is_whole = view._tints.paint(painter, units, view.content, theme.LIGHT)
+        is_whole = view._known_tints().paint(painter, units, view.content, theme.LIGHT)
         known.append(sum(unit.shapes is not None for unit in units))
     painter.end()
     assert known[-1] == len(units) == 100
@@ -500,6 +500,7 @@ def test_a_text_is_drawn_when_its_width_is_known(qtbot: QtBot) -> None:
     view.set_text("some words")
     assert view.document().toPlainText() == ""
     view.set_widths(300, 300)
+    settle(qtbot, view)
     assert view.document().toPlainText() == "some words"
     assert view.is_drawn
     assert view.content_height() > 0
@@ -545,7 +546,7 @@ HARD = {
 def test_hard_input_is_shown_in_small_steps(qtbot: QtBot, view: MarkdownView, name: str) -> None:
     text = HARD[name]
     view.set_show_drafted(True)
-    view.set_text(text, [Piece(text=text, round=1, drafter="model")] if text else None)
+    view.set_text(text, lambda: [Piece(text=text, round=1, drafter="model")])
     qtbot.waitUntil(lambda: view.is_drawn, timeout=60_000)
     view.grab(view.rect().intersected(view.rect().adjusted(0, 0, 0, 600 - view.height())))
     assert view.content == text

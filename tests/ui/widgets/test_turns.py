@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.markdown.turns import Turns
+from app.ui.widgets.turns import Turns
 
 
 class Widget(QObject):
@@ -31,3 +31,14 @@ def test_each_gets_a_turn_and_one_that_is_gone_none(qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: len(log) == 4)
     assert log == ["a", "b", "a", "b"]
     assert not turns.is_waiting(first)
+
+
+def test_what_one_can_read_without_comes_after_all_else(qtbot: QtBot) -> None:
+    parent = QObject()
+    turns, log = Turns(parent), list[str]()
+    buttons, text = Widget(turns, 1, log, "buttons"), Widget(turns, 3, log, "text")
+    turns.want(buttons, later=True)
+    turns.want(text)
+    assert turns.is_waiting(buttons)
+    qtbot.waitUntil(turns.is_idle)
+    assert log == ["text", "text", "text", "buttons"]

@@ -1,0 +1,64 @@
+"""The button below a very long message, which shows all of it or the beginning only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from app.ui.chat.markdown.folding import SHOW_LESS_TEXT, folded_length, show_all_text
+
+_ABOVE, _BELOW = 6, 2
+
+
+class Fold:
+    """How much of a text is shown.
+
+    Attributes:
+        length: How many characters; ``None``: all.
+    """
+
+    def __init__(self, parent: QWidget, changed: Callable[[], None]) -> None:
+        """``changed``: called when the user wants to see more, or less."""
+        self.length: int | None = None
+        self._parent = parent
+        self._changed = changed
+        self._text = ""
+        self._button: QPushButton | None = None
+
+    def set_text(self, text: str, *, folds: bool) -> None:
+        """Fold this text if it is very long; not at all where it does not fold."""
+        self.length = folded_length(text) if folds else None
+        self._text = text if self.length is not None else ""
+        if self._text and self._button is None:
+            self._button = QPushButton(self._parent)
+            self._button.setCursor(Qt.CursorShape.ArrowCursor)
+            self._button.clicked.connect(self._toggle)
+        if self._button is not None:
+            self._button.setVisible(bool(self._text))
+            self._name()
+
+    def unfold(self) -> None:
+        """Show all."""
+        if self.length is not None:
+            self._toggle()
+
+    def _toggle(self) -> None:
+        self.length = folded_length(self._text) if self.length is None else None
+        self._name()
+        self._changed()
+
+    def _name(self) -> None:
+        if self._button is not None:
+            is_folded = self.length is not None
+            self._button.setText(show_all_text(len(self._text)) if is_folded else SHOW_LESS_TEXT)
+
+    def place(self, top: int, width: int) -> int:
+        """Put the button below the text; gives back where it ends, which is ``top`` where there is none."""
+        if self._button is None or not self._text:
+            return top
+        size = self._button.sizeHint()
+        # A little inside, so that the outline is not cut off.
+        self._button.setGeometry(2, top + _ABOVE, min(size.width(), width - 4), size.height())
+        return top + _ABOVE + size.height() + _BELOW

@@ -1,0 +1,114 @@
+"""Where the frames of code stand in a view, what stands above each, and which parts are wider than their place."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+
+from PySide6.QtCore import QRect, QRectF, Qt
+from PySide6.QtGui import QPainter, QTextBlockFormat, QTextCursor, QTextDocument
+
+from app.ui.chat.markdown.code_blocks import CodeRun
+from app.ui.chat.markdown.code_headers import CodeHeaders
+from app.ui.chat.markdown.formats import CODE_PADDING
+from app.ui.chat.markdown.painting import block_rect
+from app.ui.chat.markdown.rendering import Rendering
+from app.ui.chat.markdown.wide import WidePart, WidePlaces, code_extent, code_place
+from app.ui.widgets import theme as themes
+
+
+class Frames:
+    """Those of one rendering of a text.
+
+    Attributes:
+        prose_width, width: How wide lines of prose are, and how wide code and tables may be, in pixels.
+    """
+
+    def __init__(self, document: QTextDocument, headers: CodeHeaders, wide: WidePlaces, rendering: Rendering) -> None:
+        self.prose_width = self.width = 0
+        self._document = document
+        self._headers = headers
+        self._wide = wide
+        self._rendering = rendering
+        self._formats = rendering.writer.formats
+        self._placed = 0
+
+    def set_widths(self, prose: int, width: int) -> None:
+        """Everything has to be placed again."""
+        self.prose_width, self.width = prose, width
+        self._placed = 0
+
+    def place(self) -> None:
+        """Put the headers that are made over the frames, and scroll bars below what is too wide."""
+        runs = self._rendering.code_runs
+        # All before were finished when they were placed.
+        first = max(0, min(self._placed, len(runs)) - 1)
+        self._placed = min(self._headers.made, len(runs))
+        for number, run in enumerate(runs[first : self._placed], start=first):
+            header = self._headers.place(number, self._frame(run), self._formats.code_header)
+            header.set_language(run.language)
+            header.show_wrap(is_useful=self._needed(run) > self.width, is_on=run.is_wrapped)
+        self._headers.hide_from(len(runs))
+        self._place_wide()
+
+    def _place_wide(self) -> None:
+        parts = [
+            WidePart(
+                run.start,
+                run.end,
+                code_place(self._frame(run), self._formats.code_header),
+                code_extent(run.width),
+                "code",
+                run.start,
+            )
+            for run in self._rendering.code_runs
+            if self._needed(run) > self.width and not run.is_wrapped
+        ]
+        for table in self._rendering.writer.table_runs:
+            frame = self._document.frameAt(table.start) if table.is_wide(self.width) else None
+            if frame is not None:
+                box = self._document.documentLayout().frameBoundingRect(frame)
+                place = QRect(0, math.floor(box.top()), self.width, math.ceil(box.height()))
+                width, is_mirrored = math.ceil(box.width()), table.is_mirrored
+                parts.append(WidePart(table.start, table.end, place, width, "table", table.group, is_mirrored))
+        if parts or self._wide.parts:
+            self._wide.set_parts(sorted(parts, key=lambda part: part.start))
+
+    def _needed(self, run: CodeRun) -> float:
+        """Where the frame of code would end if it were as wide as its longest line."""
+        return run.left + run.width + 2 * CODE_PADDING
+
+    def _frame(self, run: CodeRun) -> QRectF:
+        top = self._block_rect(run.start).top() - self._formats.code_header
+        bottom = self._block_rect(run.end).bottom() + CODE_PADDING
+        # As wide as prose, and wider only where a line needs it.
+        right = min(max(self._needed(run), self.prose_width), self.width)
+        return QRectF(run.left, top, right - run.left, bottom - top)
+
+    def _block_rect(self, position: int) -> QRectF:
+        return block_rect(self._document, self._document.findBlock(position))
+
+    def wrap(self, number: int, wraps: bool) -> None:
+        """Wrap the long lines of a code block, or let them be scrolled."""
+        writer = self._rendering.writer
+        writer.wraps_code = writer.wrap_choices[number] = wraps
+        run = self._rendering.code_runs[number]
+        run.is_wrapped = wraps
+        form = QTextBlockFormat()
+        form.setNonBreakableLines(not wraps)
+        cursor = QTextCursor(self._document)
+        cursor.setPosition(run.start)
+        cursor.setPosition(run.end, QTextCursor.MoveMode.KeepAnchor)
+        cursor.mergeBlockFormat(form)
+        self._placed = 0
+
+    def paint(self, painter: QPainter, start: int, end: int) -> None:
+        """Paint the frames between two document positions."""
+        runs = self._rendering.code_runs
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._formats.theme.code_surface)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
+            if run.start > end + 1:
+                break
+            painter.drawRoundedRect(self._frame(run), themes.RADIUS, themes.RADIUS)

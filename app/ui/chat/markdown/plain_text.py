@@ -1,0 +1,90 @@
+"""Shown Markdown as plain text: no marks, cells of a table with tabs between them, list items with their bullets."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
+
+from app.ui.chat.markdown import formats
+from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
+from app.ui.chat.markdown.rendering import Rendering
+from app.ui.chat.markdown.underlay import blocks_between, in_reading_order
+from app.ui.widgets import theme as themes
+
+_TASKS = {CHECKED: "- [x] ", UNCHECKED: "- [ ] "}
+_FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
+
+
+def plain_text(markdown: str) -> str:
+    """What a reader sees of a Markdown text, as plain text. To be called in the window's thread."""
+    document = QTextDocument()
+    _draw(document, markdown)
+    return text_between(document, 0, document.characterCount() - 1).strip("\n")
+
+
+def code_of(markdown: str, number: int) -> str:
+    """The code of one of the code blocks of a text, counted from 0, whether it is on screen or not."""
+    document = QTextDocument()
+    run = _draw(document, markdown).code_runs[number]
+    return text_between(document, run.start, run.end)
+
+
+def _draw(document: QTextDocument, markdown: str) -> Rendering:
+    rendering = Rendering(document, Formats(themes.current(), QFont()))
+    rendering.feed(markdown)
+    rendering.finish()
+    while rendering.draw(1.0):
+        pass
+    return rendering
+
+
+def text_between(document: QTextDocument, start: int, end: int) -> str:
+    """The shown text between two document positions, overlong lines in one piece again."""
+    parts: list[str] = []
+    before: QTextBlock | None = None
+    row = -1
+    for block in in_reading_order(blocks_between(document, start, end)):
+        form = block.blockFormat()
+        if form.lineHeightType() == _FIXED and block.length() <= 1:
+            continue  # around a table, or a rule
+        cursor = QTextCursor(block)
+        cursor.setPosition(max(start, block.position()))
+        cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
+        is_whole_start = start <= block.position() and end > block.position() + block.length() - 1
+        text = cursor.selectedText().replace("\u2028", "\n")
+        last_row, row = row, _row_of(cursor) if form.hasProperty(formats.CELL) else -1
+        if before is not None:
+            parts.append(_separator(before, form, is_same_row=row >= 0 and row == last_row))
+        is_item = before is not None or is_whole_start
+        parts.append(_with_bullet(block, text) if is_item and start <= block.position() else text)
+        before = block
+    return "".join(parts)
+
+
+def _row_of(cursor: QTextCursor) -> int:
+    """Which row of its table this is; rows of different tables have different numbers."""
+    table: QTextTable | None = cursor.currentTable()  # PySide's stubs deny the None
+    return table.firstPosition() + table.cellAt(cursor).row() if table is not None else -1
+
+
+def _separator(before: QTextBlock, form: QTextBlockFormat, *, is_same_row: bool) -> str:
+    if is_same_row:
+        return "\t"
+    if form.hasProperty(formats.CONTINUED):
+        return ""
+    above = before.blockFormat()
+    if above.hasProperty(formats.CELL) and form.hasProperty(formats.CELL):
+        return "\n"
+    is_table = above.hasProperty(formats.CELL) or form.hasProperty(formats.CELL)
+    return "\n\n" if is_table or above.bottomMargin() + form.topMargin() >= formats.GAP else "\n"
+
+
+def _with_bullet(block: QTextBlock, text: str) -> str:
+    """The text of a list's item with what stands before it."""
+    if text[:1] in _TASKS and block.blockFormat().hasProperty(formats.TASK):
+        return "  " * (block.blockFormat().indent() - 1) + _TASKS[text[0]] + text[2:]
+    items: QTextList | None = block.textList()  # PySide's stubs deny the None
+    if items is None:
+        return text
+    is_ordered = items.format().style() is items.format().Style.ListDecimal
+    bullet = f"{items.format().start() + items.itemNumber(block)}." if is_ordered else "-"
+    return "  " * (items.format().indent() - 1) + f"{bullet} {text}"
