@@ -52,6 +52,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "chat_sort": "title",
         "collapsed_folders": ["f1"],
         "speed_visible": False,
+        "side_page": "chat_settings",
         "guide_introduced": True,
         "theme": "dark",
         "zoom": 125,

@@ -51,6 +51,14 @@ def describe(field: QWidget, text: str, more: str = "") -> None:
     field.setAccessibleDescription(f"{more}. {text}" if more else text)
 
 
+def small_link(text: str) -> QPushButton:
+    """A button in a line of small text."""
+    button = QPushButton(text, autoDefault=False)
+    theme.scale_font(button, 0.9)
+    theme.set_role(button, "link")
+    return button
+
+
 class TextField(QPlainTextEdit):
     """Some lines of text; Tab leaves it."""
 
@@ -134,11 +142,10 @@ class Parameter(QWidget):
         self.field.setAccessibleName(title)
         self.field.setKeyboardTracking(False)  # a number that is half typed is none
         self._chosen: float | None = None
-        self._source = ElidedLabel("quiet")
+        self._source = ElidedLabel()
         theme.scale_font(self._source, 0.9)
-        self.reset = QPushButton("Reset", autoDefault=False)
-        theme.set_role(self.reset, "link")
-        theme.scale_font(self.reset, 0.9)
+        theme.set_role(self._source, "quiet")  # after the font, which the style would take back
+        self.reset = small_link("Reset")
         self.reset.setAccessibleName(f"Reset {title} to what the model recommends")
         theme.follow_zoom(self, lambda: self._source.setMinimumHeight(self.reset.sizeHint().height()))  # nothing jumps
         name = label(title, wraps=True)

@@ -19,7 +19,7 @@ from app.chats.settings import (
     stop_strings_from,
 )
 from app.protocol.messages import DrafterChoice, Sampling
-from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe
+from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
 from app.ui.engine.recommended import SOURCE_TEXTS
 from app.ui.widgets import icons, theme
@@ -80,7 +80,7 @@ class ChatSettingsTab(QFrame):
         self.preset_menu = QMenu(self.preset_button)
         self.preset_button.setMenu(self.preset_menu)
         self._preset_state = label("", "quiet", scale=0.9)
-        self.save_changes, self.undo = _link("Save"), _link("Undo")
+        self.save_changes, self.undo = small_link("Save"), small_link("Undo")
         self.system_prompt = TextField(5)
         self.system_prompt.setPlaceholderText("For example: Answer in short sentences.")
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
@@ -282,10 +282,3 @@ class ChatSettingsTab(QFrame):
 def _differences(before: ChatSettings, now: ChatSettings) -> dict[str, Any]:
     names = ChatSettings.__struct_fields__
     return {name: getattr(now, name) for name in names if getattr(now, name) != getattr(before, name)}
-
-
-def _link(text: str) -> QPushButton:
-    button = QPushButton(text, autoDefault=False)
-    theme.set_role(button, "link")
-    theme.scale_font(button, 0.9)
-    return button

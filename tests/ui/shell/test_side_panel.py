@@ -14,7 +14,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.interface import EngineState
 from app.ui.shell.top_bar import TopBar
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.test_main_window import LONGEST_ANSWER, WAIT_MS, Running
 
 USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
 
@@ -148,12 +148,12 @@ def test_the_drafter_in_both_tabs_is_the_chats(qtbot: QtBot, open_window: Callab
     assert tab.drafter.currentData() == running.model.settings.drafter == "ngram"
     tab.drafter.setCurrentIndex(tab.drafter.findData("model"))
     tab.drafter.activated.emit(tab.drafter.currentIndex())
-    assert panel.drafter.choice() == running.model.settings.drafter == "model"
-    running.choose("new_chat")
-    assert running.model.settings.drafter == "model"  # it is the same new chat
+    assert running.model.settings == ChatSettings(max_tokens=LONGEST_ANSWER, drafter="model")
+    assert panel.drafter.choice() == running.model.settings.drafter
     running.ask("Hello")
     running.choose("new_chat")
-    assert panel.drafter.choice() == tab.drafter.currentData() == running.model.settings.drafter == "auto"
+    assert running.model.settings == ChatSettings()
+    assert panel.drafter.choice() == tab.drafter.currentData() == running.model.settings.drafter
 
 
 def test_the_last_keys_are_stored_when_the_window_closes(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
