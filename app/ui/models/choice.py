@@ -18,9 +18,9 @@ class OpenModelsChoice:
     load: LoadSettings = field(default_factory=LoadSettings)
     sampling: Sampling = field(default_factory=Sampling)
     seed: int | None = None
-    """``None``: another one for each answer."""
+    """``None``: a different seed for each answer."""
     max_tokens: int | None = None
-    """``None``: until the answer ends or the context is full."""
+    """``None``: no limit but the end of the answer and the context."""
     stop: list[str] = field(default_factory=list)
     system_prompt: str = ""
     accept: AcceptRule = "coupled"

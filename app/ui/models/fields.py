@@ -16,46 +16,65 @@ from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
 _HIGHEST_SEED = 2**63 - 1
-_NO_GPU = "No GPU in this build: everything runs on the processor."
+_NO_GPU = "This build has no GPU support, so everything runs on the CPU."
 
 _SAMPLING = (
     Setting(
-        "temperature", "Temperature", "Higher is more varied. 0 always takes the most likely token.", 0.05, "greedy"
+        "temperature",
+        "Temperature",
+        "Higher values give more varied answers. At 0, the most likely token is always picked.",
+        0.05,
+        "greedy",
     ),
-    Setting("top_k", "Top-k", "Keeps the k most likely tokens. 0 keeps all.", 5, "off", high=1_000_000),
+    Setting(
+        "top_k",
+        "Top-k",
+        "Only the k most likely tokens are considered. 0 considers all of them.",
+        5,
+        "off",
+        high=1_000_000,
+    ),
     Setting(
         "top_p",
         "Top-p",
-        "Keeps the likeliest tokens until their shares add up to this. 1 is off.",
+        "Only the most likely tokens are considered, until their probabilities add up to this value. 1 turns it off.",
         0.01,
         low=0.0001,
     ),
-    Setting("min_p", "Min-p", "Drops tokens below this share of the likeliest one. 0 is off.", 0.01, "off"),
+    Setting(
+        "min_p",
+        "Min-p",
+        ("Ignores tokens whose probability is below this fraction of the most likely token's. 0 turns it off."),
+        0.01,
+        "off",
+    ),
     Setting(
         "repetition_penalty",
         "Repetition penalty",
-        "Above 1 makes tokens that stand there already less likely.",
+        "Values above 1 make tokens less likely if they have already been used.",
         0.05,
         low=0.01,
     ),
     Setting(
         "frequency_penalty",
         "Frequency penalty",
-        "Taken off for each time a token stands there already. 0 is off.",
+        "Subtracted each time a token has already been used. 0 turns it off.",
         0.1,
     ),
     Setting(
         "presence_penalty",
         "Presence penalty",
-        "Taken off once for a token that stands there already. 0 is off.",
+        "Subtracted once if a token has already been used. 0 turns it off.",
         0.1,
     ),
-    Setting("penalty_window", "Penalty window", "How many of the last tokens the penalties look at.", 16, "none"),
+    Setting(
+        "penalty_window", "Penalty window", "How many of the most recent tokens the penalties apply to.", 16, "none"
+    ),
 )
 _LONGEST = Setting(
     "longest_answer",
-    "Longest answer",
-    "Tokens after which an answer is cut. 0 is no limit.",
+    "Maximum answer length",
+    "Answers are cut off after this many tokens. 0 means no limit.",
     64,
     "no limit",
     "max tokens",
@@ -63,48 +82,51 @@ _LONGEST = Setting(
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
-    help_text = "How many layers are computed on the GPU. Automatic: as many as fit; 0 keeps all on the processor."
-    return Setting(key, name, help_text, 1, "automatic", "offload, GPU layers", low=-1, high=10_000)
+    help_text = "How many layers run on the GPU. Automatic: as many as fit. 0 runs everything on the CPU."
+    return Setting(key, name, help_text, 1, "automatic", "GPU offload, GPU layers", low=-1, high=10_000)
 
 
 _LOADING = (
     Setting(
         "context_length",
         "Context length",
-        "Tokens a chat can have. Automatic: what the target was trained for, at most 8,192.",
+        "How many tokens a chat can hold. Automatic: what the target model was trained for, up to 8,192.",
         1024,
         "automatic",
     ),
-    Setting("threads", "Threads", "Automatic: one for each physical core.", 1, "automatic"),
+    Setting("threads", "Threads", "Automatic: one per physical core.", 1, "automatic"),
     _gpu_layers("target_gpu_layers", "Target on the GPU"),
     _gpu_layers("draft_gpu_layers", "Draft on the GPU"),
     Setting(
         "batch_size",
         "Batch size",
-        "Tokens of a prompt processed between two looks at Stop and the progress.",
+        "How many prompt tokens are processed before Stop and the progress are checked again.",
         32,
         high=65_536,
     ),
     Setting(
         "micro_batch_size",
         "Micro-batch size",
-        "Most tokens computed at once; smaller needs less memory.",
+        "How many tokens are processed at once; smaller values need less memory.",
         32,
         high=65_536,
     ),
     Setting(
         "kv_type",
         "KV cache",
-        "q8_0 needs half the memory of f16, q4_0 a quarter, at some loss.",
+        "q8_0 needs half the memory of f16 and q4_0 a quarter, with some loss of quality.",
         term="KV type",
     ),
     Setting(
         "chat_cache_mib",
         "Recent chats",
-        "Memory to go on with a recent chat without reading it again; long ones go to disk. 0 keeps none.",
+        (
+            "Memory for continuing recent chats without processing them again; long ones are stored on disk. 0 turns "
+            "it off."
+        ),
         256,
         "automatic",
-        "kept KV caches",
+        "prompt cache",
         suffix=" MiB",
     ),
 )
@@ -118,11 +140,11 @@ class SamplingFields(Form):
         self._random_seed = QCheckBox("Random")
         self._seed = Digits(_HIGHEST_SEED)
         self.add("Seed", self._random_seed, "Another seed for each answer, or one of yours: same seed, same answer.")
-        self.add("Fixed seed", self._seed, "A whole number; only while the seed is not random.")
+        self.add("Fixed seed", self._seed, "A whole number, used when the seed is not random.")
         self.add_settings(Settings, [_LONGEST])
         self._stop = QPlainTextEdit(tabChangesFocus=True)
         self._stop.setFixedSize(FIELD_WIDTH, 64)
-        stop_help = "One a line. The answer ends before the first of them; \\n is a line break."
+        stop_help = "One per line. The answer ends before the first of them appears; \n stands for a line break."
         self.add("Stop strings", self._stop, stop_help)
         self._random_seed.toggled.connect(self._on_random_toggled)
         self._seed.textChanged.connect(changed)
@@ -151,7 +173,7 @@ class SamplingFields(Form):
         parts = [f"temperature {self.text_of('temperature')}", f"top-k {self.text_of('top_k')}"]
         parts.append("random seed" if self._random_seed.isChecked() else f"seed {self._seed.text() or '0'}")
         if longest := self.value("longest_answer"):
-            parts.append(f"at most {longest:,} tokens")
+            parts.append(f"up to {longest:,} tokens")
         return " · ".join(parts)
 
     def _on_random_toggled(self, is_random: bool) -> None:
@@ -170,7 +192,13 @@ class SystemPromptField(QWidget):
         self._text = QPlainTextEdit(tabChangesFocus=True, placeholderText=example)
         self._text.setFixedHeight(96)
         self._text.setAccessibleName("System prompt")
-        explain(self._text, "What the model is told before each chat. It stays in the context when old messages leave.")
+        explain(
+            self._text,
+            (
+                "Instructions that the model gets at the start of every chat. They stay in the context "
+                "when old messages are dropped."
+            ),
+        )
         column(self._text, margins=FIELD_MARGINS, on=self)
         self._text.textChanged.connect(changed)
 
@@ -219,17 +247,20 @@ class AcceptRuleFields(QWidget):
         (
             "coupled",
             "Coupled: same seed, same answer",
-            "The same seed gives the same answer with any draft, any draft length, or none.",
+            "The same seed gives the same answer with any draft model, any draft length, or no draft.",
         ),
         (
             "rejection",
             "Rejection sampling",
-            "The classic rule: answers are as likely as without a draft, but the draft changes which one a seed gives.",
+            (
+                "The classic method: answers are as likely as without a draft, but the draft affects which answer a "
+                "seed gives."
+            ),
         ),
         (
             "block",
             "Block verification",
-            "As rejection sampling, but it judges a draft as a whole and keeps as much of it or more.",
+            "Like rejection sampling, but it checks the draft as a whole and accepts as many tokens or more.",
         ),
     )
 

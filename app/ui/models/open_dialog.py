@@ -31,8 +31,10 @@ from app.ui.widgets.section import Section
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
-_TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
-_DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
+_TARGET_HELP = "The model whose answers you read: any text model in GGUF format."
+_DRAFT_HELP = (
+    "A much smaller model of the same family that drafts tokens ahead. It makes answers faster and never changes them."
+)
 _Fields: TypeAlias = SamplingFields | SystemPromptField | MemoryFields | AcceptRuleFields
 
 
@@ -69,7 +71,7 @@ class OpenModelsDialog(QDialog):
         self._lane = Lane(self, "dropped files")
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
-        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Drafts")
+        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Draft model")
         self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
         for one in (self._target, self._draft):
             one.picker.setVisible(library is not None)
@@ -159,7 +161,7 @@ class OpenModelsDialog(QDialog):
         self._load = QPushButton("Load", default=True)
         theme.set_role(self._load, "primary")
         reset = QPushButton("Reset to defaults", autoDefault=False)
-        reset.setToolTip("Sets everything but the files back")
+        reset.setToolTip("Resets everything except the files")
         reset.clicked.connect(lambda: self._show_fields(self._defaults))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
@@ -227,7 +229,7 @@ class OpenModelsDialog(QDialog):
     def _on_checked(self, check: PairCheck) -> None:
         self._check = check
         self._verdict.setText(("✓ " if check.mood == "good" else "") + visible(check.verdict))
-        self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
+        self._verdict.setAccessibleName(f"Compatibility: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:
             self._target.set_info(check.target)

@@ -20,17 +20,17 @@ from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 from app.ui.widgets import theme as themes
 
 MARGIN = 24
-"""Free space left and right of the column, in pixels."""
+"""Free space to the left and right of the column, in pixels."""
 GAP = 12
 PROSE_CHARACTERS = 72
 CODE_CHARACTERS = 100
 FAR = 5
-"""As many pages from the screen, a widget is freed."""
+"""Widgets further than this many pages from the screen are freed."""
 MAX_BUILT = 3
 """So many widgets are built in one go, fewer if they fill half the screen; the others follow when the window has
 handled what waits."""
 NEAR_END = 30
-"""As many pixels from the end, the view still counts as being there."""
+"""Within this many pixels of the end, the view still counts as being at the end."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +71,9 @@ class Entry:
     widget: QWidget | None = None
     fitted: Widths | None = None
     top: int = -1
-    """Where it stands in the column; -1 until it was placed."""
+    """Its position in the column; -1 until it is placed."""
     is_pinned: bool = False
-    """Whether its widget is kept, however far it is from the screen."""
+    """Whether its widget is kept, however far away from the screen it is."""
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
@@ -96,7 +96,7 @@ class Column(QAbstractScrollArea):
         self._may_build = 0
         self._to_fill = 0
         self._placed = 0
-        """How many entries, from the first, have a top that is right."""
+        """How many entries, from the first, have a correct position."""
         self._soon = QTimer(self, singleShot=True, interval=0)
         self._soon.timeout.connect(self.arrange)
         self.setFrameShape(QFrame.Shape.NoFrame)

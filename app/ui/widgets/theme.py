@@ -16,13 +16,13 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 SPACING = 4
-"""Every distance is a multiple of this many pixels."""
+"""All distances are multiples of this many pixels."""
 RADIUS = 8
 """Corners of cards and fields, in pixels."""
 MINIMUM_CONTRAST = 4.5
-"""What WCAG 2.1 asks of text."""
+"""The contrast WCAG 2.1 requires for text."""
 MINIMUM_SHAPE_CONTRAST = 3.0
-"""And of what is no text but tells something."""
+"""The contrast it requires for anything else that carries information."""
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
 
 
@@ -227,7 +227,7 @@ class ThemeNotifier(QObject):
         self._application: QApplication | None = None
         self._style_sheet: Callable[[Theme], str] | None = None
         self.forced: Theme | None = None
-        """Used whatever the system says; see `override`."""
+        """Used instead of the system's theme; see `override`."""
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
         self._hints = QGuiApplication.styleHints()
         self._hints.colorSchemeChanged.connect(self.refresh)
