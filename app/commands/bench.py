@@ -23,8 +23,12 @@ from app.protocol.messages import Generate
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("--prompts", type=Path, metavar="FILE", help="a file with one prompt per line (default: a bundled mix)")
-    parser.add_argument("--repeat", type=whole(1), default=3, metavar="N", help="how often to run each prompt (default 3)")
+    parser.add_argument(
+        "--prompts", type=Path, metavar="FILE", help="a file with one prompt per line (default: a bundled mix)"
+    )
+    parser.add_argument(
+        "--repeat", type=whole(1), default=3, metavar="N", help="how often to run each prompt (default 3)"
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="0", max_tokens=1024)
 

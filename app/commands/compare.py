@@ -38,7 +38,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument("--kinds", type=_words, default=[], metavar="KIND,…", help="only use prompts of these kinds")
-    parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)")
+    parser.add_argument(
+        "--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)"
+    )
     parser.add_argument("--curve", action="store_true", help="also measure every draft length from 0 to 16")
     parser.add_argument(
         "--output",

@@ -37,10 +37,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     drafts = models.add_mutually_exclusive_group()
     drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
     drafts.add_argument(
-        "--no-draft", action="store_true", help=("decode without a draft (or only with n-grams, using --drafter ngram)")
+        "--no-draft", action="store_true", help="decode without a draft (or only with n-grams, using --drafter ngram)"
     )
     models.add_argument(
-        "--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="CPU threads (default: one per physical core)"
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core)",
     )
     models.add_argument(
         "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
@@ -60,7 +64,9 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     sampling.add_argument("--repetition-penalty", type=number(1e-6, 10), metavar="X", help="1 turns it off")
     sampling.add_argument("--frequency-penalty", type=number(-10, 10), metavar="X")
     sampling.add_argument("--presence-penalty", type=number(-10, 10), metavar="X")
-    sampling.add_argument("--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to")
+    sampling.add_argument(
+        "--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to"
+    )
     sampling.add_argument("--seed", type=whole(0), metavar="N", help=f"default: {seed}")
     sampling.add_argument(
         "--max-tokens",
@@ -96,7 +102,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         ),
     )
     drafting.add_argument(
-        "--accept", choices=get_args(AcceptRule), default="coupled", help=("accept rule (default coupled)")
+        "--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule (default coupled)"
     )
 
 

@@ -43,11 +43,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quantize", choices=get_args(Quantization), help="quantize the draft (default: like the target)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf next to TARGET")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf next to TARGET"
+    )
     parser.add_argument("--prompts", type=Path, metavar="FILE", help="prompts to measure with (default: a bundled mix)")
     parser.add_argument("--max-tokens", type=whole(2), default=_MAX_TOKENS, metavar="N", help=f"default {_MAX_TOKENS}")
-    parser.add_argument("--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="CPU threads (default: one per physical core)")
-    parser.add_argument("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens")
+    parser.add_argument(
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core)",
+    )
+    parser.add_argument(
+        "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
+    )
     parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
     parser.set_defaults(draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
 

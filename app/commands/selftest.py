@@ -150,7 +150,7 @@ def _check_guide(folder: Path) -> int:
         content = (folder / file.name).read_bytes()
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise KnownError(
-                (f"{file.name} is damaged: it isn't the file that came with this version. Reinstall Slipstream.")
+                f"{file.name} is damaged: it isn't the file that came with this version. Reinstall Slipstream."
             )
         total += len(content)
     return total
@@ -180,10 +180,7 @@ def _guide(work: Workplace) -> str:
     if plain != drafted:
         place = next((i for i, pair in enumerate(zip(plain, drafted, strict=False)) if pair[0] != pair[1]), len(plain))
         raise KnownError(
-            (
-                "With the same seed, the answer with a draft differs from the one without, starting at "
-                f"token {place + 1}."
-            )
+            f"With the same seed, the answer with a draft differs from the one without, starting at token {place + 1}."
         )
     if not figures.draft.accepted:
         raise KnownError(f"None of the {figures.draft.tested} draft tokens was accepted.")

@@ -127,7 +127,7 @@ def _bytes(path: Path) -> bytes:
         raise KnownError(f"The prompts in {path.name} can't be read ({error.strerror or error}).") from error
     if len(data) > MAX_FILE_BYTES:
         raise KnownError(
-            (f"{path.name} is larger than {MAX_FILE_BYTES // 2**20} MiB, which is too large for a prompt set.")
+            f"{path.name} is larger than {MAX_FILE_BYTES // 2**20} MiB, which is too large for a prompt set."
         )
     return data
 

@@ -158,13 +158,11 @@ def _headline(report: Report) -> str:
     sentences = [f"{pair}, {setup.date[:10]}."]
     if total.speed_up is not None:
         sentences.append(
-            (
-                f"With the draft, decoding was **{times(total.speed_up)}** as fast as without it (median "
-                f"of {total.runs} comparisons)."
-            )
+            f"With the draft, decoding was **{times(total.speed_up)}** as fast as without it (median "
+            f"of {total.runs} comparisons)."
         )
     sentences.append(
-        (f"{total.same} of {total.runs} answers had the same text with and without the draft, with the same seed.")
+        f"{total.same} of {total.runs} answers had the same text with and without the draft, with the same seed."
     )
     if len(report.comparisons) < report.planned:
         sentences.append(f"Only {len(report.comparisons)} of {report.planned} comparisons were run.")

@@ -27,7 +27,9 @@ _SENTENCES = {
 
 def add_list(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only list models with all of these words in their names")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only list models with all of these words in their names"
+    )
     parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
 
 
@@ -126,7 +128,7 @@ def remove_model(options: argparse.Namespace) -> int:
     freed = library.delete(entry)
     described = {"deleted": [str(part) for part in entry.parts], "freed": freed}
     show_result(
-        options, described, (f"{printable(entry.where)} was deleted. {size_text(freed)} of disk space was freed.")
+        options, described, f"{printable(entry.where)} was deleted. {size_text(freed)} of disk space was freed."
     )
     return 0
 
@@ -135,7 +137,7 @@ def _ask(entry: LibraryEntry, freed: int) -> None:
     """Raises `Cancelled` unless the user says yes."""
     if not sys.stdin.isatty():
         raise KnownError(
-            ("Deleting needs confirmation, but there is no terminal to ask on. Use --yes to delete without asking.")
+            "Deleting needs confirmation, but there is no terminal to ask on. Use --yes to delete without asking."
         )
     for part in entry.parts:
         print(printable(str(part), 500), file=sys.stderr)

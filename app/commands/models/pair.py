@@ -21,7 +21,9 @@ from app.models.trials import FILE_NAME, Trial, Trials
 def add(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("draft", nargs="?", metavar="DRAFT", help="only consider this draft (default: all models in the library)")
+    parser.add_argument(
+        "draft", nargs="?", metavar="DRAFT", help="only consider this draft (default: all models in the library)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

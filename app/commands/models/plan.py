@@ -22,9 +22,9 @@ from app.models.text import size_text
 from app.protocol.limits import MAX_CONTEXT_LENGTH, KvType
 
 _PARTS = {
-    "target_weights": "target",
+    "target_weights": "Target weights",
     "target_kv": "Target KV cache",
-    "draft_weights": "draft",
+    "draft_weights": "Draft weights",
     "draft_kv": "Draft KV cache",
     "compute": "Compute buffers",
 }
@@ -87,13 +87,13 @@ def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -
     places = [("memory", plan.estimate.system, plan.system_space)]
     if machine.devices:
         places.append(("GPU", plan.estimate.gpu, plan.gpu_space))
-    lines.append(f"{'':<14}" + "".join(f"{name:>10}" for name, _, _ in places))
+    lines.append(f"{'':<17}" + "".join(f"{name:>10}" for name, _, _ in places))
     for field, label in _PARTS.items():
         sizes = [getattr(parts, field) for _, parts, _ in places]
         if any(sizes):
-            lines.append(f"{label:<14}" + "".join(f"{size_text(size):>10}" for size in sizes))
-    lines.append(f"{'together':<14}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
-    lines.append(f"{'of':<14}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
+            lines.append(f"{label:<17}" + "".join(f"{size_text(size):>10}" for size in sizes))
+    lines.append(f"{'total':<17}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
+    lines.append(f"{'available':<17}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
     lines += ["", f"context {plan.context_length:,} tokens, {plan.kv_type} KV cache{_layers(plan, machine)}"]
     return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
 

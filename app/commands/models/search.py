@@ -27,7 +27,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="+", metavar="WORD", help="words in the repository's name")
     parser.add_argument("--sort", choices=get_args(Sort), default="trending", help="default: trending")
     parser.add_argument(
-        "--limit", type=whole(1, MAX_RESULTS), default=_LIMIT, metavar="N", help=f"maximum number of results (default {_LIMIT})"
+        "--limit",
+        type=whole(1, MAX_RESULTS),
+        default=_LIMIT,
+        metavar="N",
+        help=f"maximum number of results (default {_LIMIT})",
     )
 
 

@@ -27,7 +27,7 @@ class TextStream:
         self.met_stop: str | None = None
         """The stop string that ended the text."""
         self.safe_tokens = 0
-        """Tokens that lie wholly before a possible or met stop string."""
+        """Tokens that lie entirely before a possible or matched stop string."""
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token (a `Piece` without text) and return what may be shown now."""

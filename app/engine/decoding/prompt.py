@@ -21,20 +21,20 @@ from app.protocol.messages import Message
 
 _REMEMBERED_CHATS = 32
 LEAST_ANSWER = 16
-"""Tokens that must be left for an answer, or the message is refused."""
+"""At least this many tokens must be left for an answer, or the message is refused."""
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
-"""ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
+"""For a model that wasn't made for ChatML its markers are ordinary text, so they must stop the answer as strings."""
 
-_OTHER_FILE = "so it cannot be used. Try another file of this model."
+_OTHER_FILE = "so it can't be used. Try another file of this model."
 _REFUSALS = {
-    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
-    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
-    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
-    "failed": "The chat template of this model failed ({detail}).",
+    "broken": "The model's chat template is broken ({detail}). Try another file of this model.",
+    "endless": f"The model's chat template produces endless text, {_OTHER_FILE}",
+    "loses": f"The model's chat template leaves out your messages, {_OTHER_FILE}",
+    "failed": "The model's chat template failed ({detail}).",
 }
 
 
@@ -81,19 +81,19 @@ def _sentence(error: helper.HelperError) -> str:
     match error:
         case helper.TookTooLong():
             seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
-            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
+            return f"The model's chat template did not finish within {seconds}, {_OTHER_FILE}"
         case helper.TooMuchMemory():
             limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
-            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
+            return f"The model's chat template needs more than {limit} of memory, {_OTHER_FILE}"
         case helper.NotStarted():
             return (
-                f"The process that reads chat templates could not be started ({error}). "
-                "Close other programs, then try again."
+                f"The process that reads chat templates couldn't be started ({error}). Close other programs and try "
+                "again."
             )
         case _:
             return (
-                "The process that reads chat templates ended unexpectedly, so there is no answer. "
-                "Try again; if it happens each time, try another file of this model."
+                "The process that reads chat templates ended unexpectedly, so there is no answer. Try again; if it "
+                "keeps happening, try another file of this model."
             )
 
 
@@ -124,8 +124,8 @@ class PromptBuilder:
         """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
         self._clock = clock
         self._times: dict[bytes, datetime] = {}
-        """When chats began, by a digest of what they begin with: templates that write the date must not change a prompt
-        (nor lose its KV cache) at midnight. The chat answered last comes last."""
+        """When each chat began, by a digest of how it begins: a template that writes the date must not change a prompt
+        (nor lose its KV cache) at midnight. The most recently answered chat comes last."""
         self._vocabulary = vocabulary
         self._context_length = context_length
         source = vocabulary.chat_template()
@@ -136,13 +136,13 @@ class PromptBuilder:
         self._control_ends = tuple(self._controls)
         self._now = clock()
         self._dropped: list[list[Message]] = []
-        """What left the chats that were too long, the one answered last first."""
+        """What was dropped from chats that were too long, the most recently answered first."""
 
     def raw(self, text: str) -> Prompt:
         """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long."""
         tokens = self._vocabulary.tokenize(text, special=True, bos=True)
         if not tokens:
-            raise KnownError("The prompt is empty: this model needs at least one token to go on from.")
+            raise KnownError("The prompt is empty. This model needs at least one token to start from.")
         self._check_length(len(tokens))
         return Prompt(tokens)
 
@@ -207,8 +207,8 @@ class PromptBuilder:
     def _check_length(self, count: int) -> None:
         if count > self._context_length - LEAST_ANSWER:
             raise KnownError(
-                f"This message needs {count:,} tokens, but the context holds {self._context_length:,}. "
-                "Shorten the message or choose a longer context."
+                f"This message has {count:,} tokens, but the context only holds {self._context_length:,}. Shorten "
+                "the message or choose a longer context."
             )
 
     def _tokens(self, messages: Sequence[Message]) -> list[int]:

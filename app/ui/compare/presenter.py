@@ -291,9 +291,7 @@ class ComparePresenter(QObject):
             if self.window.many.is_running() is of_set:
                 return ""
             return (
-                "An answer is being compared."
-                if of_set
-                else ("A prompt set is running. Run again when it has finished.")
+                "An answer is being compared." if of_set else "A prompt set is running. Run again when it has finished."
             )
         if self.exporter.is_busy():
             return "The export is being written. Reading the model files would distort the timings."

@@ -44,7 +44,7 @@ _SAMPLING = (
     Setting(
         "min_p",
         "Min-p",
-        ("Ignores tokens whose probability is below this fraction of the most likely token's. 0 turns it off."),
+        "Ignores tokens whose probability is below this fraction of the most likely token's. 0 turns it off.",
         0.01,
         "off",
     ),

@@ -213,7 +213,7 @@ class ModelPage(QWidget):
     def _refresh_verify(self) -> None:
         self.verify.setEnabled(self._can_verify and self._bar.isHidden())
         self.verify.setToolTip(
-            "" if self._can_verify else ("Slipstream didn't download this file, so its checksum isn't known.")
+            "" if self._can_verify else "Slipstream didn't download this file, so its checksum isn't known."
         )
 
     def _lay_out(self) -> None:

@@ -23,7 +23,7 @@ PURPOSES = (
     ("Model page", "sends the name of a repository, to list its files, sizes and license"),
     (
         "Model header",
-        ("sends the name of a file and reads its beginning, to compare vocabularies before you download it"),
+        "sends the name of a file and reads its beginning, to compare vocabularies before you download it",
     ),
     ("Download", "sends the names of the files"),
 )

@@ -26,9 +26,7 @@ TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {
     "nowhere": "No token. Gated repositories need one.",
     "keyring": "A token is stored in the system's keyring.",
-    "memory": (
-        "The token is kept in memory until Slipstream closes, because this system has no keyring to store it in."
-    ),
+    "memory": "The token is kept in memory until Slipstream closes, because this system has no keyring to store it in.",
     "environment": "The token in the variable HF_TOKEN is used.",
 }
 
