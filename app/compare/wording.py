@@ -13,7 +13,7 @@ from app.protocol.messages import Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"
-"""The name that the command for repeating a comparison uses for this report, exported as JSON; it also has the prompts."""
+"""What the command to repeat a comparison calls this report, exported as JSON: it has the prompts."""
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -86,7 +86,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
     if difference.near_tie:
         return f"{logits}; {rounding}, so this is a near-tie"
     if setup.accept != "coupled" and setup.sampling.temperature:
-        return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose different tokens than without a draft"
+        return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose other tokens"
     return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
 
 

@@ -28,7 +28,7 @@ _SHARE_OF_AVAILABLE = 4
 LEAST_SECONDS = 0.1
 """Tokens that take less than this to process are neither copied nor restored: nobody would notice."""
 READ_SECONDS_PER_BYTE = 5e-9
-"""The time of a file, including its digest, on a slow disk: what is processed as quickly as that is not worth a file."""
+"""The time of a file, including its digest, on a slow disk: what is processed as fast as that isn't worth a file."""
 _TOKEN_SECONDS = 0.01
 """Used until it is known how long processing a token takes: as on a slow machine."""
 _TELLING_TOKENS = 32

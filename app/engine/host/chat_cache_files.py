@@ -25,7 +25,7 @@ log = logging.getLogger("slipstream.chat_cache")
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
 _DAYS = 30
-"""A file that nobody asked for is deleted after this: its model may be gone, and chats should not be left lying around."""
+"""A file that nobody asked for is deleted after this: its model may be gone, and chats shouldn't lie around."""
 _PART_SECONDS = 600.0
 """An unfinished file older than this was left behind by an engine that was killed."""
 _LAST_CHUNK_SECONDS = 0.3

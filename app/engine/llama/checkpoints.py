@@ -112,7 +112,7 @@ class Checkpoints:
         self.window = window
         self.snapshots = snapshots
         self.can_cut = self.can_restore = True
-        """Whether cutting and restoring checkpoints can be trusted; without either, everything is recomputed instead."""
+        """Whether cutting and restoring checkpoints can be trusted; without either, everything is recomputed."""
         self._pass_width = 0
         self._before_draft: _Checkpoint | None = None
         self._at_prompts: list[_Checkpoint] = []

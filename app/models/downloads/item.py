@@ -76,4 +76,4 @@ class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     """Why it is waiting, paused or failed: a sentence for the user."""
     page: str = ""
-    """A page where the user can do something about it, such as accepting a gated repository's terms; otherwise empty."""
+    """A page where the user can do something about it, such as accepting a gated repository's terms; or empty."""

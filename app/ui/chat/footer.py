@@ -81,7 +81,8 @@ def details_of(message: StoredMessage) -> str:
 def _drafter_line(figures: DrafterFigures) -> str:
     """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
     passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
-    accepted = f"{figures.accepted:,} of {units.draft_tokens(figures.tested)} accepted ({units.share(figures.acceptance_rate)})"
+    tested, rate = units.draft_tokens(figures.tested), units.share(figures.acceptance_rate)
+    accepted = f"{figures.accepted:,} of {tested} accepted ({rate})"
     return f"{drafters.TITLES[figures.name]}: {accepted}, in {passes}"
 
 

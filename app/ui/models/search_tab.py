@@ -25,7 +25,7 @@ SORTS = (
 )
 _GATED = {
     "automatic": "Gated: accept the terms on the model's page, then enter an access token.",
-    "manual": "Gated: the owner decides who may download it. Ask for access on the model's page, then enter an access token.",
+    "manual": "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token.",
 }
 
 

@@ -150,7 +150,7 @@ class PositionBars(Drawing):
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for row, place in enumerate(self.places):
             top = row * height
-            part = self._shares[place - 1] if place <= len(self._shares) else 0.0 if self._shares else None
+            part = self._shares[place - 1] if place <= len(self._shares) else None  # no draft was that long
             painter.setPen(colors.quiet)
             painter.drawText(QRectF(0, top, left - 10, height), middle, str(place))
             painter.setPen(colors.text if part is not None else colors.quiet)

@@ -3,9 +3,9 @@
 The figures of an answer are defined in `app.protocol.statistics`. The live ones are defined here: live speed is the
 tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
 
-Rounds arrive up to a hundred times a second and the policy may decide differently in each; a sentence that followed every one of
-them could not be read. So `PauseWatch` (is drafting paused?) and `LengthInUse` (how far does it draft?) change
-slowly.
+Rounds arrive up to a hundred times a second and the policy may decide differently in each; a sentence that followed
+every one of them could not be read. So `PauseWatch` (is drafting paused?) and `LengthInUse` (how far does it draft?)
+change slowly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LENGTH_SECONDS = 2.0
 """The draft length in use is the mean over this window."""
 _LENGTH_HOLD_SECONDS = 1.0
 _LENGTH_STEP = 0.75
-"""How far the mean must be from what is shown before that changes: more than a half, or it would flip back and forth."""
+"""How far the mean must be from what is shown before that changes: over a half, or it would flip back and forth."""
 
 
 class _Span(NamedTuple):

@@ -109,7 +109,7 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def set_curve(self, speeds: Sequence[float]) -> None:
-        """The expected speed at each draft length; where there is none, as after an answer without a draft, the last stays."""
+        """The expected speed at each draft length; empty, as after an answer without a draft, it changes nothing."""
         if speeds:
             self._curve = list(speeds)
             self._note_change()
@@ -219,7 +219,7 @@ class SpeedPanel(QScrollArea):
         return self._told.pair.default_draft_length if self._told.pair else DEFAULT_DRAFT_LENGTH
 
     def _shares(self) -> list[float]:
-        """Accepted by position, over the same passes as the figure above, without positions at the end that are all zero."""
+        """Accepted by position, over the same passes as the figure above, without the zeros at the end."""
         meter = self._meter
         shares = meter.live_acceptance_by_position() if self._told.answering else meter.acceptance_by_position()
         while len(shares) > self._rows and not shares[-1]:

@@ -1,7 +1,7 @@
 """What the Speed panel shows; its settings are in `app.ui.speed.controls`.
 
-About the answer: the status, live figures, speed-up. About several answers, and hidden until there is something to show: speed
-by draft length, and where drafting helps.
+About the answer: the status, live figures, speed-up. About several answers, and hidden until there is something to
+show: speed by draft length, and where drafting helps.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class KindsSection(QWidget):
     def __init__(self) -> None:
         super().__init__()
         grid = QGridLayout()
-        grid.setHorizontalSpacing(3 * SPACING)
+        grid.setHorizontalSpacing(2 * SPACING)
         grid.setVerticalSpacing(SPACING)
         grid.setColumnStretch(0, 1)
         self._rows = {kind: _KindRow(grid, name) for kind, name in wording.KINDS.items()}
