@@ -113,7 +113,7 @@ def footer_of(message: StoredMessage) -> str:
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
+            parts.append(units.tokens_per_pass(figures.draft.mean_acceptance_length))
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
         parts.append("ChatML template")
@@ -129,7 +129,8 @@ def details_of(message: StoredMessage) -> str:
 def _drafter_line(figures: DrafterFigures) -> str:
     """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
     passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
-    accepted = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept ({units.share(figures.acceptance_rate)})"
+    tested, rate = units.draft_tokens(figures.tested), units.share(figures.acceptance_rate)
+    accepted = f"{figures.accepted:,} of {tested} accepted ({rate})"
     return f"{drafters.TITLES[figures.name]}: {accepted}, in {passes}"
 
 

@@ -32,7 +32,7 @@ AHEAD = 1
 MAX_TEXT = 3000
 """Characters shown of what is not built yet."""
 NEAR_END = 30
-"""As many pixels from the end, the view still counts as being there."""
+"""Within this many pixels of the end, the view still counts as being at the end."""
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
