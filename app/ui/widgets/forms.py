@@ -22,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.widgets import theme
+from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
