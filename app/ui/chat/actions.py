@@ -35,7 +35,7 @@ class UserActions(Actions):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, content: Callable[[], str]) -> None:
         super().__init__(message, commands, content)
-        self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
+        self.edit_button = icon_button("edit", "Edit", "Edit this message and send it again")
         row(None, self.copy_button, self.edit_button, *filter(None, [self.versions]), gap=4, on=self)
 
     def set_busy(self, busy: bool) -> None:
@@ -48,11 +48,11 @@ class AnswerActions(Actions):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, content: Callable[[], str]) -> None:
         super().__init__(message, commands, content)
-        self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
+        self.regenerate_button = icon_button("regenerate", "Regenerate", "Regenerate this answer")
         self.regenerate_button.clicked.connect(lambda: commands.regenerate(message.id))
         self.more_button = icon_button("more", "", "More about this answer")
         menu = QMenu(self.more_button)
-        menu.addAction("Compare with plain", lambda: commands.compare(message.id))
+        menu.addAction("Compare without a draft", lambda: commands.compare(message.id))
         self.more_button.setMenu(menu)
         self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         buttons = (self.copy_button, self.regenerate_button, self.more_button)

@@ -46,7 +46,7 @@ class MessageWidget(QWidget):
         self._made_actions: Actions | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
         self.view = MarkdownView(plain=message.role == "user", parent=self)
-        self.view.setAccessibleName(f"{message.author}: message")
+        self.view.setAccessibleName(f"Message from {message.author}")
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""

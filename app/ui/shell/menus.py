@@ -76,7 +76,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("zoom_out", "Zoom &out", "Ctrl+-", everywhere=True),
         _Entry("zoom_reset", "Actual si&ze", "Ctrl+0", everywhere=True),
         _SEPARATOR,
-        _Entry("show_drafted", "Show &drafted tokens", "Ctrl+Shift+D", checkable=True),
+        _Entry("show_drafted", "Highlight &draft tokens", "Ctrl+Shift+D", checkable=True),
         _SEPARATOR,
         _Entry("show_trash", "&Trash"),
     ),
@@ -124,7 +124,7 @@ class Menus(QObject):
         super().__init__(parent)
         self._actions: dict[str, QAction] = {}
         self._menus: dict[str, QMenu] = {}
-        self._recent = QMenu("&Recent pairs", bar)
+        self._recent = QMenu("&Recent models", bar)
         self._recent.triggered.connect(lambda action: self.recent_chosen.emit(action.data()))
         for title, entries in _MENUS.items():
             self._menus[_plain(title)] = menu = bar.addMenu(title)
