@@ -53,7 +53,7 @@ _qt_log = logging.getLogger("qt")
 NO_DISPLAY = "Slipstream found no display to open its window on. In the terminal, “slipstream generate” runs a model."
 PAINT_OVERDUE_MS = 1000
 SWITCH_INTERVAL_SECONDS = 0.001
-"""At most this long does the window's thread wait for another thread that computes; Python's default is five times it."""
+"""How long the window's thread waits at most for another thread that computes; Python's default is five times it."""
 _WINDOWS_POLL_MS = 500
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
