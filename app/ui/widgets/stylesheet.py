@@ -7,8 +7,8 @@ Roles a widget can take with `theme.set_role`:
 - buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
   ``section`` (opens a part of a dialog)
 - fields: ``bare`` (no box of its own)
-- frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
-  surface), ``line`` (a hairline)
+- frames: ``card`` (raised, rounded), ``popup`` (over everything), ``bar`` (raised, hairline below), ``side`` (raised),
+  ``reading`` (the plain surface), ``line`` (a hairline)
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ QLabel[role="warning"] { color: $warning; }
 QLabel[role="bad"] { color: $bad; }
 
 QFrame[role="card"] { background: $raised; border: 1px solid $line; border-radius: ${radius}px; }
+QFrame[role="popup"] { background: $surface; border: 1px solid $control_line; }
 QFrame[role="bar"] { background: $raised; border: none; border-bottom: 1px solid $line; }
 QFrame[role="side"], QWidget[role="side"] { background: $raised; border: none; }
 QFrame[role="reading"], QWidget[role="reading"] { background: $surface; border: none; }
