@@ -64,12 +64,14 @@ class Announcer(QObject):
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
+        self._window.chat_list.view.chats.set_answering(live.chat_id)
         if self._is_shown(live):
             announce(self._window, "Answering…")
         live.ended.connect(lambda _figures: self._on_answer_ended(live))
 
     def _on_answer_ended(self, live: LiveAnswer) -> None:
         message = live.message
+        self._window.chat_list.view.chats.set_answering("")
         if message is None:
             return
         if self._is_shown(live):

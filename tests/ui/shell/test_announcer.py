@@ -83,6 +83,24 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
 
 
 @pytest.mark.usefixtures("guide_pair")
+def test_the_list_says_where_an_answer_is_being_written(running: Running, hearing: Hearing) -> None:
+    running.type("endless")
+    chats, chat_id = running.window.chat_list.view.chats, running.model.id
+    running.qtbot.waitUntil(lambda: chats.place(chat_id) is not None, timeout=WAIT_MS)
+
+    def spoken() -> str:
+        place = chats.place(chat_id)
+        assert place is not None
+        return str(chats.index(place).data(Qt.ItemDataRole.AccessibleTextRole))
+
+    assert spoken().startswith("endless, answering now, ")
+    running.model.stop()
+    running.done()
+    assert spoken().startswith("endless, ")
+    assert "now" not in spoken()
+
+
+@pytest.mark.usefixtures("guide_pair")
 def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Running, hearing: Hearing) -> None:
     shown = running.controller.notice_list
     shown.show("export", notices.exported("chat.md"))
