@@ -13,8 +13,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui import notices
+from app.ui.chat import footer
 from app.ui.engine.local_engine import LocalEngine
+from app.ui.speed.wording import HELP
+from app.ui.widgets.explanations import Explanation
+from app.ui.widgets.forms import words_of
+from app.ui.widgets.section import Section
 from tests.ui.shell.test_main_window import WAIT_MS, Running, named
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
@@ -165,3 +171,39 @@ def test_the_order_stays_after_switching_chats_and_scrolling(running: Window) ->
     running.settle()
     panes = [running.window._panes.pane_of(one) for one in running.stops()]
     assert panes == sorted(panes, key=lambda pane: running.panes().index(pane) if pane else -1)
+
+
+def walked(running: Window, start: QWidget) -> list[str]:
+    """What Shift+F1 explains from here on, with the arrow key, until it begins again."""
+    running.window.activateWindow()
+    running.qtbot.waitUntil(running.window.isActiveWindow)
+    start.setFocus()
+    running.press(_Key.Key_F1, _Mod.ShiftModifier)
+    popup = QApplication.activePopupWidget()
+    assert isinstance(popup, Explanation)
+    texts: list[str] = []
+    while popup.text.text() not in texts:
+        texts.append(popup.text.text())
+        QTest.keyClick(popup, _Key.Key_Down)
+    QTest.keyClick(popup, _Key.Key_Escape)
+    assert running.focused() is start
+    return texts
+
+
+def test_every_explanation_of_the_window_is_reached_by_keyboard(running: Window) -> None:
+    window = running.window
+    has_all = walked(running, window.speed_panel.draft_length._auto)
+    assert {HELP[name] for name in ("status", "speed", "acceptance", "positions", "round", "drafter")} <= set(has_all)
+    below = [text for text in walked(running, window.transcript.column) if text.startswith(footer.HELP)]
+    assert below
+    context = walked(running, window.top_bar.context)
+    assert running.controller.context_meter.use is not None
+    assert running.controller.context_meter.use.details() in context
+    running.choose("chat_settings")
+    for section in window.settings_tab.findChildren(Section):
+        section._button.setChecked(True)
+    QCoreApplication.processEvents()
+    has_all = walked(running, window.settings_tab.system_prompt)
+    expected = {words_of(SamplingChoice, name)[1] for name in ("temperature", "top_p", "penalty_window")}
+    expected |= {words_of(ChatSettings, name)[1] for name in ("system_prompt", "seed", "stop", "overflow", "drafter")}
+    assert expected <= set(has_all)
