@@ -30,6 +30,7 @@ MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
 
 ThemeChoice: TypeAlias = Literal["system", "light", "dark"]
 SendKey: TypeAlias = Literal["enter", "ctrl_enter"]
+SidePage: TypeAlias = Literal["speed", "chat_settings"]
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -47,12 +48,14 @@ class Settings(msgspec.Struct, kw_only=True):
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
     collapsed_folders: Annotated[list[str], Meta(description="Folders of chats that are closed, by their ids")] = []
-    speed_visible: Annotated[bool, Meta(description="Show the Speed panel")] = True
+    speed_visible: Annotated[bool, Meta(description="Show the side panel")] = True
+    side_page: Annotated[SidePage, Meta(description="What the side panel shows")] = "speed"
     guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
     theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"
     zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
     send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"
     notify_finished: Annotated[bool, Meta(description="Notify when an answer is finished in the background")] = True
+    code_wrap: Annotated[bool, Meta(description="Wrap long lines of code")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (

@@ -203,8 +203,8 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 OVERFLOW_TITLES: dict[Overflow, str] = {
     "stop": "End the chat there",
-    "drop_oldest": "Leave out the oldest messages",
-    "keep_ends": "Keep the first and the last messages",
+    "drop_oldest": "Drop the oldest messages",
+    "keep_ends": "Keep first and last messages",
 }
 """What a list to choose from says, in its order."""
 

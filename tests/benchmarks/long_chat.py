@@ -46,7 +46,7 @@ from app.protocol.messages import Piece
 from app.settings import SettingsFile
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.shell.application import Application
+from app.ui.shell.application import Application, collect_seldom
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.benchmarks.transcript import tokens
@@ -298,7 +298,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     wait(2.0)
     choose(window, "Another chat")
     wait(0.5)
-    gc.freeze()  # as the application does when it has begun
+    collect_seldom()  # as the application does when it has begun
     before = memory_mb()
     wait(0.1)
     loop.gaps()

@@ -20,6 +20,8 @@ NARROW = 48
 """Characters: where fewer have room beside each other, the button has no text."""
 _ABOVE, _BELOW = 8, 16
 """Free space."""
+_LEAST_WIDTH = 300
+"""Of the text, beside which the count of its tokens has room."""
 
 
 class _Editor(MessageEditor):
@@ -76,6 +78,7 @@ class Composer(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._is_busy = self._is_narrow = False
+        self._count = 0
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
@@ -117,7 +120,15 @@ class Composer(QWidget):
 
     def show_tokens(self, count: int) -> None:
         """How many tokens the text takes; 0 shows nothing."""
-        self.tokens.setText(units.tokens(count) if count else "")
+        self._count = count
+        self._show_tokens()
+
+    def _show_tokens(self) -> None:
+        """Only where that leaves room to write."""
+        self.tokens.setText(units.tokens(self._count) if self._count else "")
+        room = self.width() - 2 * self._column.contentsMargins().left()
+        others = self.tokens.sizeHint().width() + self.button.sizeHint().width()
+        self.tokens.setVisible(self._count > 0 and room - others >= themes.px(_LEAST_WIDTH))
 
     @Slot()
     def _show_state(self) -> None:
@@ -168,3 +179,4 @@ class Composer(QWidget):
             self._show_state()
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)
+        self._show_tokens()

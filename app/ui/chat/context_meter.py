@@ -1,6 +1,7 @@
 """How much of the context a chat takes, and what would be left out if the typed text were sent now.
 
-The engine counts, on a thread beside the one that computes; it is asked a moment after the last change.
+The engine counts, on a thread beside the one that computes; it is asked a moment after the last change. What an answer
+adds while it is written is counted here.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
-from app.chats.settings import ChatSettings
 from app.protocol.messages import Overflow, TokensCounted
-from app.ui.chat.conversation import conversation
+from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import Engine, EngineState
+from app.ui.widgets import units
 
 DELAY_MS = 300
+LIVE_INTERVAL_MS = 1000
+"""So often the tokens of an answer that is being written are added."""
+PATIENCE_MS = 5000
+"""After this the engine will not tell any more: what was counted before may be wrong by now."""
+LEAST_ANSWER = 16
+"""Tokens that the engine keeps free for an answer."""
+NEARLY_FULL = 0.85
 
 
 @dataclass(frozen=True)
@@ -27,46 +35,73 @@ class ContextUse:
     text: int
     """Typed, and not sent yet."""
     length: int
-    dropped: int
-    """How many messages would be left out."""
     overflow: Overflow
+    answer: int = 0
+    """Of the answer that is being written."""
+    dropped: int = 0
+    """How many messages would be left out."""
+    starts_at: str | None = None
+    """Id of the first message behind those."""
 
     @property
     def total(self) -> int:
-        return self.system + self.messages + self.text
+        return self.system + self.messages + self.answer + self.text
+
+    @property
+    def free(self) -> int:
+        return max(self.length - self.total, 0)
+
+    @property
+    def is_high(self) -> bool:
+        """Whether something will be left out, or hardly anything fits any more."""
+        return self.dropped > 0 or self.share() >= NEARLY_FULL
+
+    def fits(self) -> bool:
+        """Whether there is room for an answer."""
+        return self.total <= self.length - LEAST_ANSWER
 
     def share(self) -> float:
         """Of the context, 0 to 1."""
         return min(self.total / self.length, 1.0) if self.length else 0.0
 
+    def percent(self) -> str:
+        """``41%``; ``<1%`` where there is something."""
+        return "<1%" if 0 < self.share() < 0.005 else f"{100 * self.share():.0f}%"
+
     def summary(self) -> str:
         """``41% of 32K context``."""
         length = f"{self.length / 1024:.0f}K" if self.length >= 1024 else f"{self.length}"
-        return f"{100 * self.share():.0f}% of {length} context"
+        return f"{self.percent()} of {length} context"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What takes how much; without what takes nothing."""
+        parts = {
+            "System prompt": self.system,
+            "Messages": self.messages,
+            "Answer so far": self.answer,
+            "What you’re typing": self.text,
+        }
+        taken = [(name, units.tokens(count)) for name, count in parts.items() if count]
+        return [*taken, ("Free", units.tokens(self.free)), ("Context", units.tokens(self.length))]
 
     def details(self) -> str:
-        """Several lines."""
-        lines = [
-            f"System prompt: {self.system:,} tokens" if self.system else "",
-            f"Messages: {self.messages:,} tokens",
-            f"What you are typing: {self.text:,} tokens" if self.text else "",
-            f"Free for the answer: {max(self.length - self.total, 0):,} of {self.length:,} tokens",
-            self.warning(),
-        ]
-        return "\n".join(line for line in lines if line)
+        """The same in lines, with the warning."""
+        lines = [f"{name}: {count}" for name, count in self.rows()]
+        return "\n".join([*lines, self.warning()] if self.warning() else lines)
 
     def warning(self) -> str:
-        """What will be left out, before it happens; empty for nothing."""
-        if not self.dropped:
-            return ""
-        if self.overflow == "stop":
-            return "This no longer fits into the context, so it can’t be answered. Shorten it or start a new chat."
-        which = "oldest" if self.overflow == "drop_oldest" else "middle"
-        number, them = ("one", "it") if self.dropped == 1 else (str(self.dropped), "them")
-        return (
-            f"The context is full: {number} of the {which} messages will be left out of what the model sees. "
-            f"You can still read {them} here."
-        )
+        """What will happen with the next message, before it does; empty for nothing unusual."""
+        if not self.fits():
+            if self.text:
+                return "This message no longer fits into the context. Shorten it, or start a new chat."
+            return "The context is full. Start a new chat, or load the model with a longer context."
+        if self.dropped:
+            which = "oldest" if self.overflow == "drop_oldest" else "middle"
+            number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
+            return f"The chat is getting too long for the context. The model will no longer see {number}; you still do."
+        if self.overflow == "stop" and self.share() >= NEARLY_FULL:
+            return "The context is almost full. When it is, this chat ends, as its settings say."
+        return ""
 
 
 class ContextMeter(QObject):
@@ -74,6 +109,7 @@ class ContextMeter(QObject):
 
     Attributes:
         use: The last count; ``None`` where there is none.
+        model: The chat it is about.
 
     Signals:
         changed: Another count, or none any more.
@@ -84,13 +120,20 @@ class ContextMeter(QObject):
     def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.use: ContextUse | None = None
+        self.model: ChatModel | None = None
         self._engine = engine
-        self._model: ChatModel | None = None
         self._asked = 0
-        self._overflow: Overflow = "drop_oldest"
+        self._asked_for: tuple[Conversation, Overflow] | None = None
+        self._counted: TokensCounted | None = None
         self._connections: list[QMetaObject.Connection] = []
-        self._timer = QTimer(self, singleShot=True, interval=DELAY_MS)
-        self._timer.timeout.connect(self._count)
+        self._conversation: tuple[str, Conversation] | None = None
+        """Of the branch as it is now, with its system prompt: made once, not each time something is typed."""
+        self._delay = QTimer(self, singleShot=True, interval=DELAY_MS)
+        self._delay.timeout.connect(self._count)
+        self._live = QTimer(self, interval=LIVE_INTERVAL_MS)
+        self._live.timeout.connect(self._publish)
+        self._patience = QTimer(self, singleShot=True, interval=PATIENCE_MS)
+        self._patience.timeout.connect(self._hide)
         engine.tokens_counted.connect(self._on_counted)
         engine.state_changed.connect(self._on_engine_state_changed)
 
@@ -98,52 +141,104 @@ class ContextMeter(QObject):
         """Count for another chat from now on."""
         for connection in self._connections:
             QObject.disconnect(connection)
-        self._model = model
+        self.model = model
         self._connections = [
-            model.branch_changed.connect(self._timer.start),
-            model.answer_ended.connect(self._timer.start),
-            model.settings_changed.connect(self._timer.start),
-            model.typed.connect(self._timer.start),
-            model.state_changed.connect(self._timer.start),
+            model.branch_changed.connect(self._on_branch_changed),
+            model.answer_begun.connect(self._on_branch_changed),
+            model.answer_ended.connect(self._on_branch_changed),
+            model.settings_changed.connect(self._delay.start),
+            model.typed.connect(self._delay.start),
+            model.state_changed.connect(self._on_chat_state_changed),
         ]
         self._forget()
-        self._timer.start()
+        self._on_branch_changed()
+        self._on_chat_state_changed(model.state)
+
+    # ------------------------------------------------------------ what changes
+
+    @Slot()
+    def _on_branch_changed(self) -> None:
+        self._conversation = None
+        self._delay.start()
+
+    @Slot(ChatState)
+    def _on_chat_state_changed(self, state: ChatState) -> None:
+        if state is ChatState.ANSWERING:
+            self._live.start()
+        else:
+            self._live.stop()
+        self._delay.start()
+
+    @Slot(EngineState)
+    def _on_engine_state_changed(self, state: EngineState) -> None:
+        if state.has_pair:
+            self._delay.start()
+        else:
+            self._forget()
 
     def _forget(self) -> None:
-        self._asked = 0
-        if self.use is not None:
-            self.use = None
-            self.changed.emit()
+        """What was asked for no longer matters."""
+        self._asked, self._counted = 0, None
+        self._patience.stop()
+        self._hide()
+
+    @Slot()
+    def _hide(self) -> None:
+        self._counted = None
+        self._publish()
+
+    # ------------------------------------------------------------ counting
+
+    def _is_answering(self) -> bool:
+        return self.model is not None and self.model.live is not None and self.model.live.message is not None
+
+    def _asked_now(self, model: ChatModel) -> Conversation:
+        prompt = model.settings.system_prompt
+        if self._conversation is None or self._conversation[0] != prompt:
+            # The answer being written is in the branch already, but not its text.
+            branch = model.messages[:-1] if self._is_answering() else model.messages
+            self._conversation = prompt, conversation(branch, prompt)
+        return self._conversation[1]
 
     @Slot()
     def _count(self) -> None:
-        model = self._model
+        model = self.model
         if model is None or model.state is ChatState.OPENING:
             return
-        settings: ChatSettings = model.settings
-        asked = conversation(model.messages, settings.system_prompt)
-        self._overflow = settings.overflow
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent, settings.overflow)
+        asked, overflow = self._asked_now(model), model.settings.overflow
+        self._asked_for = asked, overflow
+        self._asked = self._engine.count_tokens(asked.messages, model.unsent, overflow)
         if not self._asked:
             self._forget()
+        elif not self._patience.isActive():
+            self._patience.start()
 
     @Slot(object)
     def _on_counted(self, counted: TokensCounted) -> None:
-        if counted.request != self._asked:
-            return
-        self.use = ContextUse(
+        if counted.request == self._asked:
+            self._patience.stop()
+            self._counted = counted
+            self._publish()
+
+    @Slot()
+    def _publish(self) -> None:
+        use = self._use()
+        if use != self.use:
+            self.use = use
+            self.changed.emit()
+
+    def _use(self) -> ContextUse | None:
+        counted, asked = self._counted, self._asked_for
+        if counted is None or asked is None or self.model is None:
+            return None
+        live = self.model.live if self._is_answering() else None
+        return ContextUse(
             counted.system,
             counted.messages,
             counted.text,
             counted.context_length,
+            asked[1],
+            len(live.pieces) if live is not None else 0,
             counted.dropped,
-            self._overflow,
+            asked[0].first_in_context(counted.first_dropped, counted.dropped),
         )
-        self.changed.emit()
-
-    @Slot(EngineState)
-    def _on_engine_state_changed(self, state: EngineState) -> None:
-        if state in (EngineState.READY, EngineState.ANSWERING):
-            self._timer.start()
-        else:
-            self._forget()

@@ -89,6 +89,7 @@ class ChatModel(QObject):
         settings_changed: Other settings, or another title.
         unsent_changed: What the composer has to show; not told of what was typed there.
         typed: Something else stands in the composer.
+        asking: An answer is about to be asked for with `settings`: the last moment to set them.
         failed: A `KnownError` of the store, for an operation that was not done.
     """
 
@@ -102,6 +103,7 @@ class ChatModel(QObject):
     settings_changed = Signal()
     unsent_changed = Signal(str)
     typed = Signal()
+    asking = Signal()
     failed = Signal(object)
 
     def __init__(
@@ -167,6 +169,11 @@ class ChatModel(QObject):
     def must_open(self) -> bool:
         """Whether its messages could not be read."""
         return not self._is_read and not self._reading
+
+    @property
+    def knows_settings(self) -> bool:
+        """Whether `settings` are this chat's, and not still to be read."""
+        return self._is_read
 
     def is_settled(self) -> bool:
         """Whether nothing goes on here and the store has everything."""
@@ -323,6 +330,7 @@ class ChatModel(QObject):
             place += 1
         if place == 0:
             return False
+        self.asking.emit()
         self._replaced = self.messages[place:]
         version = self._replaced[0].versions + 1 if self._replaced else 1
         self._replace(place, [])
@@ -353,6 +361,7 @@ class ChatModel(QObject):
             old = replace(old, tokens=array("i", tokens))
         if not can_continue(old):
             return False
+        self.asking.emit()
         live = self._answer_to(self.messages[:place], seed=old.seed, continued=old)
         live.is_stored = True
         self._replaced = [self.messages[place]]
@@ -416,7 +425,9 @@ class ChatModel(QObject):
         self.settings_changed.emit()
 
     def set_settings(self, settings: ChatSettings) -> None:
-        """They count from the next answer on."""
+        """They count from the next answer on. Does nothing while those of the chat are not known yet."""
+        if not self._is_read:
+            return
         self._has_chosen = True
         if settings == self.settings:
             return
@@ -439,6 +450,7 @@ class ChatModel(QObject):
 
     def _ask(self, text: str, place: int | None = None, *, is_answered: bool = True) -> None:
         """A message of the user at this place, by default the end, and an answer to it."""
+        self.asking.emit()
         versions, at = 1, len(self.messages) if place is None else place
         if place is not None:
             versions = self.messages[place].versions + 1

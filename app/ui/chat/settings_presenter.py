@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
 from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.protocol.messages import PairLoaded
 from app.ui import notices
 from app.ui.chat.model import ChatModel
 from app.ui.chat.settings_tab import ChatSettingsTab
@@ -45,13 +44,17 @@ class ChatSettingsPresenter(QObject):
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self._model: ChatModel | None = None
+        self._replaced: tuple[ChatSettings, ChatSettings] | None = None
+        """What a preset took the place of without being kept anywhere, and the settings it made."""
         self._connections: list[QMetaObject.Connection] = []
         tab.changed.connect(self._on_changed)
         tab.preset_chosen.connect(self._on_preset_chosen)
         tab.recommended_button.clicked.connect(self._on_recommended)
         tab.save_button.clicked.connect(self._on_save_as)
         tab.preset_menu.aboutToShow.connect(self._fill_menu)
-        pair_loader.pair_changed.connect(self._on_pair_changed)
+        tab.save_changes.clicked.connect(self._on_save)
+        tab.undo.clicked.connect(self._on_undo)
+        pair_loader.pair_changed.connect(self._refresh)
         presets.changed.connect(self._refresh)
 
     def show(self, model: ChatModel) -> None:
@@ -61,8 +64,13 @@ class ChatSettingsPresenter(QObject):
         for connection in self._connections:
             QObject.disconnect(connection)
         self._model = model
-        self._connections = [model.settings_changed.connect(self._refresh)]
-        self._on_pair_changed(self._pair_loader.pair())
+        self._replaced = None
+        self._connections = [
+            model.settings_changed.connect(self._refresh),
+            model.state_changed.connect(self._on_state_changed),
+            model.asking.connect(self._tab.commit),
+        ]
+        self._refresh(is_other_chat=True)
 
     def close(self) -> None:
         """The window closes."""
@@ -70,24 +78,39 @@ class ChatSettingsPresenter(QObject):
 
     # ------------------------------------------------------------ the settings
 
-    @Slot(object)
-    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+    @Slot()
+    def _on_state_changed(self) -> None:
         if self._model is not None:
-            chosen = self._model.settings.drafter
-            self._tab.show_drafters(drafters.offered(chosen, pair), chosen)
-            self._refresh()
+            self._tab.setEnabled(self._model.knows_settings)
 
     @Slot()
-    def _refresh(self) -> None:
+    def _refresh(self, *_args: object, is_other_chat: bool = False) -> None:
         if self._model is None:
             return
-        settings, found = self._model.settings, recommended(self._pair_loader.pair())
-        sources = {key: SOURCE_TEXTS[source] for key, source in found.sources.items()}
-        self._tab.show_settings(settings, found.sampling, sources)
-        preset = self._presets.get(settings.preset) if settings.preset else None
-        self._tab.show_presets(
-            self._presets.names(), preset.preset if preset else "", is_changed=preset is not None and preset != settings
+        settings, pair = self._model.settings, self._pair_loader.pair()
+        found = recommended(pair)
+        self._tab.setEnabled(self._model.knows_settings)
+        self._tab.show_settings(
+            settings,
+            found.sampling,
+            {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
+            drafters.offered(drafters.usable(settings.drafter, pair), pair),
+            is_other_chat=is_other_chat,
         )
+        self._refresh_presets(settings)
+
+    def _refresh_presets(self, settings: ChatSettings) -> None:
+        preset = self._presets.get(settings.preset) if settings.preset else None
+        self._tab.show_presets(self._presets.names(), preset.preset if preset else "")
+        if self._replaced is not None and settings != self._replaced[1]:
+            self._replaced = None
+        is_changed = preset is not None and self._presets.is_changed(settings)
+        if self._replaced is not None:
+            self._tab.show_preset_state("Replaced what you had", can_save=False, can_undo=True)
+        else:
+            self._tab.show_preset_state(
+                "Changed in this chat" if is_changed else "", can_save=is_changed, can_undo=is_changed
+            )
 
     @Slot(object)
     def _on_changed(self, settings: ChatSettings) -> None:
@@ -103,10 +126,31 @@ class ChatSettingsPresenter(QObject):
     @Slot(str)
     def _on_preset_chosen(self, name: str) -> None:
         if self._model is not None:
-            self._model.set_settings(
-                self._presets.get(name) or msgspec.structs.replace(self._model.settings, preset="")
-            )
-            self._refresh()
+            self._use(self._model, name)
+
+    def _use(self, model: ChatModel, name: str) -> None:
+        """Put the values of a preset into a chat; what no preset has can be brought back."""
+        if model is self._model:
+            self._tab.commit()
+        before, chosen = model.settings, self._presets.get(name) or ChatSettings()
+        is_kept = before == (self._presets.get(before.preset) or ChatSettings())
+        if model is self._model:
+            self._replaced = None if is_kept or chosen == before else (before, chosen)
+        model.set_settings(chosen)
+        self._refresh()
+
+    @Slot()
+    def _on_undo(self) -> None:
+        """Back to what was there before a preset was chosen, or to what the preset says."""
+        if self._model is None:
+            return
+        self._tab.commit()
+        if self._replaced is not None:
+            before, self._replaced = self._replaced[0], None
+        else:
+            before = self._presets.get(self._model.settings.preset) or self._model.settings
+        self._model.set_settings(before)
+        self._tab.preset.setFocus()
 
     # ------------------------------------------------------------ the presets
 
@@ -149,9 +193,11 @@ class ChatSettingsPresenter(QObject):
     def _set_default(self, name: str, target: str) -> None:
         self._do(lambda presets: presets.set_default(name, target))
 
+    @Slot()
     def _on_save(self) -> None:
         if self._model is not None:
             self._tab.commit()
+            self._tab.preset.setFocus()
             settings = self._model.settings
             self._do(lambda presets: presets.save(settings.preset, settings, replace=True))
 
@@ -177,9 +223,14 @@ class ChatSettingsPresenter(QObject):
             before,
             lambda name: self._do(
                 lambda presets: presets.rename(before, name),
-                lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
+                lambda kept: self._call(model, before, kept),
             ),
         )
+
+    def _call(self, model: ChatModel, before: str, name: str) -> None:
+        """The preset of a chat has another name now, unless another one was chosen meanwhile."""
+        if model.settings.preset == before:
+            model.set_settings(msgspec.structs.replace(model.settings, preset=name))
 
     def _on_delete(self) -> None:
         assert self._model is not None
@@ -193,21 +244,22 @@ class ChatSettingsPresenter(QObject):
         )
 
     def _on_import(self) -> None:
+        assert self._model is not None
+        model = self._model
         dialog = QFileDialog(self._tab.window(), "Import preset")
         dialog.setNameFilter("Presets (*.json)")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
-        dialog.fileSelected.connect(self._import)
+        dialog.fileSelected.connect(lambda name: self._import(Path(name), model))
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    @Slot(str)
-    def _import(self, name: str) -> None:
+    def _import(self, path: Path, model: ChatModel) -> None:
         def done(read: PresetFile) -> None:
             text = f"The preset “{read.name}” was imported. {read.remark()}".strip()
             self._notice_list.show("presets", notices.told(text))
-            self._on_preset_chosen(read.name)
+            self._use(model, read.name)
 
-        self._do(lambda presets: presets.import_file(Path(name)), done)
+        self._do(lambda presets: presets.import_file(path), done)
 
     def _on_export(self, name: str, kind: FileFormat) -> None:
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)

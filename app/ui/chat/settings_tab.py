@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
-from PySide6.QtCore import QSignalBlocker, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFrame,
-    QMenu,
-    QPlainTextEdit,
-    QPushButton,
-    QScrollArea,
-    QSizePolicy,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
 
 from app.chats.settings import (
     OVERFLOW_TITLES,
@@ -26,126 +19,29 @@ from app.chats.settings import (
     stop_strings_from,
 )
 from app.protocol.messages import DrafterChoice, Sampling
+from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
+from app.ui.engine import drafters
+from app.ui.engine.recommended import SOURCE_TEXTS
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import explain, guard_wheel, label
-from app.ui.widgets.forms import Decimal, Digits, Whole, words_of
+from app.ui.widgets.controls import explain, label, scrolling
+from app.ui.widgets.forms import Digits, words_of
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.section import Section
 from app.ui.widgets.theme import SPACING
 
 CHANGE_DELAY_MS = 300
-"""After the last key, before what was typed counts."""
+"""After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
-_STEPS = {
-    "temperature": 0.1,
-    "top_k": 5,
-    "top_p": 0.05,
-    "min_p": 0.01,
-    "repetition_penalty": 0.05,
-    "frequency_penalty": 0.1,
-    "presence_penalty": 0.1,
-    "penalty_window": 16,
-}
-_RANGES = {
-    "temperature": (0.0, 10.0),
-    "top_k": (0, 1_000_000),
-    "top_p": (0.0001, 1.0),
-    "min_p": (0.0, 1.0),
-    "repetition_penalty": (0.0001, 10.0),
-    "frequency_penalty": (-10.0, 10.0),
-    "presence_penalty": (-10.0, 10.0),
-    "penalty_window": (0, 1_000_000),
-}
 MOST_TOKENS = 2**30
+_SIDE = 4 * SPACING
 
 
-class TextField(QPlainTextEdit):
-    """Some lines of text; Tab leaves it."""
-
-    def __init__(self, name: str, lines: int) -> None:
-        super().__init__(tabChangesFocus=True)
-        self._lines = lines
-        self.setAccessibleName(name)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-
-    def sizeHint(self) -> QSize:
-        return QSize(120, self._lines * self.fontMetrics().lineSpacing() + 4 * SPACING)
-
-    minimumSizeHint = sizeHint
-
-
-class Parameter(QWidget):
-    """A number of the sampler: what is used, whose choice that is, and the way back to the recommendation."""
-
-    changed = Signal()
-
-    def __init__(self, key: str) -> None:
-        super().__init__()
-        title, description = words_of(SamplingChoice, key)
-        low, high = _RANGES[key]
-        self.field: Whole | Decimal
-        if isinstance(low, int):
-            self.field = Whole(low, int(high), int(_STEPS[key]))
-        else:
-            self.field = Decimal(low, high, _STEPS[key])
-        self.field.setFixedWidth(theme.SPACING * 24)
-        self.field.setAccessibleName(title)
-        self.field.setKeyboardTracking(False)
-        self._recommended: float = 0.0
-        self._is_chosen = False
-        self._source = label("", "quiet", wraps=True, scale=0.9)
-        self.reset = QToolButton(autoRaise=True)
-        icons.set_icon(self.reset, "regenerate")
-        self.reset.setAccessibleName(f"{title}: as the model recommends")
-        self.reset.setToolTip("As the model recommends")
-        self.reset.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        keep = self.reset.sizePolicy()
-        keep.setRetainSizeWhenHidden(True)
-        self.reset.setSizePolicy(keep)
-        name = label(title, wraps=True)
-        name.setBuddy(self.field)
-        for part in (name, self.field):
-            explain(part, description)
-        column(row((name, 1), self.reset, self.field, gap=SPACING), self._source, gap=0, on=self)
-        self.field.valueChanged.connect(self._on_value_changed)
-        self.reset.clicked.connect(self._on_reset)
-
-    def value(self) -> float | None:
-        """``None``: as the model recommends."""
-        return self.field.value() if self._is_chosen else None
-
-    def show_value(self, chosen: float | None, recommended: float, source: str) -> None:
-        """``source`` says in a few words who recommends that."""
-        self._recommended, self._is_chosen = recommended, chosen is not None
-        value = recommended if chosen is None else chosen
-        with QSignalBlocker(self.field):
-            if isinstance(self.field, Whole):
-                self.field.setValue(int(value))
-            else:
-                self.field.setValue(value)
-        shown = f"{recommended:g}"
-        text = f"Recommended: {shown}" if self._is_chosen else source[:1].upper() + source[1:]
-        self._source.setText(text)
-        self.field.setAccessibleDescription(text)
-        self.reset.setVisible(self._is_chosen)
-
-    @Slot()
-    def _on_value_changed(self) -> None:
-        self._is_chosen = True
-        self.changed.emit()
-
-    @Slot()
-    def _on_reset(self) -> None:
-        self._is_chosen = False
-        self.field.setFocus()
-        self.changed.emit()
-
-
-class ChatSettingsTab(QScrollArea):
+class ChatSettingsTab(QFrame):
     """Shows the settings of one chat, and says when the user changed them.
 
     Attributes:
         preset, preset_menu: The presets, and what can be done with them; a presenter fills the menu.
+        save_changes, undo: Below the preset, where it was changed.
         recommended_button, save_button: At the foot.
 
     Signals:
@@ -157,20 +53,25 @@ class ChatSettingsTab(QScrollArea):
     preset_chosen = Signal(str)
 
     def __init__(self) -> None:
-        super().__init__(widgetResizable=True)
+        super().__init__()
         self.setAccessibleName("Chat settings")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         theme.set_role(self, "side")
         self._settings = ChatSettings()
+        self._drafters: list[tuple[DrafterChoice, str]] = []
         self._typing = QTimer(self, singleShot=True, interval=CHANGE_DELAY_MS)
         self._typing.timeout.connect(self.commit)
         self._make_fields()
         self._build()
+        usual = dict.fromkeys(self.parameters, SOURCE_TEXTS["default"])
+        self.show_settings(ChatSettings(), Sampling(), usual, drafters.offered("auto", None), is_other_chat=True)
+        self.show_presets([], "")
+        self.show_preset_state("", can_save=False, can_undo=False)
+        self._connect()
+
+    # ------------------------------------------------------------ the fields
 
     def _make_fields(self) -> None:
-        self.preset = _combo("Preset")
+        self.preset = Choice("Preset")
         self.preset_button = QToolButton(autoRaise=True, popupMode=QToolButton.ToolButtonPopupMode.InstantPopup)
         icons.set_icon(self.preset_button, "more")
         self.preset_button.setAccessibleName("Manage presets")
@@ -178,24 +79,30 @@ class ChatSettingsTab(QScrollArea):
         self.preset_button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.preset_menu = QMenu(self.preset_button)
         self.preset_button.setMenu(self.preset_menu)
-        self.system_prompt = TextField("System prompt", 5)
-        self.system_prompt.setPlaceholderText("You are a helpful assistant…")
+        self._preset_state = label("", "quiet", scale=0.9)
+        self.save_changes, self.undo = small_link("Save"), small_link("Undo")
+        self.system_prompt = TextField(5)
+        self.system_prompt.setPlaceholderText("For example: Answer in short sentences.")
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
-        self.max_tokens = Whole(0, MOST_TOKENS, 100, lowest_means="No limit")
+        self.max_tokens = Digits(MOST_TOKENS)
+        self.max_tokens.setPlaceholderText("No limit")
         self.seed = Digits(2**63 - 1)
         self.seed.setPlaceholderText("Random")
-        self.stop = TextField("Stop strings", 2)
-        self.overflow = _combo("When the context is full")
+        self.stop = TextField(2)
+        self.overflow = Choice("When the context is full")
         for overflow, title in OVERFLOW_TITLES.items():
             self.overflow.addItem(title, overflow)
-        self.drafter = _combo("Drafter")
-        self.recommended_button = QPushButton("As the model recommends")
-        self.save_button = QPushButton("Save as preset…")
+        self.drafter = Choice("Drafter")
+        self.recommended_button = QPushButton("As the model recommends", autoDefault=False)
+        describe(self.recommended_button, "Forget the sampling chosen in this chat. Everything else stays.")
+        self.save_button = QPushButton("Save as preset…", autoDefault=False)
+        describe(self.save_button, "Keep all of these settings under a name, to use them in other chats.")
+
+    def _connect(self) -> None:
         for text in (self.system_prompt, self.stop):
             text.textChanged.connect(self._typing.start)
-        self.seed.textEdited.connect(lambda _text: self._typing.start())
-        self.max_tokens.setKeyboardTracking(False)
-        self.max_tokens.valueChanged.connect(self.commit)
+        for digits in (self.seed, self.max_tokens):
+            digits.editingFinished.connect(self.commit)
         for box in (self.overflow, self.drafter):
             box.activated.connect(self.commit)
         for parameter in self.parameters.values():
@@ -203,48 +110,59 @@ class ChatSettingsTab(QScrollArea):
         self.preset.activated.connect(lambda place: self.preset_chosen.emit(self.preset.itemData(place)))
 
     def _build(self) -> None:
-        page = QWidget()
-        sampling = QWidget()
-        first, rest = list(self.parameters.values())[:4], list(self.parameters.values())[4:]
-        column(*first, *rest, gap=3 * SPACING, on=sampling)
+        sampling, more = QWidget(), QWidget()
+        column(*self.parameters.values(), gap=2 * SPACING, margins=(0, 0, 0, SPACING), on=sampling)
         self.sampling_section = Section("Sampling", sampling)
-        more = QWidget()
         column(
             *self._field("stop", self.stop),
+            SPACING,
             *self._field("max_tokens", self.max_tokens, beside=True),
             *self._field("seed", self.seed, beside=True),
+            SPACING,
             *self._field("overflow", self.overflow),
+            SPACING,
             *self._field("drafter", self.drafter),
             gap=SPACING,
             on=more,
         )
-        self.note = label("Changes count from the next answer on.", "quiet", wraps=True, scale=0.9)
+        self.more_section = Section("More", more)
+        self._preset_row = QWidget()
+        row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
+        page = QWidget()
         column(
             *self._field("preset", self.preset, self.preset_button),
+            self._preset_row,
             2 * SPACING,
             *self._field("system_prompt", self.system_prompt),
             2 * SPACING,
             self.sampling_section,
-            self.recommended_button,
+            SPACING,
+            self.more_section,
             2 * SPACING,
-            Section("More", more),
+            label("Changes apply from the next answer on.", "quiet", wraps=True, scale=0.9),
             None,
-            self.note,
-            self.save_button,
             gap=SPACING,
-            margins=(4 * SPACING, 3 * SPACING, 4 * SPACING, 4 * SPACING),
+            margins=(_SIDE, 3 * SPACING, _SIDE, 2 * SPACING),
             on=page,
         )
-        self.setWidget(page)
+        theme.set_role(page, "side")
+        self._area = scrolling(page)
+        self._area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        theme.set_role(self._area, "side")
+        foot = column(
+            self.recommended_button, self.save_button, gap=SPACING, margins=(_SIDE, SPACING, _SIDE, 3 * SPACING)
+        )
+        column((self._area, 1), foot, gap=0, on=self)
 
     def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
         """A heading, and the field below or beside it."""
         title, description = words_of(ChatSettings, key)
         name = label(title, "heading", wraps=True)
         name.setBuddy(field)
-        for part in (name, field):
-            explain(part, description)
+        explain(name, description)
         field.setAccessibleName(title)
+        describe(field, description)
         line = QWidget()
         if beside:
             row((name, 1), field, gap=2 * SPACING, margins=(0, SPACING, 0, 0), on=line)
@@ -252,77 +170,115 @@ class ChatSettingsTab(QScrollArea):
         row((field, 1), *others, gap=SPACING, on=line)
         return [name, line]
 
+    def fields(self) -> list[QWidget]:
+        """All that takes the keyboard, as one reads."""
+        numbers = [part for one in self.parameters.values() for part in (one.field, one.reset)]
+        return [
+            *(self.preset, self.preset_button, self.save_changes, self.undo, self.system_prompt),
+            *(self.sampling_section.button, *numbers),
+            *(self.more_section.button, self.stop, self.max_tokens, self.seed, self.overflow, self.drafter),
+            *(self.recommended_button, self.save_button),
+        ]
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        for before, after in itertools.pairwise(self.fields()):
+            QWidget.setTabOrder(before, after)
+
     # ------------------------------------------------------------ what is shown
 
     def settings(self) -> ChatSettings:
-        """As they are set now."""
+        """As they are set now; what a field cannot show stays as it is."""
+        before = self._settings
         sampling = {key: parameter.value() for key, parameter in self.parameters.items()}
+        stop = stop_strings_from(self.stop.text())
+        drafter = self.drafter.currentData()
         return msgspec.structs.replace(
-            self._settings,
-            system_prompt=self.system_prompt.toPlainText(),
+            before,
+            system_prompt=self.system_prompt.text(),
             sampling=SamplingChoice(**sampling),  # type: ignore[arg-type]
             seed=self.seed.value(),
             max_tokens=self.max_tokens.value() or None,
-            stop=stop_strings_from(self.stop.toPlainText()),
+            stop=before.stop if stop == stop_strings_from(stop_strings_as_text(before.stop)) else stop,
             overflow=self.overflow.currentData(),
-            drafter=self.drafter.currentData(),
+            drafter=before.drafter if drafter == self._shown_drafter(before.drafter) else drafter,
         )
 
-    def show_settings(self, settings: ChatSettings, recommended: Sampling, sources: dict[str, str]) -> None:
-        """``sources``: for each parameter, who recommends its value, in a few words."""
-        self._typing.stop()
+    def _shown_drafter(self, drafter: DrafterChoice) -> DrafterChoice:
+        """What stands for one that cannot be chosen with the loaded model."""
+        return drafter if any(choice == drafter for choice, _ in self._drafters) else "auto"
+
+    def show_settings(
+        self,
+        settings: ChatSettings,
+        recommended: Sampling,
+        sources: dict[str, str],
+        offered: Sequence[tuple[DrafterChoice, str]],
+        *,
+        is_other_chat: bool = False,
+    ) -> None:
+        """``sources``: for each parameter, who recommends its value, in a few words. ``offered``: the drafters
+        to choose from with the loaded model. What is being typed stays, unless it belonged to another chat."""
+        if is_other_chat:
+            self._typing.stop()
+            for parameter in self.parameters.values():
+                parameter.end_typing()
+        typed = {} if is_other_chat else _differences(self._settings, self.settings())
         self._settings = settings
+        settings = msgspec.structs.replace(settings, **typed)
         for key, parameter in self.parameters.items():
             parameter.show_value(getattr(settings.sampling, key), getattr(recommended, key), sources[key])
-        for field, text in (
-            (self.system_prompt, settings.system_prompt),
-            (self.stop, stop_strings_as_text(settings.stop)),
-        ):
-            if field.toPlainText() != text:
-                with QSignalBlocker(field):
-                    field.setPlainText(text)
-        with QSignalBlocker(self.max_tokens):
-            self.max_tokens.setValue(settings.max_tokens or 0)
-        if self.seed.value() != settings.seed:
-            self.seed.set_value(settings.seed)
-        self.overflow.setCurrentIndex(self.overflow.findData(settings.overflow))
-        self.drafter.setCurrentIndex(max(self.drafter.findData(settings.drafter), 0))
-        chosen = settings.sampling != SamplingChoice()
-        self.recommended_button.setEnabled(chosen)
-        self.sampling_section.set_summary("changed" if chosen else "as recommended")
+        self.system_prompt.set_text(settings.system_prompt)
+        if stop_strings_from(self.stop.text()) != settings.stop:
+            self.stop.set_text(stop_strings_as_text(settings.stop))
+        for digits, value in ((self.seed, settings.seed), (self.max_tokens, settings.max_tokens)):
+            if digits.value() != value:
+                digits.set_value(value)
+        self.overflow.show_value(settings.overflow)
+        self._show_drafters(offered, settings.drafter)
+        has_chosen = settings.sampling != SamplingChoice()
+        self.recommended_button.setEnabled(has_chosen)
+        self.sampling_section.set_summary("changed" if has_chosen else "recommended")
 
-    def show_drafters(self, choices: Sequence[tuple[DrafterChoice, str]], chosen: DrafterChoice) -> None:
-        """What can be chosen with the loaded model, with its words."""
-        self.drafter.clear()
-        for choice, text in choices:
-            self.drafter.addItem(text, choice)
-        self.drafter.setCurrentIndex(max(self.drafter.findData(chosen), 0))
+    def _show_drafters(self, offered: Sequence[tuple[DrafterChoice, str]], chosen: DrafterChoice) -> None:
+        if self._drafters != list(offered):
+            self._drafters = list(offered)
+            self.drafter.clear()
+            for choice, text in offered:
+                self.drafter.addItem(text, choice)
+        self.drafter.show_value(self._shown_drafter(chosen))
 
-    def show_presets(self, names: Sequence[str], chosen: str, *, is_changed: bool) -> None:
-        """``is_changed``: the settings are no longer those of the preset."""
-        self.preset.clear()
-        self.preset.addItem(NO_PRESET, "")
-        for name in names:
-            self.preset.addItem(f"{name} (changed)" if name == chosen and is_changed else name, name)
-        self.preset.setCurrentIndex(max(self.preset.findData(chosen), 0))
+    def show_presets(self, names: Sequence[str], chosen: str) -> None:
+        """``chosen`` is empty for none."""
+        if [self.preset.itemData(place) for place in range(self.preset.count())] != ["", *names]:
+            self.preset.clear()
+            self.preset.addItem(NO_PRESET, "")
+            for name in names:
+                self.preset.addItem(name, name)
+                self.preset.setItemData(self.preset.count() - 1, name, Qt.ItemDataRole.ToolTipRole)
+        self.preset.show_value(chosen)
+
+    def show_preset_state(self, text: str, *, can_save: bool, can_undo: bool) -> None:
+        """A few words below the preset, and what can be done about it; nothing where ``text`` is empty."""
+        self._preset_state.setText(text)
+        self.save_changes.setVisible(can_save)
+        self.undo.setVisible(can_undo)
+        self._preset_row.setVisible(bool(text))
+        description = words_of(ChatSettings, "preset")[1]
+        describe(self.preset, description, text)
 
     @Slot()
     def commit(self) -> None:
-        """What was changed counts now."""
+        """What was changed counts now, as far as it was typed."""
         self._typing.stop()
+        for parameter in self.parameters.values():
+            parameter.commit()
         settings = self.settings()
         if settings != self._settings:
             self._settings = settings
             self.changed.emit(settings)
 
 
-def _combo(name: str) -> QComboBox:
-    box = QComboBox(
-        minimumContentsLength=8,
-        sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
-    )
-    box.setAccessibleName(name)
-    box.view().setAccessibleName(f"{name} choices")
-    box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    guard_wheel(box, even_focused=True)
-    return box
+def _differences(before: ChatSettings, now: ChatSettings) -> dict[str, Any]:
+    names = ChatSettings.__struct_fields__
+    return {name: getattr(now, name) for name in names if getattr(now, name) != getattr(before, name)}

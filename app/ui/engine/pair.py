@@ -230,12 +230,21 @@ class PairLoader(QObject):
 
     # ------------------------------------------------------------ plain speed
 
-    def measure_plain(self, messages: list[Message], sampling: Sampling, seed: int) -> bool:
-        """Measure decoding without a draft; whether it could begin."""
+    def measure_plain(
+        self, messages: list[Message], sampling: Sampling, seed: int, *, is_private: bool = False
+    ) -> bool:
+        """Measure decoding without a draft; whether it could begin. ``is_private``: the engine keeps nothing of it."""
         if self._engine.state() is not EngineState.READY:
             return False
         self._measure_request = self._engine.ask(
-            MeasurePlain(request=0, messages=messages, sampling=sampling, seed=seed, max_tokens=PLAIN_TOKENS)
+            MeasurePlain(
+                request=0,
+                messages=messages,
+                sampling=sampling,
+                seed=seed,
+                max_tokens=PLAIN_TOKENS,
+                private=is_private,
+            )
         )
         return True
 

@@ -219,7 +219,7 @@ class _Beginning(QObject):
         self._controller.begin(self._found)
         if self._file:
             self._controller.commands.open_file(self._file)
-        gc.freeze()  # what is there now stays: a full collection would go through all of it, for some 40 ms each time
+        collect_seldom()
 
     # ------------------------------------------------------------ a trial, for ``slipstream selftest``
 
@@ -239,6 +239,24 @@ class _Beginning(QObject):
 
     def _close_soon(self) -> None:
         QTimer.singleShot(0, self._window, self._window.close)  # whoever told us is still in the middle of it
+
+
+def collect_seldom() -> None:
+    """See that nobody notices Python's garbage collection: going through everything takes some 40 ms each time.
+
+    What is there now is left out from now on, as it stays anyway. A full collection comes when the user turns to
+    another app, and otherwise a tenth as often as usual.
+    """
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
+    application = QGuiApplication.instance()
+    assert isinstance(application, QGuiApplication)
+    application.applicationStateChanged.connect(_on_application_state_changed)
+
+
+def _on_application_state_changed(state: Qt.ApplicationState) -> None:
+    if state is not Qt.ApplicationState.ApplicationActive:
+        gc.collect()
 
 
 class EndSignals(QObject):

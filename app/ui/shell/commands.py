@@ -225,7 +225,7 @@ class AppCommands(QObject):
         current = self._chats.current
         settings = self._chats.queue.settings(current.settings)
         messages = question_to_measure(current.messages, settings.system_prompt)
-        if self._pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED):
+        if self._pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED, is_private=current.is_temporary):
             self._window.speed_panel.plain_speed.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
             is_trying = self._coordinator.is_trying()

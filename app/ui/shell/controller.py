@@ -21,8 +21,10 @@ from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.markdown.code_headers import code_wrap, set_code_wrap
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
@@ -88,6 +90,9 @@ class Controller(QObject):
             window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
         )
         self.context_meter = ContextMeter(engine, self)
+        self.context = ContextPresenter(
+            self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
+        )
         self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
@@ -119,6 +124,8 @@ class Controller(QObject):
         self._connect_window()
         self._connect_chat_views()
         self._connect_speed_panel()
+        set_code_wrap(settings.values.code_wrap)
+        code_wrap().changed.connect(self._on_code_wrap_changed)
         self._apply_settings()
         self._on_engine_state_changed(engine.state())
         self._on_opened(self.chats.current)
@@ -216,18 +223,6 @@ class Controller(QObject):
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
-
-        self.context_meter.changed.connect(self._on_context_counted)
-
-    @Slot()
-    def _on_context_counted(self) -> None:
-        use = self.context_meter.use
-        self._window.top_bar.show_context(use)
-        self._window.composer.show_tokens(use.text if use is not None else 0)
-        if use is not None and use.warning():
-            self.notice_list.show("context", notices.told(use.warning()))
-        else:
-            self.notice_list.remove("context")
 
     def _connect_speed_panel(self) -> None:
         """The widgets of `app.ui.speed`."""
@@ -458,6 +453,11 @@ class Controller(QObject):
             action(name).setEnabled(has_chat and not busy)
         action("stop").setEnabled(busy or state is EngineState.MEASURING)
         action("measure_plain").setEnabled(state is EngineState.READY)
+
+    @Slot()
+    def _on_code_wrap_changed(self) -> None:
+        self._settings.values.code_wrap = code_wrap().is_on
+        self._save_timer.start()
 
     @Slot()
     def _on_settings_due(self) -> None:

@@ -73,11 +73,14 @@ class MainWindow(QMainWindow):
         everything = QWidget()
         column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
         self.setCentralWidget(everything)
+        if settings.side_page == "chat_settings":
+            self._side.setCurrentWidget(self.settings_tab)
         self._restore(settings)
         self.menus.connect_action("toggle_chats", lambda: self.toggle_panel("chats"))
         self.menus.connect_action("toggle_speed", lambda: self._toggle_page(self.speed_panel))
         self.menus.connect_action("chat_settings", lambda: self._toggle_page(self.settings_tab))
         self._side.currentChanged.connect(self._show_states)
+        self._side.currentChanged.connect(self.panels_changed)
         self.menus.connect_action("focus_composer", self.composer.setFocus)
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
@@ -114,6 +117,7 @@ class MainWindow(QMainWindow):
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
         settings.speed_visible = self._wanted["side"]
+        settings.side_page = "chat_settings" if self._side.currentWidget() is self.settings_tab else "speed"
         settings.chat_sort = self.chat_list.view.chats.order
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
 

@@ -28,6 +28,9 @@ _STATES = {
 }
 """The role of the dot and the tooltip."""
 
+_NAME_WIDTH = 160
+"""Of a long name so much is to be read, in pixels."""
+
 
 def state_text(state: EngineState, progress: float) -> str:
     """``ready``, ``loading 40 %``; ``progress`` is 0 to 1."""
@@ -74,21 +77,21 @@ class TopBar(QFrame):
         policy = self._bar.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # so that nothing moves when a load ends
         self._bar.setSizePolicy(policy)
-        state = row(self._dot, self._label, gap=SPACING)
+        self._state = row(self._dot, self._label, gap=SPACING)
         parts = (
             self.chats,
             self.pair,
             None,
             self.context,
             2 * SPACING,
-            state,
+            self._state,
             self.cancel,
             SPACING,
             self.speed,
             self.settings,
         )
-        line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
-        column(line, self._bar, gap=0, on=self)
+        self._line = row(*parts, margins=(2 * SPACING, SPACING, 2 * SPACING, SPACING))
+        column(self._line, self._bar, gap=0, on=self)
         self.set_pair("", "")
         self.set_state(EngineState.STARTING, 0.0)
         theme.follow_zoom(self, self._elide)
@@ -122,14 +125,19 @@ class TopBar(QFrame):
 
     @Slot()
     def _elide(self) -> None:
-        others = sum(
-            widget.sizeHint().width()
-            for widget in (self.chats, self.context, self._dot, self._label, self.speed, self.settings, self.cancel)
-            if not widget.isHidden()
-        )
-        space = max(self.width() - others - theme.px(14 * SPACING) - 12 * SPACING, 80)
+        """Divide the room: the context is told in fewer words, or not at all, before the name gets too short."""
         metrics = QFontMetrics(self.pair.font())
-        self.pair.setText(metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, space).replace("&", "&&"))
+        wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
+        self.context.fit(self._room(metrics) + self.context.taken() - wanted)
+        elided = metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, max(self._room(metrics), 80))
+        self.pair.setText(elided.replace("&", "&&"))
+
+    def _room(self, metrics: QFontMetrics) -> int:
+        """Pixels for the name beside all that is shown."""
+        for layout in (self._state, self._line):
+            layout.invalidate()  # it would find out later
+        taken = self._line.minimumSize().width() - metrics.horizontalAdvance(self.pair.text().replace("&&", "&"))
+        return self.width() - taken - 3 * SPACING
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

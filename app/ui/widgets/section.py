@@ -12,24 +12,28 @@ from app.ui.widgets.theme import SPACING
 
 
 class Section(QWidget):
-    """A heading with a triangle, and below it its content while it is open."""
+    """A heading with a triangle, and below it its content while it is open.
+
+    Attributes:
+        button: Opens and closes it.
+    """
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()
         self._title = title
         self._content = content
-        self._button = QToolButton(toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._button.setText(title)
-        self._button.setCheckable(True)
-        theme.set_role(self._button, "section")
+        self.button = QToolButton(toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.button.setText(title)
+        self.button.setCheckable(True)
+        theme.set_role(self.button, "section")
         self._summary = ElidedLabel("quiet")
         self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         line = QFrame()
         theme.set_role(line, "line")
-        header = row(self._button, (self._summary, 1), gap=3 * SPACING)
+        header = row(self.button, (self._summary, 1), gap=3 * SPACING)
         header.addStretch()
         column(line, header, content, gap=SPACING, on=self)
-        self._button.toggled.connect(self._on_toggled)
+        self.button.toggled.connect(self._on_toggled)
         theme.follow(self, self._dress)
         self._on_toggled(False)
 
@@ -39,12 +43,12 @@ class Section(QWidget):
         self._summary.setToolTip(plain_tooltip(text))
 
     def _dress(self) -> None:
-        icon = "chevron-down" if self._button.isChecked() else "chevron-right"
-        self._button.setIcon(icons.themed(icon, theme.current()))
+        icon = "chevron-down" if self.button.isChecked() else "chevron-right"
+        self.button.setIcon(icons.themed(icon, theme.current()))
 
     @Slot(bool)
     def _on_toggled(self, is_open: bool) -> None:
         self._content.setVisible(is_open)
         self._summary.setVisible(not is_open)
-        self._button.setAccessibleName(f"{self._title}, {'open' if is_open else 'closed'}")
+        self.button.setAccessibleName(f"{self._title}, {'open' if is_open else 'closed'}")
         self._dress()

@@ -230,11 +230,11 @@ class User:
 
     def _note_given_back(self) -> None:
         """What was sent while the store was asked for something that it refused is in the composer again."""
-        for model in self.rig.chats._models():
-            for text in list(self.expected.said.get(model.id, [])):
-                if text in model.unsent.splitlines():
-                    self.expected.said[model.id].remove(text)
-                    self.expected.unsent.setdefault(model.id, set()).update(text.split())
+        for chat_id, texts in self.expected.said.items():
+            unsent = self._ask(lambda store, chat_id=chat_id: store.unsent(chat_id))  # type: ignore[misc]
+            for text in [text for text in texts if text in unsent.splitlines()]:
+                texts.remove(text)
+                self.expected.unsent.setdefault(chat_id, set()).update(text.split())
 
 
 def _rows(store: ChatStore, chat_id: str) -> list[tuple[str, str | None, str]]:

@@ -222,7 +222,7 @@ def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsCho
 def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: OpenModelsChoice) -> None:
     dialog = opened(choice, has_gpu=True)
     sections = dialog.findChildren(Section)
-    assert not any(section._button.isChecked() for section in sections)
+    assert not any(section.button.isChecked() for section in sections)
     assert [section._summary.text() for section in sections] == [
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
         "rejection",
@@ -315,7 +315,7 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
     for field in (*dialog.findChildren(Whole), *dialog.findChildren(QComboBox)):
         assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
-    dialog.findChildren(Section)[0]._button.click()
+    dialog.findChildren(Section)[0].button.click()
     area, field = dialog.findChildren(QScrollArea)[0], spin(dialog, "Context length")
     before = dialog.choice()
 
@@ -333,7 +333,7 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
 def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> None:
     dialog = opened(choice)
     for section in dialog.findChildren(Section):
-        section._button.click()
+        section.button.click()
     kinds = (QSpinBox, QComboBox, QPushButton, QToolButton, QRadioButton)
     nameless = [
         found

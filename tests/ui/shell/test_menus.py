@@ -89,7 +89,7 @@ def test_an_action_can_be_used_once_it_is_connected(menus: Menus) -> None:
 def test_what_other_parts_connect_is_there(menus: Menus) -> None:
     for name in (
         *("find_in_chat", "find_next", "find_previous", "new_temporary_chat", "continue_answer", "branch_chat"),
-        *("show_trash", "chat_settings", "undo_chat", "focus_composer", "previous_message", "next_message"),
+        *("show_trash", "undo_chat", "focus_composer", "previous_message", "next_message"),
     ):
         assert menus.action(name).text()
 

@@ -1,0 +1,205 @@
+"""The fields of the chat settings: lines of text, numbers of the sampler, lists to choose from."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QPaintEvent
+from PySide6.QtWidgets import (
+    QComboBox,
+    QPlainTextEdit,
+    QPushButton,
+    QSizePolicy,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
+    QWidget,
+)
+
+from app.chats.settings import SamplingChoice
+from app.ui.widgets import theme
+from app.ui.widgets.controls import ElidedLabel, explain, guard_wheel, label
+from app.ui.widgets.forms import Decimal, Whole, words_of
+from app.ui.widgets.layouts import column, row
+from app.ui.widgets.theme import SPACING
+
+_STEPS = {
+    "temperature": 0.1,
+    "top_k": 5,
+    "top_p": 0.05,
+    "min_p": 0.01,
+    "repetition_penalty": 0.05,
+    "frequency_penalty": 0.1,
+    "presence_penalty": 0.1,
+    "penalty_window": 16,
+}
+_RANGES = {
+    "temperature": (0.0, 10.0),
+    "top_k": (0, 1_000_000),
+    "top_p": (0.0001, 1.0),
+    "min_p": (0.0, 1.0),
+    "repetition_penalty": (0.0001, 10.0),
+    "frequency_penalty": (-10.0, 10.0),
+    "presence_penalty": (-10.0, 10.0),
+    "penalty_window": (0, 1_000_000),
+}
+_NUMBER_WIDTH = 88
+
+
+def describe(field: QWidget, text: str, more: str = "") -> None:
+    """Explain a field to everybody: as a tooltip, as help (Shift+F1), and to screen readers, who get ``more`` first."""
+    explain(field, text)
+    field.setAccessibleDescription(f"{more}. {text}" if more else text)
+
+
+def small_link(text: str) -> QPushButton:
+    """A button in a line of small text."""
+    button = QPushButton(text, autoDefault=False)
+    theme.scale_font(button, 0.9)
+    theme.set_role(button, "link")
+    return button
+
+
+class TextField(QPlainTextEdit):
+    """Some lines of text; Tab leaves it."""
+
+    def __init__(self, lines: int) -> None:
+        super().__init__(tabChangesFocus=True)
+        self._lines = lines
+        self._given, self._shown = "", ""
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+
+    def text(self) -> str:
+        """What was set, exactly, until something is typed: the editor itself has no no-break spaces, for example."""
+        shown = self.toPlainText()
+        return self._given if shown == self._shown else shown
+
+    def set_text(self, text: str) -> None:
+        """Show another text; nothing is to be undone then. The same one leaves everything as it is."""
+        if text != self.text():
+            with QSignalBlocker(self):
+                self.setPlainText(text)
+            self._given, self._shown = text, self.toPlainText()
+
+    def sizeHint(self) -> QSize:
+        return QSize(120, self._lines * self.fontMetrics().lineSpacing() + 5 * SPACING)
+
+    minimumSizeHint = sizeHint
+
+
+class Choice(QComboBox):
+    """A list to choose from that never widens the panel: what has no room ends in "…"."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            minimumContentsLength=8,
+            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
+        )
+        self.setAccessibleName(name)
+        self.view().setAccessibleName(f"{name} choices")
+        self.view().setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        guard_wheel(self, even_focused=True)
+
+    def show_value(self, value: str) -> None:
+        """The first one where ``value`` cannot be chosen."""
+        self.setCurrentIndex(max(self.findData(value), 0))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, option = QStylePainter(self), QStyleOptionComboBox()
+        self.initStyleOption(option)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        room = self.style().subControlRect(
+            QStyle.ComplexControl.CC_ComboBox, option, QStyle.SubControl.SC_ComboBoxEditField, self
+        )
+        elided = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideRight, room.width())
+        option.currentText = elided
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+
+
+class Parameter(QWidget):
+    """A number of the sampler: what is used, whose choice that is, and the way back to the recommendation.
+
+    Attributes:
+        field: The number.
+        reset: Shown where something was chosen.
+
+    Signals:
+        changed: Another `value`.
+    """
+
+    changed = Signal()
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        title, self._description = words_of(SamplingChoice, key)
+        low, high = _RANGES[key]
+        self.field: Whole | Decimal
+        if isinstance(low, int):
+            self.field = Whole(low, int(high), int(_STEPS[key]))
+        else:
+            self.field = Decimal(low, high, _STEPS[key])
+        theme.follow_zoom(self.field, lambda: self.field.setFixedWidth(theme.px(_NUMBER_WIDTH)))
+        self.field.setAccessibleName(title)
+        self.field.setKeyboardTracking(False)  # a number that is half typed is none
+        self._chosen: float | None = None
+        self._source = ElidedLabel()
+        theme.scale_font(self._source, 0.9)
+        theme.set_role(self._source, "quiet")  # after the font, which the style would take back
+        self.reset = small_link("Reset")
+        self.reset.setAccessibleName(f"Reset {title} to what the model recommends")
+        theme.follow_zoom(self, lambda: self._source.setMinimumHeight(self.reset.sizeHint().height()))  # nothing jumps
+        name = label(title, wraps=True)
+        name.setBuddy(self.field)
+        explain(name, self._description)
+        column(row((name, 1), self.field, gap=SPACING), row((self._source, 1), self.reset, gap=SPACING), gap=0, on=self)
+        self.field.valueChanged.connect(self._on_value_changed)
+        self.field.editingFinished.connect(self.end_typing)
+        self.reset.clicked.connect(self._on_reset)
+
+    def value(self) -> float | None:
+        """``None``: as the model recommends."""
+        return self._chosen
+
+    def show_value(self, chosen: float | None, recommended: float, source: str) -> None:
+        """``source`` says in a few words who recommends that. What is half typed stays."""
+        if not self.is_half_typed():
+            self._chosen = chosen
+            value = recommended if chosen is None else chosen
+            with QSignalBlocker(self.field):
+                if isinstance(self.field, Whole):
+                    self.field.setValue(int(min(value, self.field.maximum())))
+                else:
+                    self.field.setValue(value)
+        whose = f"{recommended:g} is {source}"
+        shown = source[:1].upper() + source[1:] if chosen is None else f"Recommended: {recommended:g}"
+        self._source.setText(shown)
+        explain(self._source, whose)
+        describe(self.field, self._description, f"Chosen here; {whose}" if chosen is not None else shown)
+        self.reset.setVisible(chosen is not None)
+
+    def is_half_typed(self) -> bool:
+        """Whether somebody is typing a number, which does not count yet."""
+        return self.field.lineEdit().isModified()
+
+    def commit(self) -> None:
+        """What was typed counts now; what is no number is forgotten."""
+        if self.field.lineEdit().isModified():
+            self.field.interpretText()
+            self.end_typing()
+
+    @Slot()
+    def end_typing(self) -> None:
+        """What is half typed is not waited for."""
+        self.field.lineEdit().setModified(False)
+
+    @Slot()
+    def _on_value_changed(self) -> None:
+        self.end_typing()
+        self._chosen = self.field.value()
+        self.changed.emit()
+
+    @Slot()
+    def _on_reset(self) -> None:
+        self._chosen = None
+        self.field.setFocus()
+        self.changed.emit()

@@ -1,0 +1,87 @@
+"""The chat settings tab with real chats, presets in a file, and a scripted engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QMenu
+from pytestqt.qtbot import QtBot
+
+from app.chats.presets import FILE_NAME, Presets
+from app.chats.settings import ChatSettings
+from app.settings import Settings
+from app.ui.chat.settings_presenter import ChatSettingsPresenter
+from app.ui.chat.settings_tab import ChatSettingsTab
+from app.ui.chat.stored_presets import StoredPresets
+from app.ui.settings.in_use import answer_settings
+from tests.ui.parts import WAIT_MS, Rig
+
+
+class SettingsRig(Rig):
+    """Chats whose settings are shown in a tab."""
+
+    def __init__(self, qtbot: QtBot, folder: Path, behavior: str = "") -> None:
+        super().__init__(qtbot, folder, behavior)
+        self.queue.resolve = lambda chat, pair: answer_settings(chat, Settings(), pair)
+        self.preset_file = folder / FILE_NAME
+        self.stored_presets = StoredPresets(Presets(self.preset_file), self.notice_list)
+        self.presets = self.stored_presets.presets
+        self.tab = ChatSettingsTab()
+        qtbot.addWidget(self.tab)
+        self.presenter = ChatSettingsPresenter(self.tab, self.stored_presets, self.pair_loader, self.notice_list)
+        self.chats.current_changed.connect(self.presenter.show)
+        self.presenter.show(self.model)
+        self.tab.show()
+        qtbot.waitExposed(self.tab)
+        self.tab.activateWindow()
+
+    @property
+    def chosen(self) -> ChatSettings:
+        return self.model.settings
+
+    def save(self, name: str, settings: ChatSettings) -> None:
+        with self.qtbot.waitSignal(self.stored_presets.changed, timeout=WAIT_MS):
+            self.stored_presets.change(lambda presets: presets.save(name, settings))
+
+    def choose(self, name: str) -> None:
+        """Choose a preset as a user does."""
+        box = self.tab.preset
+        box.setCurrentIndex(box.findData(name))
+        box.activated.emit(box.currentIndex())
+
+    def entries(self) -> dict[str, QAction]:
+        """What the menu of the presets offers now, with what the menu in it does."""
+        self.tab.preset_menu.aboutToShow.emit()
+        found: dict[str, QAction] = {}
+        for action in self.tab.preset_menu.actions():
+            inner = action.menu()
+            for one in inner.actions() if isinstance(inner, QMenu) else [action]:
+                found[one.text()] = one
+        return found
+
+    def do(self, entry: str) -> None:
+        """Choose an entry, and wait until the presets are written."""
+        with self.qtbot.waitSignal(self.stored_presets.changed, timeout=WAIT_MS):
+            self.entries()[entry].trigger()
+
+    def write(self, key: str, text: str) -> None:
+        """Type a number over what stands in the field of a parameter, and do not leave it."""
+        field = self.tab.parameters[key].field
+        field.setFocus()
+        field.selectAll()
+        QTest.keyClicks(field, text)
+
+    def enter(self, key: str, text: str) -> None:
+        """The same, with Enter."""
+        self.write(key, text)
+        QTest.keyClick(self.tab.parameters[key].field, Qt.Key.Key_Return)
+
+    def close(self) -> None:
+        self.presenter.close()
+        super().close()
+        self.stored_presets.close()
+        self.presenter.deleteLater()
+        self.stored_presets.deleteLater()

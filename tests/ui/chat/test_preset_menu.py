@@ -1,0 +1,223 @@
+"""Presets in the chat settings tab: chosen, and everything the menu does with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QCoreApplication
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox
+from pytestqt.qtbot import QtBot
+
+from app.chats.presets import Presets
+from app.chats.settings import ChatSettings, SamplingChoice
+from tests.ui.chat.settings_parts import SettingsRig
+from tests.ui.parts import WAIT_MS
+
+BRIEF = ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice(temperature=0.2), stop=["END"])
+ODD = 'a/b: "c" & <d> 日本 \u202e…'
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
+    made = SettingsRig(qtbot, tmp_path, "")
+    yield made
+    made.close()
+
+
+def named(name: str, settings: ChatSettings = BRIEF) -> ChatSettings:
+    return ChatSettings(
+        preset=name, system_prompt=settings.system_prompt, sampling=settings.sampling, stop=settings.stop
+    )
+
+
+def give_name(rig: SettingsRig, open_dialog: Callable[[], object], name: str) -> str:
+    """Answer the question for a name, and wait for the presets; returns what was proposed."""
+    open_dialog()
+    (dialog,) = rig.tab.findChildren(QInputDialog)
+    proposed = dialog.textValue()
+    dialog.setTextValue(name)
+    with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
+        dialog.accept()
+    QCoreApplication.sendPostedEvents(None, 0)
+    rig.qtbot.waitUntil(lambda: not rig.tab.findChildren(QInputDialog), timeout=WAIT_MS)
+    return proposed
+
+
+def told(rig: SettingsRig) -> str:
+    notice = rig.notice_list.notices().get("presets")
+    return notice.text if notice is not None else ""
+
+
+def test_a_preset_is_saved_under_a_name_and_chosen_in_another_chat(rig: SettingsRig) -> None:
+    rig.model.set_settings(BRIEF)
+    assert give_name(rig, rig.tab.save_button.click, ODD) == "My preset"
+    (kept,) = rig.presets.names()
+    assert rig.chosen == named(kept)
+    assert rig.tab.preset.currentData() == kept
+    rig.chats.new_temporary()
+    assert (rig.chosen, rig.tab.preset.currentText()) == (ChatSettings(), "None")
+    rig.choose(kept)
+    assert rig.chosen == rig.tab.settings() == named(kept)
+    assert Presets(rig.preset_file).get(kept) == named(kept)
+
+
+def test_a_changed_preset_says_so_and_can_be_saved_or_undone(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    assert not rig.tab._preset_row.isVisible()
+    rig.enter("top_k", "3")
+    assert rig.tab._preset_state.text() == "Changed in this chat"
+    assert "Changed in this chat" in rig.tab.preset.accessibleDescription()
+    rig.tab.undo.click()
+    assert rig.chosen == named("Brief")
+    assert not rig.tab._preset_row.isVisible()
+    rig.enter("top_k", "4")
+    with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
+        rig.tab.save_changes.click()
+    assert rig.presets.get("Brief") == rig.chosen
+    assert rig.chosen.sampling.top_k == 4
+    assert not rig.tab._preset_row.isVisible()
+
+
+def test_what_a_preset_replaces_can_be_brought_back(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.model.set_settings(ChatSettings(system_prompt="Written by hand."))
+    rig.choose("Brief")
+    assert rig.tab.undo.isVisible() and not rig.tab.save_changes.isVisible()
+    rig.tab.undo.click()
+    assert rig.chosen == ChatSettings(system_prompt="Written by hand.")
+    rig.choose("Brief")
+    rig.choose("")
+    assert rig.chosen == ChatSettings()
+    assert not rig.tab._preset_row.isVisible()  # nothing was lost: the preset has it
+
+
+def test_a_preset_that_is_changed_later_changes_no_chat(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    rig.stored_presets.change(lambda presets: presets.save("Brief", ChatSettings(seed=1), replace=True))
+    rig.qtbot.waitUntil(lambda: rig.presets.get("Brief") == ChatSettings(preset="Brief", seed=1), timeout=WAIT_MS)
+    assert rig.chosen == named("Brief")
+    rig.qtbot.waitUntil(rig.tab.save_changes.isVisible, timeout=WAIT_MS)
+
+
+def test_renaming_and_duplicating(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    assert give_name(rig, rig.entries()["Rename…"].trigger, "Short") == "Brief"
+    assert (rig.presets.names(), rig.chosen) == (["Short"], named("Short"))
+    rig.do("Duplicate")
+    assert rig.presets.names() == ["Short", "Short copy"]
+    assert rig.chosen == named("Short")
+    give_name(rig, rig.entries()["Rename…"].trigger, "short COPY")
+    assert told(rig) == "There is already a preset named “Short copy”. Choose another name."
+    assert rig.chosen == named("Short")
+
+
+def test_a_name_that_is_taken_is_told_and_a_free_one_proposed(rig: SettingsRig) -> None:
+    rig.save("My preset", BRIEF)
+    assert give_name(rig, rig.tab.save_button.click, "my preset") == "My preset 2"
+    assert "already a preset" in told(rig)
+    assert rig.presets.get("My preset") == named("My preset")
+    assert give_name(rig, rig.tab.save_button.click, "  ") == "My preset 2"
+    assert told(rig) == "A preset needs a name."
+
+
+def test_deleting_asks_first_and_leaves_the_chat_as_it_is(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    for button, left in (("Cancel", ["Brief"]), ("Delete", [])):
+        rig.entries()["Delete…"].trigger()
+        (box,) = rig.tab.findChildren(QMessageBox)
+        assert "“Brief”" in box.text()
+        next(one for one in box.buttons() if one.text().replace("&", "") == button).click()
+        rig.qtbot.waitUntil(lambda left=left: rig.presets.names() == left, timeout=WAIT_MS)  # type: ignore[misc]
+        rig.qtbot.waitUntil(lambda: not rig.tab.findChildren(QMessageBox), timeout=WAIT_MS)
+    assert rig.chosen == named("Brief")
+    rig.qtbot.waitUntil(lambda: rig.tab.preset.currentText() == "None", timeout=WAIT_MS)
+    assert not rig.entries()["Rename…"].isEnabled()
+
+
+def test_a_preset_deleted_elsewhere_is_told_and_changes_nothing(rig: SettingsRig) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    entries = rig.entries()
+    Presets(rig.preset_file).delete("Brief")  # another window
+    with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
+        entries["Duplicate"].trigger()
+    rig.qtbot.waitUntil(lambda: told(rig) == "There is no preset named “Brief” any more.", timeout=WAIT_MS)
+    assert rig.chosen == named("Brief")
+    assert rig.tab.preset.currentText() == "None"
+
+
+def test_a_preset_for_new_chats_of_all_models_or_of_this_one(rig: SettingsRig) -> None:
+    rig.save("All", BRIEF)
+    rig.save("One", ChatSettings(seed=1))
+    rig.choose("All")
+    assert not rig.entries()["Use for new chats with this model"].isEnabled()  # none is loaded
+    rig.do("Use for new chats")
+    rig.load()
+    rig.choose("One")
+    rig.do("Use for new chats with this model")
+    target = str(rig.target)
+    assert (rig.presets.default_name(), rig.presets.default_name(target)) == ("All", "One")
+    entries = rig.entries()
+    assert not entries["Use for new chats"].isChecked()
+    assert entries["Use for new chats with this model"].isChecked()
+    rig.do("Use for new chats with this model")
+    assert rig.presets.default_name(target) == "All"
+
+
+@pytest.mark.parametrize(
+    ("entry", "suffix"), [("As a Slipstream preset…", ".json"), ("For LM Studio…", ".preset.json")]
+)
+def test_export_and_import_bring_it_back(
+    rig: SettingsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, suffix: str
+) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    target = tmp_path / f"out{suffix}"
+    proposals: list[str] = []
+
+    def chosen(_parent: object, _title: str, proposal: str, _filter: str) -> tuple[str, str]:
+        proposals.append(Path(proposal).name)
+        return str(target), ""
+
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", chosen)  # the system's own dialog
+    rig.do(entry)
+    assert proposals == [f"Brief{suffix}"]
+    assert isinstance(json.loads(target.read_bytes()), dict)
+    rig.choose("")
+    rig.entries()["Import…"].trigger()
+    (dialog,) = rig.tab.findChildren(QFileDialog)
+    with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
+        dialog.fileSelected.emit(str(target))
+    dialog.reject()
+    rig.qtbot.waitUntil(lambda: "imported" in told(rig), timeout=WAIT_MS)
+    assert len(rig.presets.names()) == 2
+    imported = rig.chosen
+    assert imported.preset in rig.presets.names() and imported.preset != "Brief"
+    assert (imported.system_prompt, imported.sampling.temperature, imported.stop) == ("Be brief.", 0.2, ["END"])
+
+
+def test_what_cannot_be_written_or_read_is_a_notice(
+    rig: SettingsRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.save("Brief", BRIEF)
+    rig.choose("Brief")
+    missing = tmp_path / "not there" / "x.json"
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(missing), ""))
+    rig.do("As a Slipstream preset…")
+    rig.qtbot.waitUntil(lambda: "x.json could not be written" in told(rig), timeout=WAIT_MS)
+    rig.notice_list.remove("presets")
+    broken = tmp_path / "broken.json"
+    broken.write_bytes(b"no preset")
+    rig.entries()["Import…"].trigger()
+    (dialog,) = rig.tab.findChildren(QFileDialog)
+    dialog.fileSelected.emit(str(broken))
+    dialog.reject()
+    rig.qtbot.waitUntil(lambda: bool(told(rig)), timeout=WAIT_MS)
+    assert (rig.presets.names(), rig.chosen) == (["Brief"], named("Brief"))

@@ -1,0 +1,329 @@
+"""The chat settings tab: what is shown, what is typed, and what the next answer is written with."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
+from app.protocol.messages import Sampling
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.settings_tab import ChatSettingsTab
+from app.ui.compare.repeated_answer import repeated_answer
+from app.ui.engine.recommended import recommended
+from tests.ui.chat.settings_parts import SettingsRig
+from tests.ui.parts import WAIT_MS
+
+BRIEF = ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice(temperature=0.2), stop=["END"], seed=7)
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
+    made = SettingsRig(qtbot, tmp_path, "echo")
+    made.load()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def endless(qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
+    made = SettingsRig(qtbot, tmp_path, "endless")
+    made.load()
+    yield made
+    made.close()
+
+
+# ---------------------------------------------------------------- what is shown
+
+
+def test_a_new_chat_shows_what_the_model_recommends_and_whose_word_that_is(rig: SettingsRig) -> None:
+    found = recommended(rig.pair_loader.pair())
+    temperature = rig.tab.parameters["temperature"]
+    assert temperature.field.value() == pytest.approx(found.sampling.temperature)
+    assert temperature.value() is None
+    assert temperature._source.text() == "The usual value"
+    assert not temperature.reset.isVisible()
+    assert not rig.tab.recommended_button.isEnabled()
+    assert rig.tab.settings() == rig.chosen == ChatSettings()
+
+
+def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: SettingsRig) -> None:
+    rig.tab.sampling_section.button.click()
+    rig.enter("temperature", "0.25")
+    assert rig.chosen.sampling == SamplingChoice(temperature=0.25)
+    temperature = rig.tab.parameters["temperature"]
+    assert temperature._source.text() == f"Recommended: {Sampling().temperature:g}"
+    assert "Chosen here" in temperature.field.accessibleDescription()
+    assert temperature.reset.isVisible()
+    temperature.reset.click()
+    assert rig.chosen == ChatSettings()
+    assert temperature.field.value() == pytest.approx(Sampling().temperature)
+
+
+def test_as_the_model_recommends_resets_the_sampling_alone(rig: SettingsRig) -> None:
+    rig.model.set_settings(msgspec.structs.replace(BRIEF, max_tokens=9))
+    rig.write("top_k", "3")
+    rig.tab.recommended_button.click()
+    assert rig.chosen == msgspec.structs.replace(BRIEF, max_tokens=9, sampling=SamplingChoice())
+    assert rig.tab.parameters["top_k"].field.value() == Sampling().top_k
+
+
+def test_every_field_is_explained_to_everybody(rig: SettingsRig) -> None:
+    for field in rig.tab.fields():
+        name = field.accessibleName() or (field.text() if isinstance(field, QAbstractButton) else "")
+        assert name
+        if not isinstance(field, QAbstractButton):
+            assert field.toolTip() and field.whatsThis()
+            assert field.whatsThis() in field.accessibleDescription()
+
+
+def test_the_keyboard_goes_through_the_fields_as_one_reads(qtbot: QtBot, rig: SettingsRig) -> None:
+    rig.model.set_settings(BRIEF)
+    for section in (rig.tab.sampling_section, rig.tab.more_section):
+        section.button.click()
+    shown = [field for field in rig.tab.fields() if field.isVisible() and field.isEnabled()]
+    assert len(shown) >= 20
+    reached: list[QWidget] = []
+    one: QWidget | None = rig.tab.preset
+    while one is not None and one not in reached[:1]:
+        if one in shown:
+            reached.append(one)
+        one = one.nextInFocusChain()
+    assert reached == shown
+    tops = [field.mapTo(rig.tab, field.rect().center()) for field in shown]
+    assert all(a.y() <= b.y() + 20 for a, b in itertools.pairwise(tops))
+
+
+def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
+    rig.save("A preset with a very long name that has no room, whatever one does about it", BRIEF)
+    rig.choose(rig.presets.names()[0])
+    for section in (rig.tab.sampling_section, rig.tab.more_section):
+        section.button.click()
+    rig.tab.resize(248, 500)
+    area = rig.tab._area
+    page = area.widget()
+    assert page is not None
+    qtbot.waitUntil(lambda: page.width() <= area.viewport().width())
+
+
+# ---------------------------------------------------------------- what is typed
+
+
+def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: QtBot, rig: SettingsRig) -> None:
+    prompt = rig.tab.system_prompt
+    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
+        QTest.keyClicks(prompt, "Be ")
+    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
+        QTest.keyClicks(prompt, "kind")
+    assert rig.chosen.system_prompt == "Be kind"
+    assert prompt.textCursor().position() == len("Be kind")
+    prompt.undo()
+    assert prompt.toPlainText() != "Be kind"
+    prompt.redo()
+    rig.tab.commit()
+    assert rig.chosen.system_prompt == "Be kind"
+
+
+def test_the_last_keys_count_for_the_message_that_is_sent(rig: SettingsRig) -> None:
+    rig.tab.system_prompt.setFocus()
+    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    rig.write("temperature", "0.5")
+    assert rig.chosen == ChatSettings()
+    rig.ask("Hello")
+    answer = rig.model.messages[-1].settings
+    assert (answer["system_prompt"], answer["sampling"]["temperature"]) == ("Be brief", 0.5)  # type: ignore[index]
+    stored = rig.stored(lambda store: store.chat(rig.model.id)).settings
+    assert chat_settings(stored) == rig.chosen != ChatSettings()
+    rig.write("temperature", "0.75")
+    rig.model.regenerate()
+    rig.settle()
+    assert rig.model.messages[-1].settings["sampling"]["temperature"] == 0.75  # type: ignore[index]
+
+
+def test_what_is_typed_belongs_to_the_chat_it_was_typed_in(rig: SettingsRig) -> None:
+    rig.ask("Hello")
+    first = rig.model
+    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    rig.write("top_k", "12")
+    rig.chats.new()
+    assert (first.settings.system_prompt, first.settings.sampling.top_k) == ("Be brief", 12)
+    assert (rig.chosen, rig.tab.settings()) == (ChatSettings(), ChatSettings())
+    assert rig.tab.system_prompt.toPlainText() == ""
+    rig.open(first.id)
+    assert rig.tab.settings() == first.settings
+
+
+def test_a_number_that_is_half_typed_survives_what_happens_around_it(rig: SettingsRig) -> None:
+    rig.write("temperature", "1.")
+    rig.model.set_settings(ChatSettings(drafter="ngram"))  # in the Speed panel
+    field = rig.tab.parameters["temperature"].field
+    assert field.lineEdit().text() == "1."
+    QTest.keyClicks(field, "5")
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert rig.chosen == ChatSettings(drafter="ngram", sampling=SamplingChoice(temperature=1.5))
+
+
+def test_what_is_typed_survives_a_change_elsewhere(rig: SettingsRig) -> None:
+    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    rig.model.set_settings(ChatSettings(drafter="ngram"))
+    assert rig.tab.system_prompt.toPlainText() == "Be brief"
+    rig.tab.commit()
+    assert rig.chosen == ChatSettings(drafter="ngram", system_prompt="Be brief")
+
+
+def test_an_empty_number_is_what_it_was_before(rig: SettingsRig) -> None:
+    field = rig.tab.parameters["top_k"].field
+    field.setFocus()
+    field.selectAll()
+    QTest.keyClick(field, Qt.Key.Key_Delete)
+    rig.ask("Hello")
+    assert rig.chosen == ChatSettings()
+    assert field.text() == str(Sampling().top_k)
+    rig.write("top_k", "abc")
+    rig.tab.commit()
+    assert rig.chosen == ChatSettings()
+
+
+def test_stop_strings_are_typed_line_by_line(qtbot: QtBot, rig: SettingsRig) -> None:
+    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
+        QTest.keyClicks(rig.tab.stop, "END")
+        QTest.keyClick(rig.tab.stop, Qt.Key.Key_Return)
+    assert rig.chosen.stop == ["END"]
+    assert rig.tab.stop.toPlainText() == "END\n"  # the line that was begun is not taken away
+    QTest.keyClicks(rig.tab.stop, r"\n\n")
+    rig.tab.commit()
+    assert rig.chosen.stop == ["END", "\n\n"]
+
+
+def test_length_and_seed_may_be_left_open(rig: SettingsRig) -> None:
+    for digits, text in ((rig.tab.max_tokens, "500"), (rig.tab.seed, "0")):
+        QTest.keyClicks(digits, text)
+        QTest.keyClick(digits, Qt.Key.Key_Return)
+    assert (rig.chosen.max_tokens, rig.chosen.seed) == (500, 0)
+    for digits in (rig.tab.max_tokens, rig.tab.seed):
+        digits.selectAll()
+        QTest.keyClick(digits, Qt.Key.Key_Backspace)
+        QTest.keyClick(digits, Qt.Key.Key_Return)
+    assert (rig.chosen.max_tokens, rig.chosen.seed) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ChatSettings(system_prompt="no\u00a0break\r\nand\u2028more"),
+        ChatSettings(sampling=SamplingChoice(temperature=0.123456, top_k=5_000_000)),
+        ChatSettings(stop=[" ", "", "a\rb"]),
+        ChatSettings(drafter="chain"),
+        ChatSettings(drafter="none"),
+    ],
+)
+def test_what_a_field_cannot_show_is_kept(rig: SettingsRig, settings: ChatSettings) -> None:
+    rig.model.set_settings(settings)
+    assert rig.tab.settings() == settings
+    rig.enter("min_p", "0.5")
+    sampling = msgspec.structs.replace(settings.sampling, min_p=0.5)
+    assert rig.chosen == msgspec.structs.replace(settings, sampling=sampling)
+
+
+def test_a_drafter_chosen_in_the_tab_or_elsewhere_is_the_same_one(rig: SettingsRig) -> None:
+    pick(rig.tab.drafter, "ngram")
+    assert rig.chosen.drafter == "ngram"
+    rig.model.set_settings(msgspec.structs.replace(rig.chosen, drafter="model"))
+    assert rig.tab.drafter.currentData() == "model"
+    pick(rig.tab.overflow, "keep_ends")
+    assert rig.chosen == ChatSettings(drafter="model", overflow="keep_ends")
+
+
+def test_the_wheel_changes_nothing(rig: SettingsRig) -> None:
+    rig.tab.overflow.setFocus()
+    for field in (rig.tab.overflow, rig.tab.preset):
+        middle = QPointF(field.rect().center())
+        wheel = QWheelEvent(
+            middle,
+            field.mapToGlobal(middle),
+            QPoint(),
+            QPoint(0, -120),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(field, wheel)
+    assert rig.chosen == ChatSettings()
+
+
+def pick(box: QComboBox, value: str) -> None:
+    box.setCurrentIndex(box.findData(value))
+    box.activated.emit(box.currentIndex())
+
+
+def test_settings_that_are_not_read_yet_cannot_be_changed(rig: SettingsRig) -> None:
+    rig.ask("Hello")
+    rig.model.set_settings(BRIEF)
+    rig.settle()
+    chat_id = rig.model.id
+    rig.chats.new()
+    rig.qtbot.waitUntil(lambda: chat_id not in rig.chats._open, timeout=WAIT_MS)
+    rig.chats.open(chat_id)
+    assert not rig.tab.isEnabled()
+    rig.model.set_settings(ChatSettings(drafter="ngram"))  # in the Speed panel
+    rig.settle()
+    assert rig.tab.isEnabled()
+    assert rig.tab.settings() == rig.chosen == BRIEF
+
+
+# ---------------------------------------------------------------- what answers are written with
+
+
+def test_a_change_while_an_answer_is_written_counts_from_the_next_one_on(endless: SettingsRig) -> None:
+    rig = endless
+    rig.begin_answer("Hello")
+    rig.enter("temperature", "0.1")
+    assert rig.chosen.sampling.temperature == 0.1
+    rig.model.stop()
+    rig.settle()
+    first = rig.model.messages[-1].settings["sampling"]["temperature"]  # type: ignore[index]
+    assert first == pytest.approx(Sampling().temperature)
+    assert rig.model.regenerate()
+    rig.qtbot.waitUntil(lambda: bool(rig.model.live and rig.model.live.pieces), timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    assert rig.model.messages[-1].settings["sampling"]["temperature"] == 0.1  # type: ignore[index]
+
+
+def test_a_stored_answer_can_be_repeated_exactly(rig: SettingsRig) -> None:
+    chosen = ChatSettings(
+        system_prompt="Be brief.",
+        sampling=SamplingChoice(temperature=0.3, top_k=7, repetition_penalty=1.2),
+        seed=99,
+        max_tokens=50,
+        stop=["\n\n"],
+        overflow="keep_ends",
+        drafter="ngram",
+    )
+    rig.model.set_settings(chosen)
+    rig.ask("Hello")
+    rig.model.set_settings(ChatSettings(system_prompt="Something else."))
+    branch = rig.stored(lambda store: store.branch(rig.model.id))
+    repeated = repeated_answer(branch, 1, AnswerSettings(), rig.pair_loader.pair())
+    assert repeated is not None
+    command = repeated.task.command
+    assert [message.content for message in command.messages] == ["Be brief.", "Hello"]
+    assert (command.seed, command.max_tokens, command.stop) == (99, 50, ["\n\n"])
+    assert (command.overflow, command.drafter) == ("keep_ends", "ngram")
+    assert command.sampling == chosen.sampling.over(Sampling())
+
+
+def test_a_tab_of_its_own_shows_defaults(qtbot: QtBot) -> None:
+    tab = ChatSettingsTab()
+    qtbot.addWidget(tab)
+    assert tab.settings() == ChatSettings()

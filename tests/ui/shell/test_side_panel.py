@@ -1,0 +1,171 @@
+"""The side panel of the window, the context in the top bar, and both with the bundled pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtGui import QAction
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.ui.chat.context_meter import ContextUse
+from app.ui.engine.interface import EngineState
+from app.ui.shell.top_bar import TopBar
+from tests.ui.shell.test_main_window import LONGEST_ANSWER, WAIT_MS, Running
+
+USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
+
+
+@pytest.fixture
+def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
+    opened = []
+
+    def open_it() -> Running:
+        opened.append(Running(qtbot))
+        opened[-1].begin()
+        return opened[-1]
+
+    yield open_it
+    for running in opened:
+        running.close()
+
+
+# ---------------------------------------------------------------- which page is open
+
+
+def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    window, bar = running.window, running.window.top_bar
+    assert window.speed_panel.isVisible() and bar.speed.isChecked() and not bar.settings.isChecked()
+    running.choose("chat_settings")
+    assert window.settings_tab.isVisible() and not window.speed_panel.isVisible()
+    assert bar.settings.isChecked() and not bar.speed.isChecked()
+    running.choose("chat_settings")
+    assert not window.settings_tab.isVisible()
+    assert not bar.settings.isChecked() and not bar.speed.isChecked()
+    bar.speed.click()
+    assert window.speed_panel.isVisible() and bar.speed.isChecked()
+    bar.settings.click()
+    assert window.settings_tab.isVisible() and bar.settings.isChecked() and not bar.speed.isChecked()
+    assert window.menus.action("chat_settings").shortcut().toString() == "Ctrl+I"
+    assert "Ctrl+I" in bar.settings.toolTip()
+
+
+def test_the_page_and_its_width_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.choose("chat_settings")
+    splitter = running.window._splitter
+    running.choose("toggle_chats")
+    running.window.resize(780, 560)
+    splitter.setSizes([0, 440, 340])
+    width = splitter.sizes()[2]
+    assert width > 300
+    running.window.close()
+    again = open_window()
+    assert again.window.settings_tab.isVisible()
+    assert again.window.top_bar.settings.isChecked()
+    qtbot.waitUntil(lambda: abs(again.window._splitter.sizes()[2] - width) <= 2)
+
+
+@pytest.mark.usefixtures("dressed")
+def test_in_a_narrow_window_the_settings_have_room(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.window.resize(640, 480)
+    if not running.window.settings_tab.isVisible():
+        running.choose("chat_settings")
+    tab = running.window.settings_tab
+    assert tab.isVisible() and not running.window.chat_list.isVisible()
+    assert tab.save_button.visibleRegion().boundingRect() == tab.save_button.rect()
+    assert running.window.width() == 640
+
+
+# ---------------------------------------------------------------- the top bar
+
+
+@pytest.mark.usefixtures("dressed")
+@pytest.mark.parametrize("state", [EngineState.READY, EngineState.MEASURING, EngineState.LOADING])
+def test_the_context_makes_room_for_the_name(qtbot: QtBot, state: EngineState) -> None:
+    bar = TopBar(QAction("Chats"), QAction("Speed"), QAction("Settings"))
+    qtbot.addWidget(bar)
+    bar.set_pair("A model with quite a long name · and its draft", "")
+    bar.setMinimumSize(1, 1)  # as in the window, which may be narrower
+    bar.set_state(state, 0.5)
+    bar.show_context(USE)
+    bar.resize(1100, 48)
+    bar.show()
+    assert bar.context._words.text() == "40% of 32K context"
+    for width in range(1100, 639, -20):
+        bar.resize(width, 48)
+        QCoreApplication.processEvents()
+        assert bar.minimumSizeHint().width() <= width
+        assert len(bar.pair.text()) > 12
+    bar.resize(1100, 48)
+    assert bar.context._words.text() == "40% of 32K context" and bar.context.isVisible()
+
+
+# ---------------------------------------------------------------- with the bundled pair
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_settings_and_context_of_a_chat_with_the_guide(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    window, meter = running.window, running.controller.context_meter
+    qtbot.waitUntil(lambda: meter.use is not None, timeout=WAIT_MS)
+    assert meter.use is not None and meter.use.total == 0
+    QTest.keyClicks(window.composer.editor, "What is a draft model?")
+    qtbot.waitUntil(lambda: bool(meter.use and meter.use.text), timeout=WAIT_MS)
+    assert window.composer.tokens.text() == f"{meter.use.text}\u00a0tokens"
+    typed = meter.use.total
+    running.choose("chat_settings")
+    tab = window.settings_tab
+    QTest.keyClicks(tab.system_prompt, "Be brief.")
+    tab.parameters["temperature"].field.setValue(0)
+    running.window.composer.editor.setFocus()
+    QTest.keyClick(window.composer.editor, Qt.Key.Key_Return)  # before the pause after the last key
+    running.done()
+    answer = running.model.messages[-1]
+    assert answer.settings["system_prompt"] == "Be brief."
+    assert answer.settings["sampling"]["temperature"] == 0.0  # type: ignore[index]
+    # With a system prompt this prompt is what was counted, and the prompt's own tokens.
+    qtbot.waitUntil(lambda: bool(meter.use and meter.use.system), timeout=WAIT_MS)
+    assert meter.use is not None
+    assert answer.figures["prompt_tokens"] == typed + meter.use.system
+    # The guide's template shows only the last message: nothing of the chat goes into its next prompt.
+    assert (meter.use.messages, meter.use.text) == (0, 0)
+    assert meter.use.total == meter.use.system
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_drafter_in_both_tabs_is_the_chats(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.ready()
+    panel, tab = running.window.speed_panel, running.window.settings_tab
+    panel.drafter.choice_changed.emit("ngram")
+    assert tab.drafter.currentData() == running.model.settings.drafter == "ngram"
+    tab.drafter.setCurrentIndex(tab.drafter.findData("model"))
+    tab.drafter.activated.emit(tab.drafter.currentIndex())
+    assert running.model.settings == ChatSettings(max_tokens=LONGEST_ANSWER, drafter="model")
+    assert panel.drafter.choice() == running.model.settings.drafter
+    running.ask("Hello")
+    running.choose("new_chat")
+    assert running.model.settings == ChatSettings()
+    assert panel.drafter.choice() == tab.drafter.currentData() == running.model.settings.drafter
+
+
+def test_the_last_keys_are_stored_when_the_window_closes(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    chat = running.make_chat("One")
+    running.controller.chats.open(chat.id)
+    qtbot.waitUntil(running.window.settings_tab.isEnabled, timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: running.model.knows_settings, timeout=WAIT_MS)
+    running.choose("chat_settings")
+    QTest.keyClicks(running.window.settings_tab.system_prompt, "Be brief.")
+    running.window.close()
+    again = open_window()
+    again.controller.chats.open(chat.id)
+    qtbot.waitUntil(lambda: again.model.knows_settings, timeout=WAIT_MS)
+    assert again.model.settings == ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice())
