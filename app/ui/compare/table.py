@@ -47,6 +47,8 @@ class ResultTable(QTreeWidget):
         self.setExpandsOnDoubleClick(False)
         self.header().setSectionsMovable(False)
         self.header().setMinimumSectionSize(48)
+        # Not as a tooltip, which each column has for itself.
+        self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in zip(COLUMNS, HELP, strict=True)))
         for column, text in enumerate(HELP):
             self.headerItem().setToolTip(column, text)
             self.headerItem().setTextAlignment(column, _alignment(column))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 
 from PySide6.QtCore import QObject, QRectF, Qt, QTimer, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
@@ -49,17 +49,29 @@ def set_code_wrap(wraps: bool) -> None:
 class CodeHeader(QWidget):
     """The language and the buttons over the top of a code block's frame. The owner connects the buttons."""
 
+    wrapped = Signal(bool)
+    """Long lines shall be wrapped, or not."""
+
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self._language = label(role="quiet", scale=0.9)
-        self.wrap_button = self._button("Wrap")
-        self.wrap_button.setCheckable(True)
-        self.wrap_button.setToolTip("Wrap long lines")
+        self._of = "this code"
         self.save_button = self._button("Save…")
         self.copy_button = self._button("Copy")
-        buttons = (self.wrap_button, self.save_button, self.copy_button)
-        row((self._language, 1), *buttons, gap=0, margins=(12, 3, 4, 0), on=self)
+        self._row = row((self._language, 1), self.save_button, self.copy_button, gap=0, margins=(12, 3, 4, 0), on=self)
+
+    @cached_property
+    def wrap_button(self) -> QPushButton:
+        """The switch, made only where it is needed: many headers are made while one scrolls through a chat."""
+        button = self._button("Wrap")
+        button.setCheckable(True)
+        button.setToolTip("Wrap long lines")
+        button.setAccessibleName(f"Wrap the long lines of {self._of}")
+        button.clicked.connect(self.wrapped.emit)
+        self._row.insertWidget(1, button)
+        QWidget.setTabOrder(button, self.save_button)
+        return button
 
     def _button(self, text: str) -> QPushButton:
         button = QPushButton(text)
@@ -73,15 +85,17 @@ class CodeHeader(QWidget):
         if (language or "code") == self._language.text():
             return
         self._language.setText(language or "code")
-        of = f"this {language} code" if language else "this code"
-        self.wrap_button.setAccessibleName(f"Wrap the long lines of {of}")
+        of = self._of = f"this {language} code" if language else "this code"
+        if "wrap_button" in self.__dict__:
+            self.wrap_button.setAccessibleName(f"Wrap the long lines of {of}")
         self.save_button.setAccessibleName(f"Save {of} as a file")
         self.copy_button.setAccessibleName(f"Copy {of}")
 
     def show_wrap(self, *, is_useful: bool, is_on: bool) -> None:
         """Whether lines are wrapped; the switch is only there where one is long."""
-        self.wrap_button.setVisible(is_useful)
-        self.wrap_button.setChecked(is_on)
+        if is_useful or "wrap_button" in self.__dict__:
+            self.wrap_button.setVisible(is_useful)
+            self.wrap_button.setChecked(is_on)
 
     def show_saved(self) -> None:
         """The code was saved: the button says so for a moment."""
@@ -130,7 +144,7 @@ class CodeHeaders:
         header = CodeHeader(self._viewport)
         header.copy_button.clicked.connect(lambda _checked: copy_text(self._code(number)[1], header.copy_button))
         header.save_button.clicked.connect(lambda _checked: self._save(number))
-        header.wrap_button.clicked.connect(lambda is_on: self._set_wrapped(number, is_on))
+        header.wrapped.connect(lambda is_on: self._set_wrapped(number, is_on))
         return header
 
     def _save(self, number: int) -> None:
