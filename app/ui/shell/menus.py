@@ -76,7 +76,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("zoom_out", "Zoom &out", "Ctrl+-", everywhere=True),
         _Entry("zoom_reset", "Actual si&ze", "Ctrl+0", everywhere=True),
         _SEPARATOR,
-        _Entry("show_drafted", "Highlight &draft tokens", "Ctrl+Shift+D", checkable=True),
+        _Entry("show_drafted", "Show &drafted tokens", "Ctrl+Shift+D", checkable=True),
         _SEPARATOR,
         _Entry("show_trash", "&Trash"),
         _SEPARATOR,
