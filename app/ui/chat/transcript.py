@@ -346,8 +346,8 @@ class Welcome(QWidget):
         actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
         if not proposal:
             return Card(f"{GUIDE_TEXT} open a model.", actions, role="info")
-        text = f"{GUIDE_TEXT} download a model that runs well on this computer: {proposal}."
-        card = Card(text, [("Download with a draft", self._get_proposed), *actions], role="info")
+        text = f"{GUIDE_TEXT} get a model that runs well on this computer: {proposal}."
+        card = Card(text, [("Get with draft", self._get_proposed), *actions], role="info")
         themes.set_role(card.buttons[0], "primary")
         return card
 
