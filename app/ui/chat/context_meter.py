@@ -98,9 +98,11 @@ class ContextUse:
         if self.dropped:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
-            return f"This chat no longer fits in the context. The model won’t see {number}; you still do."
+            return (
+                f"This chat is getting too long for the context. The model will no longer see {number}; you still do."
+            )
         if self.overflow == "stop" and self.share() >= NEARLY_FULL:
-            return "The context is almost full. This chat’s settings say that it ends there."
+            return "The context is almost full. This chat’s settings say to end it there."
         return ""
 
 

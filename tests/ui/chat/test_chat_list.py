@@ -554,4 +554,4 @@ def test_the_button_for_a_new_chat_comes_first(qtbot: QtBot, chat_list: ChatList
         assert focused is not None
         order.append(focused.accessibleName() or getattr(focused, "text", str)())
         QTest.keyClick(focused, Key.Key_Tab)
-    assert order == ["New chat", "Folders and order of the list", "Search chats", "Chats", "Trash"]
+    assert order == ["New chat", "Folders and sort order", "Search chats", "Chats", "Trash"]

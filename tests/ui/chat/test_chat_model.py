@@ -55,7 +55,7 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
     assert answer.seed == 7
     assert answer.figures["decode_tokens_per_second"] == 74.0
     assert "74 tok/s" in rig.page.footers[-1].replace("\u00a0", " ")
-    assert rig.page.footers[-1].endswith("stopped at the end of the answer")
+    assert rig.page.footers[-1].endswith("s to first token")  # the usual end needs no words
     assert not rig.page.busy
 
 
@@ -95,7 +95,7 @@ def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: Mak
     rig = make_rig("slower")
     rig.load()
     notice = rig.notice_list.notices()["slower"]
-    assert "engine 2" in notice.text and "1.3 ×" in notice.text
+    assert "engine 2" in notice.text and "1.3×" in notice.text
     assert notice.actions == (Action.MEASURE, Action.DISMISS)
     rig.load()  # nothing was measured anew, and it may not have been read
     assert rig.notice_list.notices()["slower"] == notice

@@ -39,16 +39,13 @@ def plain(text: str) -> str:
 
 def test_all_figures_with_units() -> None:
     assert plain(footer_of(answer())) == (
-        "74 tok/s · 1,214 tokens · 0.12 s to first token · 68 % kept · 2.9 tokens a pass"
-        " · stopped at the end of the answer"
+        "74 tok/s · 1,214 tokens · 0.12 s to first token · 68% accepted · 2.9 tokens per pass"
     )
 
 
-def test_without_a_draft_nothing_is_kept() -> None:
+def test_without_a_draft_nothing_is_accepted() -> None:
     figures = msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=DraftFigures(), completion_tokens=1))
-    assert plain(footer_of(answer(figures=figures))) == (
-        "74 tok/s · 1 token · 0.12 s to first token · stopped at the end of the answer"
-    )
+    assert plain(footer_of(answer(figures=figures))) == "74 tok/s · 1 token · 0.12 s to first token"
 
 
 def test_each_drafter_is_listed_where_two_helped() -> None:
@@ -61,7 +58,8 @@ def test_each_drafter_is_listed_where_two_helped() -> None:
         return plain(details_of(answer(figures=msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=draft)))))
 
     assert details(model, ngram) == (
-        "Draft model: 120 of 160 guesses kept (75 %), in 40 passes\nn-grams: 0 of 1 guess kept (0 %), in 1 pass"
+        "Draft model: 120 of 160 draft tokens accepted (75%) in 40 verify passes\n"
+        "n-grams: 0 of 1 draft token accepted (0%) in 1 verify pass"
     )
     assert details(model, unused) == details(model) == details() == ""
 
@@ -92,8 +90,9 @@ def test_a_kind_of_text_that_is_not_known_costs_only_its_own_entry() -> None:
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("length", "cut at the longest answer set"),
-        ("context", "cut because the context is full"),
+        ("end", ""),
+        ("length", "reached the length limit"),
+        ("context", "context full"),
         ("cancelled", "stopped by you"),
         ("stop_string", "stopped at a stop string"),
     ],
@@ -113,11 +112,11 @@ def test_chatml_is_mentioned() -> None:
 
 @pytest.mark.parametrize("figures", [{"draft": 5}, {"completion_tokens": "many"}, {"decode_tokens_per_second": []}])
 def test_figures_that_cannot_be_read_are_left_out(figures: dict[str, object]) -> None:
-    assert footer_of(answer(figures=figures)) == "stopped at the end of the answer"
+    assert footer_of(answer("cancelled", figures=figures)) == "stopped by you"
 
 
 def test_notes_say_what_went_wrong() -> None:
     assert note_of(answer()) is None
     assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
-    assert "kept" in str(note_of(answer(None, "interrupted", {})))
+    assert "saved" in str(note_of(answer(None, "interrupted", {})))
     assert note_of(answer(None, "failed", {}))

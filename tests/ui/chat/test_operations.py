@@ -238,14 +238,14 @@ def test_the_trash(rig: Rig) -> None:
     assert rig.titles() == ["Today", chosen.title]
     QTest.keyClick(view, Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     QTest.keyClick(view, Key.Key_Delete)
-    assert answer(rig, "Cancel") == "Delete 2 chats for good?"
+    assert answer(rig, "Cancel") == "Permanently delete 2 chats?"
     rig.settle()
     assert len(rig.stored(ChatStore.trash)) == 2
     view.setCurrentIndex(trash.model.index(1))
     erased: list[None] = []
     rig.operations.deleted_for_good.connect(lambda: erased.append(None))
     trash.delete_now.click()
-    assert answer(rig, "Delete") == "Delete 1 chat for good?"
+    assert answer(rig, "Delete") == "Permanently delete 1 chat?"
     rig.settle()
     assert len(trash.model.chats) == 1
     trash.empty.click()

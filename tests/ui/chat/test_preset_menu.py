@@ -148,7 +148,7 @@ def test_a_preset_deleted_elsewhere_is_told_and_changes_nothing(rig: SettingsRig
     Presets(rig.preset_file).delete("Brief")  # another window
     with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
         entries["Duplicate"].trigger()
-    rig.qtbot.waitUntil(lambda: told(rig) == "There is no preset named “Brief” any more.", timeout=WAIT_MS)
+    rig.qtbot.waitUntil(lambda: told(rig) == "There is no longer a preset named “Brief”.", timeout=WAIT_MS)
     assert rig.chosen == named("Brief")
     assert rig.tab.preset.currentText() == "None"
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_written_or_read_is_a_notice(
     missing = tmp_path / "not there" / "x.json"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_args: (str(missing), ""))
     rig.do("As a Slipstream preset…")
-    rig.qtbot.waitUntil(lambda: "x.json could not be written" in told(rig), timeout=WAIT_MS)
+    rig.qtbot.waitUntil(lambda: "x.json couldn't be written" in told(rig), timeout=WAIT_MS)
     rig.notice_list.remove("presets")
     broken = tmp_path / "broken.json"
     broken.write_bytes(b"no preset")

@@ -62,7 +62,7 @@ def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: Sett
     assert rig.chosen.sampling == SamplingChoice(temperature=0.25)
     temperature = rig.tab.parameters["temperature"]
     assert temperature._source.text() == f"Recommended: {Sampling().temperature:g}"
-    assert "Chosen here" in temperature.field.accessibleDescription()
+    assert "Changed in this chat" in temperature.field.accessibleDescription()
     assert temperature.reset.isVisible()
     temperature.reset.click()
     assert rig.chosen == ChatSettings()

@@ -58,14 +58,16 @@ def test_what_goes_wrong_is_told(qtbot: QtBot, stored: StoredPresets, notice_lis
     with qtbot.waitSignal(stored.changed, timeout=WAIT_MS):
         stored.change(lambda presets: presets.import_file(tmp_path / "gone.json"))
     qtbot.waitUntil(lambda: "presets" in notice_list.notices(), timeout=WAIT_MS)
-    assert told == ["There is no preset named “gone” any more."]
-    assert notice_list.notices()["presets"].text == "gone.json cannot be read: it is not a file."
+    assert told == ["There is no longer a preset named “gone”."]
+    assert notice_list.notices()["presets"].text == "gone.json can't be read because it isn't a file."
 
 
 def test_a_file_that_cannot_be_used_is_told(notice_list: NoticeList, tmp_path: Path) -> None:
     (tmp_path / "presets.json").write_text("{", encoding="utf-8")
     StoredPresets(Presets(tmp_path / "presets.json"), notice_list, notice_list.parent()).close()
-    assert notice_list.notices()["presets"].text.startswith("The presets could not be read. The file is now ")
+    assert notice_list.notices()["presets"].text.startswith(
+        "The presets couldn't be read. The file has been renamed to "
+    )
 
 
 def test_what_was_asked_for_is_written_at_the_end(stored: StoredPresets, tmp_path: Path) -> None:

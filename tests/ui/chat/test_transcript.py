@@ -121,7 +121,7 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
     monkeypatch.setattr("app.ui.chat.transcript.PROGRESS_DELAY", 0.0)
     transcript.set_prompt_progress(420, 1000)
     progress = answer(transcript, "a").progress
-    assert progress is not None and progress.text() == "Reading the chat · 42 %"
+    assert progress is not None and progress.text() == "Processing the prompt · 42%"
     transcript.append_pieces([Piece(text="x")])
     assert progress.isHidden()
 
@@ -337,11 +337,11 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
     wanted = calls(transcript, "get_proposed")
-    click(named(transcript, "Get it with draft"))
+    click(named(transcript, "Get with draft"))
     assert wanted == [()]
     transcript.set_proposal("")
     settle(qtbot, transcript)
-    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get it with draft"]
+    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get with draft"]
 
 
 def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:

@@ -191,7 +191,7 @@ def test_window_that_closes_itself_says_what_is_wrong(home: Path, start: Start) 
     (home / "chats.sqlite").mkdir()
     status, errors = start("--window", "--close-when-ready").ended()
     assert status == 1
-    assert "kept only until Slipstream is closed" in errors
+    assert "will be lost when you close Slipstream" in errors
 
 
 @posix

@@ -45,7 +45,7 @@ def test_a_notice_is_plain_text_with_its_buttons(qtbot: QtBot, bar: NoticeBar) -
     assert [card.text.text() for card in bar.cards.values()] == ["It <b>failed</b>."]
     assert card.text.textFormat() is Qt.TextFormat.PlainText
     with qtbot.waitSignal(bar.action_triggered) as triggered:
-        QTest.mouseClick(button(bar, "save", "Save again"), Qt.MouseButton.LeftButton)
+        QTest.mouseClick(button(bar, "save", "Try again"), Qt.MouseButton.LeftButton)
     assert triggered.args == [Action.SAVE_AGAIN, "save"]
     bar.set_notices({})
     assert bar.isHidden()

@@ -48,7 +48,7 @@ def test_not_where_the_settings_say_so_and_not_what_the_user_stopped(rig: Rig) -
 @pytest.mark.parametrize("status", ["failed", "interrupted"])
 def test_what_went_wrong_is_told_too(rig: Rig, status: Status) -> None:
     rig.answers.tell(replace(ANSWER, status=status))
-    assert rig.desktop.told == [("Poem about rain", "The answer could not be finished.")]
+    assert rig.desktop.told == [("Poem about rain", "The answer couldn't be finished.")]
 
 
 def test_it_is_short_and_plain(rig: Rig) -> None:

@@ -50,7 +50,7 @@ def test_about_shows_slipstreams_licence_from_source(qtbot: QtBot) -> None:
     dialog = AboutDialog(None)
     qtbot.addWidget(dialog)
     dialog.show()
-    _click(dialog, "Licences")
+    _click(dialog, "Licenses")
     licences = dialog.findChild(LicencesDialog)
     assert licences is not None
     text = licences.findChild(QPlainTextEdit)

@@ -594,7 +594,7 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     running.begin()
     notice = running.controller.notice_list.notices()["store"]
     assert Action.DISMISS in notice.actions
-    assert "kept only until" in notice.text
+    assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before
 

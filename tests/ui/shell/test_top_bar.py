@@ -27,7 +27,7 @@ def bar(qtbot: QtBot) -> TopBar:
     ("state", "text"),
     [
         (EngineState.STARTING, "starting"),
-        (EngineState.LOADING, "loading 40 %"),
+        (EngineState.LOADING, "loading 40%"),
         (EngineState.READY, "ready"),
         (EngineState.ANSWERING, "answering"),
         (EngineState.DIED, "stopped"),
@@ -41,7 +41,7 @@ def test_states_in_words(state: EngineState, text: str) -> None:
 
 def test_a_load_shows_its_progress_and_can_be_cancelled(qtbot: QtBot, bar: TopBar) -> None:
     bar.set_state(EngineState.LOADING, 0.25)
-    assert bar._label.text() == "loading 25 %"
+    assert bar._label.text() == "loading 25%"
     cancel = next(one for one in bar.findChildren(QPushButton) if one.text() == "Cancel")
     assert cancel.isVisible()
     with qtbot.waitSignal(bar.cancel.clicked):

@@ -76,7 +76,7 @@ def test_a_table_begins_on_the_right(qtbot: QtBot, view: MarkdownView) -> None:
     view.selectAll()
     assert view.createMimeDataFromSelection().text() == "שם\tערך\tמחיר\nאחת\tone\t1"
     view.set_show_drafted(True)
-    assert tool_tip(view, "1").startswith("From the draft model")
+    assert tool_tip(view, "1").startswith("Drafted by the draft model")
     assert tool_tip(view, "אחת") == ""
     assert view.set_find("one") == 1
     assert view.show_find(0) is not None

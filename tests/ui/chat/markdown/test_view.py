@@ -355,9 +355,9 @@ def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView
         Piece(text="delta", round=14),
     ]
     show(qtbot, view, "".join(piece.text for piece in pieces), pieces)
-    assert tool_tip(view, "alpha") == "From the draft model: guessed in round 12 and kept"
-    assert tool_tip(view, "beta") == "The guess was “<b>other</b>”; the target wrote “beta ”"
-    assert tool_tip(view, "gamma") == "From n-grams: guessed in round 13 and kept"
+    assert tool_tip(view, "alpha") == "Drafted by the draft model and accepted in round 12"
+    assert tool_tip(view, "beta") == "The draft said “<b>other</b>”; the target model chose “beta ”"
+    assert tool_tip(view, "gamma") == "Drafted by n-grams and accepted in round 13"
     assert tool_tip(view, "delta") == ""
 
 
@@ -406,7 +406,7 @@ def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, vie
         Piece(text=" own", round=1),
     ]
     show(qtbot, view, "😀😀 drafted own", pieces)
-    assert tool_tip(view, "drafted").startswith("From the draft")
+    assert tool_tip(view, "drafted").startswith("Drafted by the draft model")
     assert tool_tip(view, "own") == ""
     view.set_show_drafted(True)
     view.grab()

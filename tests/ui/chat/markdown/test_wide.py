@@ -280,6 +280,6 @@ def test_it_is_told_when_code_cannot_be_saved(
     header(view).save_button.click()
     qtbot.waitUntil(lambda: view.window().findChild(QMessageBox) is not None)
     box = view.window().findChild(QMessageBox)
-    assert box is not None and box.text().startswith("The code could not be saved")
+    assert box is not None and box.text().startswith("The code couldn't be saved")
     box.close()
     assert header(view).save_button.text() == "Save…"
