@@ -79,7 +79,7 @@ class ContextUse:
             "System prompt": self.system,
             "Messages": self.messages,
             "Answer so far": self.answer,
-            "What you’re typing": self.text,
+            "What you're typing": self.text,
         }
         taken = [(name, units.tokens(count)) for name, count in parts.items() if count]
         return [*taken, ("Free", units.tokens(self.free)), ("Context", units.tokens(self.length))]
@@ -102,7 +102,7 @@ class ContextUse:
                 f"This chat is getting too long for the context. The model will no longer see {number}; you still do."
             )
         if self.overflow == "stop" and self.share() >= NEARLY_FULL:
-            return "The context is almost full. This chat’s settings say to end it there."
+            return "The context is almost full. This chat's settings say to end it there."
         return ""
 
 

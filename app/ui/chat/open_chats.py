@@ -163,7 +163,7 @@ class OpenChats(QObject):
         if failure is None:
             self._notice_list.remove("save")
         else:
-            self._notice_list.show("save", notices.not_saved(f"Your last changes aren’t saved yet. {failure}"))
+            self._notice_list.show("save", notices.not_saved(f"Your latest changes haven't been saved yet. {failure}"))
         self._tidy_soon()
 
     @Slot(object)

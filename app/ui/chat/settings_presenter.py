@@ -239,7 +239,7 @@ class ChatSettingsPresenter(QObject):
             self._tab.window(),
             "Delete preset",
             f"Delete the preset “{name}”?",
-            details="Chats that use it won’t change.",
+            details="Chats that use it won't change.",
             lossy={"Delete": lambda: self._do(lambda presets: presets.delete(name))},
         )
 

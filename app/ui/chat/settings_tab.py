@@ -94,7 +94,7 @@ class ChatSettingsTab(QFrame):
             self.overflow.addItem(title, overflow)
         self.drafter = Choice("Drafter")
         self.recommended_button = QPushButton("Use recommended values", autoDefault=False)
-        describe(self.recommended_button, "Reset this chat’s sampling. Other settings stay as they are.")
+        describe(self.recommended_button, "Reset this chat's sampling. Other settings stay as they are.")
         self.save_button = QPushButton("Save as preset…", autoDefault=False)
         describe(self.save_button, "Save all of these settings under a name so you can use them in other chats.")
 

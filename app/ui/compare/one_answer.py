@@ -93,7 +93,7 @@ class OneAnswer(CompareTab):
     def set_prompt_progress(self, done: int, total: int) -> None:
         """Tokens of the prompt that have been read."""
         if self._stage is Stage.READING and total > 0:
-            self.plain.set_note(f"{wording.READING} · {min(100, 100 * done // total)}{units.NO_BREAK}%")
+            self.plain.set_note(f"{wording.READING} · {min(100, 100 * done // total)}%")
 
     @Slot(int, bool)
     def begin_run(self, _number: int, drafted: bool) -> None:

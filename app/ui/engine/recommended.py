@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Source = Literal["model file", "catalog", "default"]
 SOURCE_TEXTS: dict[Source, str] = {
-    "model file": "recommended by the model’s file",
-    "catalog": "recommended by the model’s makers",
+    "model file": "recommended by the model's file",
+    "catalog": "recommended by the model's authors",
     "default": "the usual value",
 }
 """Behind a value, in small letters."""

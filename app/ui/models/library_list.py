@@ -81,12 +81,7 @@ def when(moment: float, now: float) -> str:
     days = int((now - time.timezone) // _DAY_SECONDS - (moment - time.timezone) // _DAY_SECONDS)
     if days <= 1:
         return "yesterday" if days == 1 else "today"
-    return f"{days} days ago" if days < 14 else date_text(moment)
-
-
-def date_text(moment: float) -> str:
-    """``3 Oct 2026``."""
-    return time.strftime("%d %b %Y", time.localtime(moment)).lstrip("0")
+    return f"{days} days ago" if days < 14 else units.date(moment)
 
 
 class LibraryModel(QAbstractTableModel):

@@ -13,7 +13,7 @@ from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text, visible
 from app.models.trials import Trial
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
-from app.ui.models.library_list import LibraryList, LibraryRow, date_text
+from app.ui.models.library_list import LibraryList, LibraryRow
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import beside, clear_layout, label, plain_tooltip, scrolling, show_text, small_button
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
@@ -300,7 +300,7 @@ class ModelPage(QWidget):
 def _measured(trial: Trial) -> str:
     """``68% accepted · 1.8× faster · Nov 22, 2026``."""
     accepted = "nothing drafted" if trial.acceptance_rate is None else units.accepted(trial.acceptance_rate)
-    return f"{accepted} · {units.speed_up(trial.speed_up)} · {date_text(trial.measured_at)}"
+    return f"{accepted} · {units.speed_up(trial.speed_up)} · {units.date(trial.measured_at)}"
 
 
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:

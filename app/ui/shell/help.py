@@ -42,7 +42,7 @@ _SPEED_PANEL = {
     "show-drafted": "Show drafted tokens",
 }
 _CONTEXT_TEXT = (
-    "How much of the model’s context the next message will take: the system prompt, the messages so far and what you "
+    "How much of the model's context the next message will take: the system prompt, the messages so far and what you "
     "are typing. Shift+F1 shows how many tokens each of them takes."
 )
 _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard

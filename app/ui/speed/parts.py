@@ -63,7 +63,7 @@ class StatusLines(QWidget):
         # Two lines are kept free, so that what stands below does not move when the figures come.
         detail = self._detail
         theme.follow_zoom(detail, lambda: detail.setMinimumHeight(2 * detail.fontMetrics().lineSpacing()))
-        self.always_draft_button = small_button("Keep on")
+        self.always_draft_button = small_button("Always draft")
         self._why = small_button("Why?")
         self._why.setAccessibleName("Why is drafting paused?")
         self._why.clicked.connect(self._on_why)

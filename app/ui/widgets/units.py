@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QLocale
+from PySide6.QtCore import QDateTime, QLocale
 
 LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 """Of all numbers and dates in the window: one locale, and that of its text, which is American English."""
@@ -13,6 +13,11 @@ NO_BREAK = "\u00a0"
 def number(value: float, digits: int = 0) -> str:
     """``1,204`` or, with one digit, ``2.9``."""
     return LOCALE.toString(float(value), "f", digits)
+
+
+def date(moment: float) -> str:
+    """``Oct 3, 2026``; ``moment`` is in seconds since 1970."""
+    return LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(moment)), "MMM d, yyyy")
 
 
 def speed(tokens_per_second: float | None) -> str:

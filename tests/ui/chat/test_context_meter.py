@@ -233,7 +233,7 @@ def use(**changes: object) -> ContextUse:
         ({"messages": 31_000}, ""),  # nothing would be left out yet
         ({"dropped": 1}, "The model will no longer see the oldest message; you still do."),
         ({"dropped": 3, "overflow": "keep_ends"}, "3 of the middle messages"),
-        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat’s settings say to end it there"),
+        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat's settings say to end it there"),
         ({"messages": 32_700, "overflow": "stop"}, "The context is full. Start a new chat"),
         ({"text": 40_000}, "This message no longer fits"),
     ],
@@ -291,7 +291,7 @@ def test_the_details_open_and_close_by_keyboard(qtbot: QtBot, gauge: ContextGaug
     QTest.keyClick(gauge, key)
     (details,) = gauge.findChildren(ContextDetails)
     texts = details.texts()
-    assert {"System prompt", "100\u00a0tokens", "What you’re typing", "12\u00a0tokens", "Free"} <= set(texts)
+    assert {"System prompt", "100\u00a0tokens", "What you're typing", "12\u00a0tokens", "Free"} <= set(texts)
     assert details.accessibleDescription() == use(text=12).details()
     gauge.show_use(use(text=13))
     assert "13\u00a0tokens" in details.texts()

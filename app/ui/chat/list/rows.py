@@ -12,13 +12,14 @@ from PySide6.QtCore import QDate, QDateTime, QLocale
 
 from app.chats.model import Chat, Folder
 from app.models.text import visible
+from app.ui.widgets import units
 
 UNTITLED = "New chat"
 ChatSort = Literal["newest", "oldest", "title"]
 SORTS: dict[ChatSort, str] = {"newest": "Newest first", "oldest": "Oldest first", "title": "By title"}
 PINNED = "Pinned"
 SEARCH_LIMIT = 100
-"""So many chats are looked for at most."""
+"""The highest number of chats that a search returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def title_of_chat(chat: Chat) -> str:
 
 
 def moment_text(seconds: float) -> str:
-    """A time in seconds since 1970, as the system writes date and time."""
-    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale.FormatType.ShortFormat)
+    """The date and time of a moment in seconds since 1970."""
+    return units.LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale.FormatType.ShortFormat)
 
 
 def key_of(row: Row) -> str:
@@ -126,7 +127,7 @@ def _group_and_start(moment: float, today: date) -> tuple[str, float]:
         if moment >= (start := _start(today - timedelta(days=days))):
             return name, start
     first = datetime.fromtimestamp(moment).date().replace(day=1)
-    return QLocale().toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
+    return units.LOCALE.toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
 
 
 def _start(day: date) -> float:
