@@ -17,6 +17,7 @@ from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets import units
 
 DELAY_MS = 300
+PAUSE_MS = 20
 LIVE_INTERVAL_MS = 1000
 """So often the tokens of an answer that is being written are added."""
 PATIENCE_MS = 5000
@@ -202,7 +203,7 @@ class ContextMeter(QObject):
             # The answer being written is in the branch already, but not its text.
             branch = model.messages[:-1] if self._is_answering() else model.messages
             self._conversation = prompt, conversation(branch, prompt)
-            QTimer.singleShot(0, self, self._count)  # of a long chat both would take too long together
+            QTimer.singleShot(PAUSE_MS, self, self._count)  # of a long chat both would take too long together
             return
         asked = self._conversation[1]
         self._asked_for = asked, overflow

@@ -37,6 +37,7 @@ from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.protocol.messages import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.chat.markdown import blocks
 from app.ui.notices import Notice
 from app.ui.settings import general_page
 from app.ui.shell.main_window import MainWindow
@@ -219,6 +220,7 @@ class _Beginning(QObject):
         self._controller.begin(self._found)
         if self._file:
             self._controller.commands.open_file(self._file)
+        blocks.prepare()
         collect_seldom()
 
     # ------------------------------------------------------------ a trial, for ``slipstream selftest``
