@@ -41,7 +41,7 @@ from app.ui.widgets.turns import turns
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
 SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.004
+_BUDGET = 0.003
 """Seconds one update may draw new blocks."""
 
 
