@@ -58,7 +58,6 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "zoom": 125,
         "send_with": "ctrl_enter",
         "notify_finished": False,
-        "side_page": "settings",
         "code_wrap": True,
         "drafted_visible": True,
         "draft_length": 16,

@@ -114,6 +114,8 @@ def footer_of(message: StoredMessage) -> str:
         parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
             parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
+    if message.figures.get("edited") is True:
+        parts.append("edited")
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
         parts.append("ChatML template")
