@@ -63,30 +63,39 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slipstream",
-        description="Chat with local language models, drafted ahead and verified. Without a command the window opens, "
-        "with the name of a .gguf file alone it offers to load that model.",
+        description="Chat with local language models, made faster by speculative decoding. Without a command, "
+        "Slipstream opens its window; given only the name of a .gguf file, it offers to load that "
+        "model.",
         epilog="slipstream COMMAND --help shows the options of a command.",
     )
     parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_generate(commands.add_parser("generate", help="answer one prompt"))
     add = partial(add_command, commands)
-    add("bench", bench.add, bench.run, "measure plain against drafted decoding")
-    add("compare", compare.add, compare.run, "compare plain with drafted decoding by kind of text", as_json=None)
+    add("bench", bench.add, bench.run, "measure decoding with and without a draft")
+    add("compare", compare.add, compare.run, "compare answers with and without a draft, by kind of text", as_json=None)
     add("self-draft", self_draft.add, self_draft.run, "experimental: cut a draft from a target's first layers")
     inspect = Inspect("FILE", lambda words: list(map(Path, words)))
-    add("inspect", inspect.add, inspect.run, "say what a GGUF file is, and whether two fit as a pair", as_json="")
-    models.add(commands.add_parser("models", help="the models on this machine, and more: list, search, get, pair …"))
-    add("selftest", selftest.add, selftest.run, "see whether this copy works on this machine", as_json=None)
+    add(
+        "inspect", inspect.add, inspect.run, "describe a GGUF file, and say whether two files fit as a pair", as_json=""
+    )
+    models.add(commands.add_parser("models", help="manage the models on this computer: list, search, get, pair, …"))
+    add(
+        "selftest",
+        selftest.add,
+        selftest.run,
+        "check whether this copy of Slipstream works on this computer",
+        as_json=None,
+    )
     return parser
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
-    parser.add_argument("--raw", action="store_true", help="feed the prompt without a chat template")
+    parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
     add_model_options(parser)
-    add_sampling_options(parser, seed="drawn anew each time", max_tokens=1024)
+    add_sampling_options(parser, seed="random", max_tokens=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(command=_generate)
 

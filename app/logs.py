@@ -99,7 +99,7 @@ class Logs:
         elif isinstance(error, KnownError):
             log.error("%s", error)
         else:
-            log.critical("a bug ended what was being done", exc_info=(kind, error, trace))
+            log.critical("an unexpected error interrupted the operation", exc_info=(kind, error, trace))
             self._keep(kind, error, trace)
 
     def _on_uncaught_in_thread(self, args: threading.ExceptHookArgs) -> None:
@@ -127,6 +127,6 @@ def start() -> Logs:
         return Logs()
     except OSError as error:
         raise KnownError(
-            f"Slipstream cannot write its log in {log_dir()}: {error.strerror or error}. "
-            "Check the folder, then start again."
+            f"Slipstream can't write its log in {log_dir()}: {error.strerror or error}. Check the folder, then "
+            "start Slipstream again."
         ) from error

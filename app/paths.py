@@ -89,12 +89,12 @@ def _home() -> Path | None:
 def _made(folder: Path) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        reason = "" if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "it cannot be written"
+        reason = "" if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else "it can't be written to"
     except OSError as error:
         reason = error.strerror or str(error)
     if reason:
         raise KnownError(
-            f"Slipstream cannot keep its files in {folder}: {reason}. "
-            f"Make the folder writable, or set {HOME_VARIABLE} to another one."
+            f"Slipstream can't store its files in {folder}: {reason}. Make the folder writable, or set "
+            f"{HOME_VARIABLE} to a different one."
         )
     return folder

@@ -14,11 +14,11 @@ from typing import TextIO
 from app.paths import HOME_VARIABLE
 
 FOLDER = Path(__file__).resolve().parents[1]
-"""The working folder of our processes: ``app`` is found there, and on Windows no library of anybody else's."""
+"""The working folder of our processes: ``app`` is found there, and on Windows no libraries of other programs are."""
 RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
-"""Set to 1 it tells a frozen program that it is a process of its own, not a part of the one that started it."""
+"""When set to 1, tells a frozen program that it is a separate process, not part of the one that started it."""
 CLOSE_WHEN_READY = "--close-when-ready"
-"""An option of ``--window``: the window closes itself when its engine has loaded a pair, or could not."""
+"""An option for ``--window``: the window closes itself when its engine has loaded a pair or failed to."""
 _BUNDLES_OWN = {
     "linux": ["LD_LIBRARY_PATH"],
     "darwin": ["DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],

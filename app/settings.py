@@ -59,8 +59,7 @@ class Settings(msgspec.Struct, kw_only=True):
     drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
 
     draft_length: (
-        Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens drafted at a time; 0 is plain decoding")]
-        | None
+        Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens per draft; 0 turns drafting off")] | None
     ) = None
     """``None`` leaves it to the engine, which drafts as far as that pays."""
     propose: Annotated[Propose, Meta(description="How a draft model proposes; the text does not depend on it")] = "auto"
@@ -71,19 +70,23 @@ class Settings(msgspec.Struct, kw_only=True):
     ] = msgspec.field(default_factory=dict)
     """In the order they were loaded, at most `MAX_MODEL_LOADS`."""
 
-    models_folder: Annotated[str, Meta(description="Where downloaded models go")] = ""
+    models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
     """Empty is `app.paths.models_dir`."""
     extra_folders: Annotated[list[str], Meta(description="More folders with models; nothing is written there")] = []
     offline: Annotated[bool, Meta(description="Use no network at all")] = False
     hub_endpoint: Annotated[str, Meta(description="Address of a Hugging Face mirror")] = ""
-    """Empty is the variable HF_ENDPOINT, or huggingface.co."""
-    token_to_mirror: Annotated[bool, Meta(description="Send the access token to the mirror too")] = False
-    parallel_downloads: Annotated[int, Meta(ge=1, le=8, description="Files downloaded at the same time")] = 2
-    download_limit: Annotated[int, Meta(ge=1024, description="Bytes a second, all downloads together")] | None = None
-    """``None`` is no limit."""
+    """Empty: the variable HF_ENDPOINT, or huggingface.co."""
+    token_to_mirror: Annotated[bool, Meta(description="Also send the access token to the mirror")] = False
+    parallel_downloads: Annotated[
+        int, Meta(ge=1, le=8, description="How many files are downloaded at the same time")
+    ] = 2
+    download_limit: Annotated[int, Meta(ge=1024, description="Bytes per second, for all downloads together")] | None = (
+        None
+    )
+    """``None``: no limit."""
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
-    """``None`` is the bundled pair."""
+    """``None``: the bundled pair."""
     recent_pairs: Annotated[list[Pair], Meta(description="The pairs that were loaded, newest first, at most 10")] = []
     last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
 
@@ -156,8 +159,8 @@ class SettingsFile:
                 self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings, gone)})
             except NotSavedError as error:
                 raise KnownError(
-                    f"Settings could not be saved in {self._file.path.parent}: {error.reason}. "
-                    "They stay as they are until Slipstream ends."
+                    f"Settings couldn't be saved in {self._file.path.parent}: {error.reason}. They apply until you "
+                    "close Slipstream."
                 ) from error
 
     def _read(self) -> Settings:
@@ -167,25 +170,29 @@ class SettingsFile:
             return self._read_newer()
         except OSError as error:
             raise KnownError(
-                f"The settings in {self._file.path} cannot be read and cannot be put aside: {error.strerror or error}. "
-                "Move the file away and start Slipstream again."
+                f"The settings in {self._file.path} can't be read or moved aside: {error.strerror or error}. Move "
+                "the file away and start Slipstream again."
             ) from error
         if self._file.aside is not None:
             aside = self._file.aside
-            self.notice = f"The settings could not be read. The file is now {aside}, and everything has its default."
+            self.notice = (
+                f"The settings couldn't be read. The file is now called {aside}, and all settings have "
+                "their default values."
+            )
         problems: list[str] = []
         values = lenient(Settings, content, problems)
         if content.keys() & set(FormerSettings.__struct_fields__):
             self.former = lenient(FormerSettings, content, problems)
         if problems:
-            self.notice = f"Some settings could not be used and have their defaults: {', '.join(problems)}."
+            self.notice = f"Some settings couldn't be used and have their default values: {', '.join(problems)}."
         return values
 
     def _read_newer(self) -> Settings:
         self._is_newer = True
         self.notice = (
-            "The settings were saved by a newer Slipstream. What this one does not understand has its default here, "
-            "and what you change counts until Slipstream ends: the file is left as it is."
+            "These settings were saved by a newer version of Slipstream. Settings this version doesn't know have "
+            "their default values, and changes last only until you close Slipstream, because the file is left as "
+            "it is."
         )
         content: dict[str, Any] = {}
         with contextlib.suppress(OSError, *NOT_UNDERSTOOD):

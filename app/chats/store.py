@@ -41,7 +41,7 @@ class ChatStore(ChatFile):
         """The chats that are not in the trash, newest first."""
         return self._chats("deleted_at IS NULL ORDER BY updated_at DESC, rowid DESC")
 
-    def search(self, text: str, limit: int = 200) -> list[Found]:
+    def search(self, text: str, limit: int = 100) -> list[Found]:
         """The chats in which all words of ``text`` occur, in the title or any version of any message, newest first.
 
         Case does not matter, and nothing in ``text`` has a special meaning.

@@ -21,7 +21,7 @@ from app.protocol.framing import decode_event, encode_frame
 _log = logging.getLogger("slipstream.engine")
 
 Question = messages.Generate | messages.MeasurePlain | messages.ScoreTokens
-"""What a loaded pair can be asked. The connection fills in ``request``."""
+"""What a loaded pair can be asked to do. The connection fills in ``request``."""
 _BUSY_WITH = {
     messages.Generate: EngineState.ANSWERING,
     messages.MeasurePlain: EngineState.MEASURING,
@@ -35,7 +35,7 @@ _LEADS_TO: dict[type[messages.Event], EngineState] = {
     messages.PlainMeasured: EngineState.READY,
     messages.TokensScored: EngineState.READY,
 }
-"""What a request's last event leaves the engine in."""
+"""The state of the engine after a request's last event."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class Timings:
     """How patient we are, in seconds."""
 
     tick: float = 1.0
-    """Between two calls of `Connection.tick`."""
+    """Seconds between two calls of `Connection.tick`."""
     silence: float = 10.0
-    """Without an answer to a ping."""
+    """Seconds without an answer to a ping."""
     no_progress: float = 120.0
     start: float = 60.0
     cancel: float = 5.0
     quit: float = 2.0
-    """For whoever drives the connection: what a process may take to end."""
+    """Seconds; for whoever drives the connection: how long a process may take to end."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Connection:
         self._reader = FrameReader()
         self._unsent = bytearray()
         self._fault: tuple[ExitCause, str] | None = None
-        """What it did wrong or said before it ended, which tells more than its exit code."""
+        """What it did wrong or said before it ended, which says more than its exit code."""
         self._ticks = 0
         """Since the start, or since the request began."""
         self._cancelled_at: int | None = None
@@ -162,7 +162,7 @@ class Connection:
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
-            return messages.LoadFailed(request=request, message="Loading was cancelled.", cancelled=True)
+            return messages.LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
         return None
 
     def forget(self) -> None:
@@ -320,5 +320,5 @@ class Connection:
         if not seconds or self._told_stall:
             return None
         self._told_stall = True
-        _log.warning("no sign of life for %.0f s while %s", seconds, self.state.value)
+        _log.warning("no response for %.0f s while %s", seconds, self.state.value)
         return Stalled(seconds)

@@ -222,7 +222,7 @@ class EngineProcess:
         code = self._process.wait()
         self._listener.join()
         if self._is_overdue:
-            return KnownError(f"The engine's process was not done after {self._limit_seconds:.0f} s and was ended.")
+            return KnownError(f"The engine did not finish within {self._limit_seconds:.0f} s and was stopped.")
         crashed = code < 0 or (sys.platform == "win32" and code > 0x7FFFFFFF)
         cause = exit_cause(abs(code), crashed=crashed, memory_kills_before=self._memory_kills)
         return EngineEndedError(self._connection.died(*cause))

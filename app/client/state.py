@@ -60,14 +60,14 @@ class ExitCause(enum.Enum):
 
 
 _SENTENCES = {
-    ExitCause.KILLED: "The engine was ended from outside ({}).",
+    ExitCause.KILLED: "The engine was ended by another program ({}).",
     ExitCause.OUT_OF_MEMORY: "The engine was ended by the system, probably because memory ran out.",
-    ExitCause.ABORTED: "The engine stopped itself because of an internal error ({}).",
+    ExitCause.ABORTED: "The engine stopped because of an internal error ({}).",
     ExitCause.CRASHED: "The engine crashed ({}).",
     ExitCause.EXITED: "The engine ended unexpectedly ({}).",
-    ExitCause.PROTOCOL: "The engine sent something that Slipstream does not understand, so it was stopped.",
-    ExitCause.FAILED_TO_START: "The engine did not start ({}).",
-    ExitCause.REFUSED: "The engine did not start. {}",
+    ExitCause.PROTOCOL: "The engine sent something that Slipstream doesn't understand, so it was stopped.",
+    ExitCause.FAILED_TO_START: "The engine didn't start ({}).",
+    ExitCause.REFUSED: "The engine didn't start. {}",
 }
 
 

@@ -22,15 +22,19 @@ from app.protocol.messages import Generate
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.add_argument("--prompts", type=Path, metavar="FILE", help="one prompt a line (default: a bundled mix)")
-    parser.add_argument("--repeat", type=whole(1), default=3, metavar="N", help="runs of each prompt (default 3)")
+    """Add the command's options."""
+    parser.add_argument(
+        "--prompts", type=Path, metavar="FILE", help="a file with one prompt per line (default: a bundled mix)"
+    )
+    parser.add_argument(
+        "--repeat", type=whole(1), default=3, metavar="N", help="how often to run each prompt (default 3)"
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="0", max_tokens=1024)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
     check_drafts(options, "bench")
     with loaded(options) as (engine, pair):
@@ -44,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 def measure(
     engine: EngineProcess, asked: Sequence[Prompt], command: Generate, repeat: int = 1, what: str = ""
 ) -> dict[str, Any]:
-    """The figures of prompts answered plain and as ``command`` says; ``what`` stands before the progress.
+    """The figures of prompts answered without a draft and as ``command`` says; ``what`` is put before the progress.
 
     Raises `KnownError` where one cannot be answered.
     """
@@ -81,14 +85,14 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 
 def _readable(figures: dict[str, Any]) -> str:
     lines = [
-        f"plain         {figures['plain_tokens_per_second']:8.1f} tok/s (median)",
+        f"without draft {figures['plain_tokens_per_second']:8.1f} tok/s (median)",
         f"with draft    {figures['drafted_tokens_per_second']:8.1f} tok/s (median)",
-        f"speed-up      {figures['speed_up']:8.2f} × plain (median of the ratios)",
+        f"speed-up      {figures['speed_up']:8.2f}× (median of the ratios)",
         f"rejected      {figures['rejected']:8d}",
         f"same text     {figures['same_text']:8d} of {figures['runs']}",
         f"total time    {figures['total_s']:8.1f} s, {figures['tokens']} tokens",
     ]
     if figures["acceptance_rate"] is not None:
-        guesses = f"({figures['accepted']} of {figures['tested']} guesses)"
-        lines.insert(3, f"kept          {figures['acceptance_rate']:8.0%} {guesses}")
+        guesses = f"({figures['accepted']} of {figures['tested']} draft tokens)"
+        lines.insert(3, f"accepted      {figures['acceptance_rate']:8.0%} {guesses}")
     return "\n".join(lines)

@@ -27,15 +27,20 @@ _MAX_TOKENS = 256
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.add_argument(
         "--prompts",
         type=Path,
         metavar="FILE",
-        help="a prompt a line, .jsonl with kinds, or a .json report (default: 21 bundled prompts of seven kinds)",
+        help=(
+            "a text file with one prompt per line, a .jsonl file with kinds, or a .json report (default: 21 "
+            "bundled prompts of seven kinds)"
+        ),
     )
-    parser.add_argument("--kinds", type=_words, default=[], metavar="KIND,…", help="only prompts of these kinds")
-    parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="runs of each prompt (default 1)")
+    parser.add_argument("--kinds", type=_words, default=[], metavar="KIND,…", help="only use prompts of these kinds")
+    parser.add_argument(
+        "--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)"
+    )
     parser.add_argument("--curve", action="store_true", help="also measure every draft length from 0 to 16")
     parser.add_argument(
         "--output",
@@ -43,7 +48,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write a report: .md, .csv or .json; may be given more than once",
+        help="write a report to FILE (.md, .csv or .json); can be given more than once",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     add_model_options(parser)
@@ -51,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status. After Ctrl+C what was compared until then is still told."""
+    """Run the command; returns the exit status. After Ctrl+C the comparisons made so far are still reported."""
     check_drafts(options, "compare")
     _check_outputs(options.output)
     file = options.prompts or prompts.bundled_file()
@@ -107,7 +112,7 @@ def _measure(
 
 
 def _show_done(what: str, begun: float, done: int, total: int) -> None:
-    """How many of ``what`` are done, and how long the others will take."""
+    """Show how many of ``what`` are done, and how long the rest will take."""
     left = (time.monotonic() - begun) / done * (total - done) if done else 0.0
     show_progress(f"{done} of {total} {what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
 
@@ -128,11 +133,11 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
 
 
 def _write(path: Path, found: Report) -> str:
-    """Why it could not be written, if so: the other files are written all the same."""
+    """Why it could not be written, or an empty text: the other files are written anyway."""
     try:
         write_export(path, report.encoded(found, path.suffix.lower()))
     except OSError as error:
-        return f"The report could not be written to {path} ({error.strerror or error})."
+        return f"The report couldn't be written to {path} ({error.strerror or error})."
     return ""
 
 
@@ -140,17 +145,17 @@ def _check_outputs(outputs: Sequence[Path]) -> None:
     """Before the hour that the comparisons may take. Raises `KnownError`."""
     for path in outputs:
         if path.suffix.lower() not in report.WRITERS:
-            wrong_usage(f"--output {path}: its name must end in .md, .csv or .json")
+            wrong_usage(f"--output {path}: the name must end in .md, .csv or .json")
         folder = path.absolute().parent
         if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise KnownError(f"The report cannot be written to {path}. Name a file in a folder that can be written.")
+            raise KnownError(f"The report can't be written to {path}. Choose a file in a folder you can write to.")
 
 
 def _of_kinds(asked: Sequence[Prompt], kinds: Sequence[str]) -> Sequence[Prompt]:
     there = list(dict.fromkeys(prompt.kind for prompt in asked))
     for kind in kinds:
         if kind not in there:
-            wrong_usage(f"--kinds: there are no prompts of the kind {kind}; there are {', '.join(there)}")
+            wrong_usage(f"--kinds: no prompts of kind {kind}; the kinds are {', '.join(there)}")
     return [prompt for prompt in asked if prompt.kind in kinds] if kinds else asked
 
 

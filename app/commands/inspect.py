@@ -17,13 +17,13 @@ class Inspect(NamedTuple):
     files: Callable[[Sequence[str]], list[Path]]
 
     def add(self, parser: argparse.ArgumentParser) -> None:
-        """Its options."""
+        """Add the command's options."""
         parser.add_argument("target", metavar=self.metavar)
-        help = f"say whether this fits {self.metavar} as its draft"
+        help = f"say whether this file works as a draft for {self.metavar}"
         parser.add_argument("draft", nargs="?", metavar="DRAFT", help=help)
 
     def run(self, options: argparse.Namespace) -> int:
-        """Carry it out; returns the exit status."""
+        """Run the command; returns the exit status."""
         from app.models import inspect, pairing
         from app.models.gguf import read_header
 

@@ -36,36 +36,44 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
     drafts = models.add_mutually_exclusive_group()
     drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
-    drafts.add_argument("--no-draft", action="store_true", help="decode plain, or with --drafter ngram")
+    drafts.add_argument(
+        "--no-draft", action="store_true", help="decode without a draft (or only with n-grams, using --drafter ngram)"
+    )
     models.add_argument(
-        "--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="default: the physical cores"
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core)",
     )
     models.add_argument(
         "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
     )
-    models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
-    models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="those of the draft, if different")
-    models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="type of the KV cache")
+    models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
+    models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU, if different")
+    models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="KV cache type")
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
     """How to answer. ``seed`` says what no seed means, ``max_tokens`` is the limit where none is named."""
     sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
-    sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 takes the most likely token")
-    sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 keeps all tokens")
+    sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 always picks the most likely token")
+    sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 considers all tokens")
     sampling.add_argument("--top-p", type=number(1e-6, 1), metavar="X")
     sampling.add_argument("--min-p", type=number(0, 1), metavar="X")
-    sampling.add_argument("--repetition-penalty", type=number(1e-6, 10), metavar="X", help="1 is off")
+    sampling.add_argument("--repetition-penalty", type=number(1e-6, 10), metavar="X", help="1 turns it off")
     sampling.add_argument("--frequency-penalty", type=number(-10, 10), metavar="X")
     sampling.add_argument("--presence-penalty", type=number(-10, 10), metavar="X")
-    sampling.add_argument("--penalty-window", type=whole(0), metavar="N", help="tokens that the penalties look at")
+    sampling.add_argument(
+        "--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to"
+    )
     sampling.add_argument("--seed", type=whole(0), metavar="N", help=f"default: {seed}")
     sampling.add_argument(
         "--max-tokens",
         type=whole(1),
         default=max_tokens,
         metavar="N",
-        help=f"limit of an answer (default {max_tokens})",
+        help=f"maximum length of an answer (default {max_tokens})",
     )
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
@@ -73,21 +81,29 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         type=_draft_length,
         default="auto",
         metavar="N",
-        help=f"auto (default: as far as it pays), or 0 (off) to {MAX_DRAFT_LENGTH}",
+        help=f"auto (default: as many tokens as save time), or from 0 (off) to {MAX_DRAFT_LENGTH}",
     )
     drafting.add_argument(
         "--drafter",
         choices=get_args(DrafterChoice),
         default="auto",
-        help="default, also called chain: n-grams where their match promises more, else the draft model",
+        help=(
+            "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
+            "draft model"
+        ),
     )
     drafting.add_argument(
         "--propose",
         choices=get_args(Propose),
         default="auto",
-        help="how the draft model proposes: with the target's noise, its likeliest token, or what is accepted more",
+        help=(
+            "how the draft model proposes tokens: coupled to the target's sampling, its most likely token, or "
+            "(auto) whichever is accepted more"
+        ),
     )
-    drafting.add_argument("--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule")
+    drafting.add_argument(
+        "--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule (default coupled)"
+    )
 
 
 def whole(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -27,28 +27,38 @@ from app.protocol.messages import DraftLength, Generate, Quantization
 
 _MAX_TOKENS = 96
 _PAYS = 1.02
-"""Times plain, from which on a speed-up is more than a measurement's noise."""
+"""Speed-ups from this factor on are more than measurement noise."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.description = (
-        "experimental: writes the first layers of TARGET as a draft model and measures what drafting with it brings. "
-        "Nothing is trained, so it seldom pays; the answers stay the target's own either way."
+        "experimental: writes the first layers of TARGET as a draft model and measures how much faster it makes "
+        "the target. Nothing is trained, so it rarely helps; the answers stay the target's own in any case."
     )
     parser.add_argument("target", type=Path, metavar="TARGET", help="GGUF file of the target model")
     parser.add_argument(
-        "--layers", type=_layers, default="auto", metavar="N", help="auto (default) tries 1, 2, 4 … and keeps the best"
+        "--layers", type=_layers, default="auto", metavar="N", help="auto (default) tries 1, 2, 4, … and keeps the best"
     )
     parser.add_argument(
-        "--quantize", choices=get_args(Quantization), help="quantize the draft (default: as the target is)"
+        "--quantize", choices=get_args(Quantization), help="quantize the draft (default: like the target)"
     )
-    parser.add_argument("--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf beside TARGET")
-    parser.add_argument("--prompts", type=Path, metavar="FILE", help="to measure with (default: a bundled mix)")
+    parser.add_argument(
+        "--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf next to TARGET"
+    )
+    parser.add_argument("--prompts", type=Path, metavar="FILE", help="prompts to measure with (default: a bundled mix)")
     parser.add_argument("--max-tokens", type=whole(2), default=_MAX_TOKENS, metavar="N", help=f"default {_MAX_TOKENS}")
-    parser.add_argument("--threads", type=whole(0, MAX_THREADS), default=0, metavar="N", help="default: physical cores")
-    parser.add_argument("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="in tokens")
-    parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 is all")
+    parser.add_argument(
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core)",
+    )
+    parser.add_argument(
+        "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
+    )
+    parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
     parser.set_defaults(draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
 
 
@@ -79,17 +89,18 @@ class Trial:
     def verdict(self) -> str:
         """One honest sentence."""
         if not self.times_plain:
-            return "The answers were too short to measure a speed, so whether it pays is not known."
+            return "The answers were too short to measure a speed, so it isn't known whether this draft helps."
         if self.times_plain >= _PAYS:
-            return f"Drafting with it is {self.times_plain:.2f} × plain: it pays on this machine."
-        left_out = f"draft length auto notices and gives {self.auto['speed_up']:.2f} × plain"
+            return f"With this draft the target is {self.times_plain:.2f}× as fast: it helps on this computer."
+        left_out = f"draft length auto notices that and reaches {self.auto['speed_up']:.2f}×"
         return (
-            f"Drafting with it is {self.fixed['speed_up']:.2f} × plain: it does not pay on this machine ({left_out})."
+            f"With this draft the target is {self.fixed['speed_up']:.2f}× as fast: it doesn't help on this computer "
+            f"({left_out})."
         )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     from app.engine.llama import self_draft
 
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
@@ -101,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     with _folder_beside(_output(options, 1)) as folder:
         for layers in tried:
             draft = folder / f"{layers}.gguf"
-            show_progress(f"cutting to {layers} of {most + 1} layers")
+            show_progress(f"keeping {layers} of {most + 1} layers")
             self_draft.cut(options.target, layers, draft, options.quantize, options.threads)
             trials.append(_try(options, draft, layers, most + 1, asked))
             if trials[-1] is not max(trials, key=lambda trial: trial.times_plain):
@@ -121,7 +132,7 @@ def _folder_beside(output: Path) -> Iterator[Path]:
     except OSError as error:
         reason = error.strerror or error
         raise KnownError(
-            f"Nothing can be written into {output.parent} ({reason}). Name a file elsewhere with --output."
+            f"Can't write to {output.parent} ({reason}). Choose a different file with --output."
         ) from error
     with folder as name:
         yield Path(name)
@@ -142,7 +153,7 @@ def _output(options: argparse.Namespace, layers: int) -> Path:
 def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, asked: Sequence[Prompt]) -> Trial:
     with loaded(argparse.Namespace(**{**vars(options), "draft": draft})) as (engine, pair):
         if pair.draft is None:
-            raise KnownError(pair.draft_refused or "The draft that was cut could not be loaded.")
+            raise KnownError(pair.draft_refused or "The draft that was cut from the target couldn't be loaded.")
         command = Generate(
             request=0, messages=[], sampling=pair.sampling, seed=0, max_tokens=options.max_tokens, drafter="model"
         )
@@ -166,11 +177,11 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
         print(visible_json(json.dumps({**figures, "verdict": best.verdict(), "tried": tried}, ensure_ascii=False)))
         return
     print("experimental: a draft cut from the target's own first layers")
-    print(f"  layers   size   kept  tokens a pass  length {DEFAULT_DRAFT_LENGTH}    auto")
+    print(f"  layers   size  accepted  per pass  length {DEFAULT_DRAFT_LENGTH}    auto")
     for trial in trials:
         accepted, length = trial.fixed["acceptance_rate"] or 0, trial.fixed["mean_acceptance_length"] or 1
         layers, size = f"{trial.layers:>3} of {trial.of_layers:<3}", f"{trial.bytes / trial.target_bytes:>5.0%}"
         speed_ups = f"{trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
-        print(f"{layers}{size} {accepted:>6.0%} {length:>14.2f} {speed_ups}")
+        print(f"{layers}{size} {accepted:>9.0%} {length:>9.2f} {speed_ups}")
     print(f"written       {visible(str(output))}")
     print(best.verdict())

@@ -45,7 +45,7 @@ from app.protocol.messages import (
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
 KEYRING_SECONDS = 5.0
-"""A working machine needs a tenth of these; nothing may wait for ever."""
+"""In seconds; a working computer needs a tenth of these. Nothing may wait forever."""
 _QUESTION = "What is speculative decoding?"
 _SAMPLING = Sampling(temperature=0.8)
 _SEED = 1
@@ -68,8 +68,7 @@ class Workplace(contextlib.ExitStack):
                 )
                 return Path(self.enter_context(folder))
         raise KnownError(
-            "Neither the folder for temporary files nor Slipstream's cache folder can be written, so this could not be "
-            "tried."
+            "Neither the temporary folder nor Slipstream's cache folder can be written to, so this wasn't tested."
         )
 
 
@@ -77,12 +76,12 @@ Check: TypeAlias = Callable[[Workplace], str]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.add_argument("--verbose", action="store_true", help="what is behind a failure, on standard error")
+    """Add the command's options."""
+    parser.add_argument("--verbose", action="store_true", help="print the details of failures to standard error")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status. Ended from outside it takes along what it started and its folder."""
+    """Run the command; returns the exit status. Ended from outside it takes along what it started and its folder."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return report(CHECKS, verbose=options.verbose)
 
@@ -120,16 +119,19 @@ def _resources(_: Workplace) -> str:
 
     icons = sorted(paths.resource("icons").glob("*.svg"))
     if not any(icon.stem == "slipstream" for icon in icons):
-        raise KnownError("The icons are not part of this copy.")
+        raise KnownError("This copy has no icons.")
     for icon in icons:
         if b"</svg>" not in icon.read_bytes():
-            raise KnownError(f"The icon {icon.name} is damaged. Install Slipstream again.")
+            raise KnownError(f"The icon {icon.name} is damaged. Reinstall Slipstream.")
     pairs = len(load_catalog().pairs)
     asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
     size = _check_guide(paths.resource("guide"))
     if not paths.licences().is_file():
-        raise KnownError("The texts of the licences are not part of this copy.")
-    return f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licences, {size / 1e6:.0f} MB of the guide"
+        raise KnownError("This copy has no license texts.")
+    return (
+        f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1000000.0:.0f} MB "
+        "for the guide"
+    )
 
 
 class _GuideFile(msgspec.Struct):
@@ -147,7 +149,9 @@ def _check_guide(folder: Path) -> int:
     for file in msgspec.json.decode((folder / "PROVENANCE.json").read_bytes(), type=_Provenance).files.values():
         content = (folder / file.name).read_bytes()
         if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise KnownError(f"{file.name} is damaged: it is not the file this version came with. Install it again.")
+            raise KnownError(
+                f"{file.name} is damaged: it isn't the file that came with this version. Reinstall Slipstream."
+            )
         total += len(content)
     return total
 
@@ -160,7 +164,7 @@ def _engine(work: Workplace) -> str:
         hello = engine.hello()
     devices = ", ".join(device.description for device in hello.devices)
     features = " ".join(hello.processor_features)
-    return f"{hello.engine} on {devices or 'the processor'}; instruction sets: {features or 'not told'}"
+    return f"{hello.engine} on {devices or 'the CPU'}; instruction sets: {features or 'not reported'}"
 
 
 def _guide(work: Workplace) -> str:
@@ -170,17 +174,19 @@ def _guide(work: Workplace) -> str:
     with _engine_at(work) as engine:
         pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(chat_cache_mib=0)))
         if pair.draft_refused is not None:
-            raise KnownError(f"The draft is not used. {pair.draft_refused}")
+            raise KnownError(f"The draft model is not used. {pair.draft_refused}")
         plain, plain_figures = _answer(engine, 0)
         drafted, figures = _answer(engine, _DRAFT_LENGTH)
     if plain != drafted:
         place = next((i for i, pair in enumerate(zip(plain, drafted, strict=False)) if pair[0] != pair[1]), len(plain))
-        raise KnownError(f"With one seed the drafted answer differs from the plain one, from token {place + 1} on.")
+        raise KnownError(
+            f"With the same seed, the answer with a draft differs from the one without, starting at token {place + 1}."
+        )
     if not figures.draft.accepted:
-        raise KnownError(f"Of {figures.draft.tested} guesses of the draft none was kept.")
+        raise KnownError(f"None of the {figures.draft.tested} draft tokens was accepted.")
     return (
-        f"{len(plain)} tokens, the same plain ({_speed(plain_figures)}) and drafted ({_speed(figures)}); "
-        f"{figures.draft.accepted} of {figures.draft.tested} guesses kept"
+        f"{len(plain)} tokens, the same without a draft ({_speed(plain_figures)}) and with it ({_speed(figures)}); "
+        f"{figures.draft.accepted} of {figures.draft.tested} draft tokens accepted"
     )
 
 
@@ -237,7 +243,7 @@ def _chats(work: Workplace) -> str:
     with ChatStore(file) as store:
         found = [message.text for message in store.branch(chat.id)]
     if found != texts:
-        raise KnownError("A chat that was written came back changed.")
+        raise KnownError("A stored chat came back changed.")
     return f"a chat was written, closed and read again in {file.parent}"
 
 
@@ -249,15 +255,15 @@ def _folders(_: Workplace) -> str:
                 file.write(b"selftest")
                 file.flush()
         except OSError as error:
-            raise KnownError(f"Nothing can be written in {folder}: {error.strerror or error}.") from error
-    return f"{', '.join(map(str, folders))} can be written"
+            raise KnownError(f"Can't write to {folder}: {error.strerror or error}.") from error
+    return f"{', '.join(map(str, folders))} can be written to"
 
 
 def _keyring(_: Workplace) -> str:
     from app.models.hub.tokens import backend_name
 
     found = _within(KEYRING_SECONDS, backend_name, "The system's keyring")
-    return found or "none here; access tokens cannot be stored"
+    return found or "no keyring on this system; access tokens can't be stored"
 
 
 def _tls(_: Workplace) -> str:
@@ -280,7 +286,7 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
     thread.start()
     thread.join(seconds)
     if not outcome:
-        raise KnownError(f"{what} did not answer within {seconds:.0f} s.")
+        raise KnownError(f"{what} didn't answer within {seconds:.0f} s.")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
@@ -298,14 +304,14 @@ def _window(work: Workplace) -> str:
     try:
         shown, errors = process.communicate(timeout=WINDOW_SECONDS)
     except subprocess.TimeoutExpired:
-        raise KnownError(f"The window was not ready after {WINDOW_SECONDS:.0f} s and was ended.") from None
+        raise KnownError(f"The window wasn't ready after {WINDOW_SECONDS:.0f} s and was closed.") from None
     finally:
         end(process)
         process.wait()
     if process.returncode != 0:
         raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
     platform_name = shown.decode("utf-8", "replace").strip()
-    return f"opened on {platform_name}, its engine loaded the guide, closed; {time.monotonic() - begun:.1f} s in all"
+    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in all"
 
 
 # ---------------------------------------------------------------- other processes of this program

@@ -30,7 +30,7 @@ from app.protocol.messages import (
 
 @contextlib.contextmanager
 def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tuple[EngineProcess, PairLoaded]]:
-    """An engine process with its pair. Ctrl+C cancels what it does, so that what there is until then is told.
+    """An engine process with its pair. Ctrl+C cancels the current work; the results so far are still reported.
 
     ``watched``: answers are shown as they are written.
     """
@@ -50,14 +50,14 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
             pair = engine.load(command, show_load_progress)
             show_progress("")
             if pair.draft_refused:
-                print(f"slipstream: The draft is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+                print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
             yield engine, pair
     finally:
         signal.signal(signal.SIGINT, previous)
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
-    """How ``options`` want a pair to be loaded."""
+    """The load settings in ``options``."""
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,
@@ -71,9 +71,9 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
 def generate_command(
     options: argparse.Namespace, pair: PairLoaded, messages: Sequence[Message] = (), raw: bool = False
 ) -> Generate:
-    """What ``options`` say about answers, the rest as the target's file recommends. Raises `KnownError`."""
+    """A request with the settings in ``options``; the target's file recommends the rest. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
-        raise KnownError("There is no draft model to draft with. Name one with --draft.")
+        raise KnownError("There is no draft model. Name one with --draft.")
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
@@ -91,15 +91,15 @@ def generate_command(
 
 
 def drafter_choice(options: argparse.Namespace) -> DrafterChoice:
-    """``--no-draft`` alone means plain decoding."""
+    """``--no-draft`` alone means decoding without any draft."""
     choice: DrafterChoice = options.drafter
     return "none" if options.no_draft and choice == "auto" else choice
 
 
 def check_drafts(options: argparse.Namespace, command: str) -> None:
-    """End with a sentence where drafting is off in a command that compares it with plain decoding."""
+    """Exit with a message where drafting is off in a command that needs it."""
     if options.draft_length == 0 or drafter_choice(options) == "none":
-        wrong_usage(f"{command} compares plain with drafted decoding, so drafting must not be off")
+        wrong_usage(f"{command} compares decoding with and without a draft, so drafting must not be off")
 
 
 def show_load_progress(event: LoadProgressed) -> None:

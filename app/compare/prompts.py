@@ -12,7 +12,7 @@ from app.errors import KnownError
 from app.protocol.messages import Message
 
 OWN = "own"
-"""The kind of a user's prompt that names none."""
+"""The kind of a user's prompt that doesn't name one."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_PROMPTS = 1000
 MAX_PROMPT_CHARACTERS = 1_000_000
@@ -84,11 +84,11 @@ def read(path: Path) -> list[Prompt]:
         try:
             prompts.append(_checked(parse(line)))
         except ValueError as error:
-            raise KnownError(f"Line {number} of {path.name} cannot be used: {error}.") from error
+            raise KnownError(f"Line {number} of {path.name} can't be used: {error}.") from error
         if len(prompts) > MAX_PROMPTS:
-            raise KnownError(f"There are more than {MAX_PROMPTS:,} prompts in {path.name}. Take a part of them.")
+            raise KnownError(f"{path.name} has more than {MAX_PROMPTS:,} prompts. Use a part of it.")
     if not prompts:
-        raise KnownError(f"There are no prompts in {path.name}: write one a line.")
+        raise KnownError(f"{path.name} has no prompts. Write one per line.")
     return prompts
 
 
@@ -106,9 +106,9 @@ def _read_report(path: Path) -> list[Prompt]:
             if entry.prompt not in prompts:
                 prompts.append(_checked(entry.prompt))
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise KnownError(f"{path.name} is no report of a comparison: {error}.") from error
+        raise KnownError(f"{path.name} is not a comparison report: {error}.") from error
     if not 0 < len(prompts) <= MAX_PROMPTS:
-        raise KnownError(f"{path.name} has {len(prompts):,} prompts; 1 to {MAX_PROMPTS:,} can be used.")
+        raise KnownError(f"{path.name} has {len(prompts):,} prompts; between 1 and {MAX_PROMPTS:,} can be used.")
     return prompts
 
 
@@ -116,7 +116,7 @@ def _text(path: Path) -> str:
     try:
         return _bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise KnownError(f"The prompts in {path.name} cannot be read: the file is no UTF-8 text.") from error
+        raise KnownError(f"The prompts in {path.name} can't be read: the file is not UTF-8 text.") from error
 
 
 def _bytes(path: Path) -> bytes:
@@ -124,9 +124,11 @@ def _bytes(path: Path) -> bytes:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise KnownError(f"The prompts in {path.name} cannot be read ({error.strerror or error}).") from error
+        raise KnownError(f"The prompts in {path.name} can't be read ({error.strerror or error}).") from error
     if len(data) > MAX_FILE_BYTES:
-        raise KnownError(f"{path.name} is larger than {MAX_FILE_BYTES // 2**20} MiB, too large for a set of prompts.")
+        raise KnownError(
+            f"{path.name} is larger than {MAX_FILE_BYTES // 2**20} MiB, which is too large for a prompt set."
+        )
     return data
 
 
@@ -142,7 +144,7 @@ def _parse_json(line: str) -> Prompt:
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
     if (found.prompt is None) == (not found.messages):
-        raise ValueError("it needs either a prompt or messages")
+        raise ValueError("it needs a prompt or messages")
     messages = found.messages or [Message(role="user", content=found.prompt or "")]
     return Prompt(kind=found.kind, messages=messages)
 
@@ -150,9 +152,9 @@ def _parse_json(line: str) -> Prompt:
 def _checked(prompt: Prompt) -> Prompt:
     """Raises `ValueError` for what no engine should get."""
     if not prompt.kind.strip() or len(prompt.kind) > _MAX_KIND_CHARACTERS or not prompt.kind.isprintable():
-        raise ValueError(f"a kind is 1 to {_MAX_KIND_CHARACTERS} printable characters")
+        raise ValueError(f"a kind must be 1 to {_MAX_KIND_CHARACTERS} printable characters")
     if any(message.role == "system" for message in prompt.messages[1:]):
-        raise ValueError("a system message can only be the first")
+        raise ValueError("only the first message can be a system message")
     if not prompt.messages or prompt.messages[-1].role != "user":
         raise ValueError("the last message must be the user's")
     if not prompt.messages[-1].content.strip():

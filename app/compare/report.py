@@ -17,23 +17,23 @@ from app.models.text import printable
 from app.protocol.frames import without_surrogates
 
 FORMAT, VERSION = "slipstream-compare", 1
-"""What the JSON calls itself."""
+"""The name and version of the JSON format."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORMULA = "=+-@＝＋－＠"
-"""What a spreadsheet takes for the beginning of a formula."""
+"""Characters that make a spreadsheet read a cell as a formula."""
 
 _WIDTH = 80
 _BAR = 40
 _DIFFERENCES = 5
-"""So many are told; files have them all."""
-_HEADS = ("same", "kept", "a pass", "plain", "drafted", "speed-up", "half between")
-_WIDTHS = (9, 7, 8, 9, 9, 10, 14)
+"""How many differences the terminal shows; files have all of them."""
+_HEADS = ("same", "accepted", "per pass", "no draft", "draft", "speed-up", "middle half")
+_WIDTHS = (9, 9, 9, 9, 8, 9, 13)
 
 # ---------------------------------------------------------------- for a terminal
 
 
 def readable(report: Report) -> str:
-    """At most 80 columns wide: a table, a chart, and where texts differ, without what it was made with."""
+    """At most 80 columns wide: a table, a chart, and the differences, without the details of the setup."""
     summary = summarize(report.comparisons)
     blocks = [_head(report), _summary_table(summary), _chart(summary)]
     if report.curve:
@@ -66,30 +66,30 @@ def _kind(name: str) -> str:
 
 
 def _chart(summary: Summary) -> str:
-    """A bar for the speed-up of each kind, with a line where plain is."""
+    """A bar for the speed-up of each kind, with a line at the speed without a draft."""
     timed = [(row.kind, row.speed_up, row.acceptance_rate) for row in summary.rows if row.speed_up is not None]
     if not timed:
         return ""
     scale = _BAR / max(1.25, *(speed_up for _, speed_up, _ in timed))
     plain = round(scale)
-    lines = [f"{'speed-up':14}{'plain'.rjust(plain - 1)} ↓"]
+    lines = [f"{'speed-up':14}{'no draft'.rjust(plain - 1)} ↓"]
     for kind, speed_up, acceptance in timed:
-        accepted = f", {percent(acceptance)} kept" if acceptance is not None else ""
+        accepted = f", {percent(acceptance)} accepted" if acceptance is not None else ""
         lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {times(speed_up)}{accepted}")
     return "\n".join(lines)
 
 
 def _bar(length: int, plain: int) -> str:
-    """``length`` of `_BAR` cells filled, and a line behind the first ``plain`` of them."""
+    """A bar of ``length`` out of `_BAR` cells, with a line after the first ``plain`` cells."""
     cells = "█" * length + " " * (_BAR - length)
     return f"{cells[:plain]}│{cells[plain:]}"
 
 
 def _curve(curve: Curve) -> str:
-    """Speeds by draft length, and ``auto`` where its average place is."""
+    """Speeds by draft length, with ``auto`` at its average length."""
     points = [(float(n), str(n), speed) for n, speed in zip(curve.lengths, curve.speeds, strict=True)]
     if curve.auto is not None and curve.auto_length is not None:
-        points.append((curve.auto_length, f"auto, {curve.auto_length:.1f} a pass", curve.auto))
+        points.append((curve.auto_length, f"auto, {curve.auto_length:.1f} per pass", curve.auto))
     known = [(name, speed) for _, name, speed in sorted(points) if speed is not None]
     if not known:
         return ""
@@ -108,7 +108,7 @@ def _differences(report: Report) -> str:
         name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}"
         lines += _item(f"{name}: {wording.difference(found, report.setup)}.")
     if len(differing) > _DIFFERENCES:
-        lines.append(f"  and {len(differing) - _DIFFERENCES} more; --output FILE keeps them all.")
+        lines.append(f"  and {len(differing) - _DIFFERENCES} more; use --output FILE to see all of them.")
     return "\n".join(lines)
 
 
@@ -129,15 +129,16 @@ def _item(text: str) -> list[str]:
 
 
 def markdown(report: Report) -> str:
-    """Readable on its own: the table by kind, what differs, every prompt, and how to repeat it."""
+    """A complete report: the table by kind, the differences, every prompt, and how to repeat it."""
     blocks = [
-        "# Slipstream: plain against drafted decoding",
+        "# Slipstream: decoding with and without a draft",
         _headline(report),
         "## By kind of text",
         _kinds_table(report),
-        "*Same text*: both answers word for word. *Kept*: guesses the target accepted, of those it tested. *Tokens a "
-        "pass*: what one pass of the target brought, on average. *Speed-up*: decode speed with the draft ÷ plain, the "
-        "median of the pairs of runs; half of them lie in *half between*. Prompt processing is not in these speeds.",
+        "*Same text*: both answers are identical. *Accepted*: draft tokens that were accepted ÷ those that were "
+        "tested. *Tokens per pass*: the mean acceptance length, 1 + accepted ÷ verify passes. *Speed-up*: decode "
+        "speed with the draft ÷ without it, the median over the pairs of runs. *Middle half*: half of the "
+        "speed-ups lie in this range. Prompt processing is not included in the speeds.",
         *_curve_blocks(report.curve),
         *_difference_blocks(report),
         *_skipped_blocks(report),
@@ -156,17 +157,22 @@ def _headline(report: Report) -> str:
     pair = _plain(setup.target.name) + (f" with the draft {_plain(setup.draft.name)}" if setup.draft else "")
     sentences = [f"{pair}, {setup.date[:10]}."]
     if total.speed_up is not None:
-        sentences.append(f"Drafting was **{times(total.speed_up)}** as fast as plain (median of {total.runs}).")
-    sentences.append(f"{total.same} of {total.runs} answers were the same text with the same seed.")
+        sentences.append(
+            f"With the draft, decoding was **{times(total.speed_up)}** as fast as without it (median "
+            f"of {total.runs} comparisons)."
+        )
+    sentences.append(
+        f"{total.same} of {total.runs} answers had the same text with and without the draft, with the same seed."
+    )
     if len(report.comparisons) < report.planned:
-        sentences.append(f"Only {len(report.comparisons)} of {report.planned} comparisons were made.")
+        sentences.append(f"Only {len(report.comparisons)} of {report.planned} comparisons were run.")
     return " ".join(sentences)
 
 
 def _kinds_table(report: Report) -> str:
     summary = summarize(report.comparisons)
-    heads = ["kind", "same text", "kept", "tokens a pass", "plain tok/s", "with draft tok/s", "speed-up"]
-    heads += ["half between", "tokens", "guesses kept by"]
+    heads = ["kind", "same text", "accepted", "tokens per pass", "tok/s without draft", "tok/s with draft", "speed-up"]
+    heads += ["middle half", "tokens", "accepted by drafter"]
     rows = []
     for row in [*summary.rows, summary.total]:
         drafters = ", ".join(f"{one.name} {one.accepted:,} of {one.tested:,}" for one in row.drafters)
@@ -178,7 +184,7 @@ def _curve_blocks(curve: Curve | None) -> list[str]:
     if curve is None:
         return []
     rows = [[str(length), number(speed)] for length, speed in zip(curve.lengths, curve.speeds, strict=True)]
-    rows.append([f"auto (tested {number(curve.auto_length)} a pass)", number(curve.auto)])
+    rows.append([f"auto (tested {number(curve.auto_length)} per pass)", number(curve.auto)])
     return ["## Speed by draft length", _table(["draft length", "tok/s"], rows)]
 
 
@@ -198,7 +204,17 @@ def _skipped_blocks(report: Report) -> list[str]:
 
 
 def _prompts_table(comparisons: Sequence[Comparison]) -> str:
-    heads = ["kind", "prompt", "seed", "tokens", "same text", "kept", "plain tok/s", "with draft tok/s", "speed-up"]
+    heads = [
+        "kind",
+        "prompt",
+        "seed",
+        "tokens",
+        "same text",
+        "accepted",
+        "tok/s without draft",
+        "tok/s with draft",
+        "speed-up",
+    ]
     rows = [
         [
             c.prompt.kind,
@@ -217,9 +233,9 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
 
 
 def _repeat_note(report: Report) -> str:
-    note = "Run it in a folder that has the files named below; their hashes tell whether they are the same."
+    note = "Run this in a folder with the files named below; their hashes show whether they are the same."
     if not report.setup.prompt_set:
-        note += f" `{wording.REPORT_AS_JSON}` is this comparison exported as JSON, which holds the prompts."
+        note += f" `{wording.REPORT_AS_JSON}` is this comparison exported as JSON, which contains the prompts."
     return note
 
 
@@ -229,7 +245,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that no Markdown viewer takes for markup, on one line."""
+    """One line of text, escaped so that no Markdown viewer takes it for markup."""
     return _MARKDOWN.sub(r"\\\1", printable(text, 400))
 
 

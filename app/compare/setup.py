@@ -24,7 +24,7 @@ from app.models.gguf import ModelFileError, read_header
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
 
 BUNDLED = "bundled"
-"""How the bundled set of prompts is called in reports."""
+"""The name of the bundled prompt set in reports."""
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 
@@ -86,7 +86,7 @@ def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lam
 
 
 _hashes: dict[tuple[str, int, int], str] = {}
-"""By path, size and time of the last change: files of many gigabytes are read once."""
+"""By path, size and modification time, so that files of many gigabytes are read only once."""
 
 
 def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> str:

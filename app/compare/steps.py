@@ -53,11 +53,11 @@ class Step:
     """One answer to be written."""
 
     number: int
-    """Of the task."""
+    """The number of the task."""
     drafted: bool
     counts: bool = True
     limit: int | None = None
-    """Tokens, where that is less than the task's own limit."""
+    """In tokens, where lower than the task's own limit."""
 
 
 class Steps:
@@ -75,12 +75,12 @@ class Steps:
         self._steps = deque(steps)
         self.step: Step | None = None
         self._pieces: list[Piece] = []
-        """Of the answer being written."""
+        """The answer that is being written."""
         self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
-        """Of the task being worked on, by whether they were drafted."""
+        """The finished runs of the current task, by whether they had a draft."""
         self._results: deque[Compared | Skipped] = deque()
         self._scoring: Compared | None = None
-        """What only the scores of its two tokens are missing from."""
+        """A comparison that still needs the scores of its two tokens."""
 
     @classmethod
     def of_one(cls, task: Task) -> Steps:
@@ -152,7 +152,7 @@ class Steps:
     def fail(self, message: str) -> None:
         """The engine could not do what it was asked; ``message`` says why."""
         if self._scoring is not None:
-            _log.info("a difference could not be looked at: %s", message)
+            _log.info("a difference could not be scored: %s", message)
             compared, self._scoring = self._scoring, None
             self._results.append(compared)  # where they part is known, only not by how little
         elif self.step is not None:

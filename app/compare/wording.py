@@ -13,7 +13,7 @@ from app.protocol.messages import Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"
-"""How the command to repeat a comparison calls this report, exported as JSON, where it is itself the prompt set."""
+"""What the command to repeat a comparison calls this report, exported as JSON: it has the prompts."""
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -27,8 +27,8 @@ def times(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """``71 %``."""
-    return UNKNOWN if value is None else f"{value:.0%}".replace("%", " %")
+    """``71%``."""
+    return UNKNOWN if value is None else f"{value:.0%}"
 
 
 def quartiles(row: Row) -> str:
@@ -39,7 +39,7 @@ def quartiles(row: Row) -> str:
 
 
 def cells(row: Row) -> list[str]:
-    """How many texts are the same, acceptance, tokens a pass, both speeds, and the speed-up with its quartiles."""
+    """How many texts are the same, acceptance, tokens per pass, both speeds, and the speed-up with its quartiles."""
     return [
         f"{row.same} of {row.runs}",
         percent(row.acceptance_rate),
@@ -55,16 +55,16 @@ def cells(row: Row) -> list[str]:
 
 
 def difference(found: Difference, setup: Setup) -> str:
-    """Where two texts part, and why as far as is known."""
+    """Where two texts differ first, and why as far as is known."""
     return "; ".join(part for part in (candidates(found), verdict(found, setup)) if part)
 
 
 def candidates(difference: Difference) -> str:
-    """Where two texts part, and between what."""
+    """Where two texts differ first, and what each of them has there."""
     place = f"character {difference.character}" if difference.token is None else f"token {difference.token + 1}"
     plain = _candidate(difference.plain, difference.plain_id, difference.token)
     drafted = _candidate(difference.drafted, difference.drafted_id, difference.token)
-    return f"at {place} plain has {plain}, with the draft it is {drafted}"
+    return f"at {place}: {plain} without a draft, {drafted} with it"
 
 
 def _candidate(text: str, token_id: int | None, token: int | None) -> str:
@@ -72,7 +72,7 @@ def _candidate(text: str, token_id: int | None, token: int | None) -> str:
         return f'"{printable(text, 40)}"'
     if token is None or token_id is None:
         return "no more text"
-    return f"token {token_id} without text of its own (the end, or a part of a character)"
+    return f"token {token_id}, which has no text of its own (the end of the answer, or part of a character)"
 
 
 def verdict(difference: Difference, setup: Setup) -> str:
@@ -82,23 +82,23 @@ def verdict(difference: Difference, setup: Setup) -> str:
     logits = f"logits {difference.plain_logit:.3f} and {difference.drafted_logit:.3f}"
     if difference.score_gap is not None:
         logits += f", {difference.score_gap:.3f} apart in log p + noise"
-    rounding = f"rounding moves logits by up to {number(difference.rounding, 3)} here"
+    rounding = f"rounding shifts logits by up to {number(difference.rounding, 3)} here"
     if difference.near_tie:
-        return f"{logits}; {rounding}: a near-tie"
+        return f"{logits}; {rounding}, so this is a near-tie"
     if setup.accept != "coupled" and setup.sampling.temperature:
-        return f"{logits}; no near-tie, and none is needed: the rule {setup.accept} draws otherwise than plain decoding"
-    return f"{logits}; {rounding}: no near-tie, so something else than rounding is at work"
+        return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose other tokens"
+    return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
 
 
 # ---------------------------------------------------------------- what it was made with
 
 
 def facts(setup: Setup) -> list[tuple[str, str]]:
-    """Names and values for people, in an order to print them."""
+    """Names and values for people, in the order in which to print them."""
     seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
-    limit = f"{setup.max_tokens:,}" if setup.max_tokens else "no"
+    limit = f"{setup.max_tokens:,}" if setup.max_tokens else "any number of"
     rules = f"propose {setup.propose}, accept {setup.accept}"
-    prompts = printable(setup.prompt_set) if setup.prompt_set else "from a chat, in the JSON export"
+    prompts = printable(setup.prompt_set) if setup.prompt_set else "from a chat, included in the JSON export"
     if setup.prompt_set and setup.kinds:
         prompts += f", only {', '.join(setup.kinds)}"
     found = [
@@ -112,7 +112,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("machine", machine(setup.machine)),
         ("loaded with", _loading(setup)),
         ("sampling", sampling(setup.sampling)),
-        ("seed", f"{seeds}, limit of an answer: {limit} tokens"),
+        ("seed", f"{seeds}, answers limited to {limit} tokens"),
         *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
         ("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}"),
         ("prompts", prompts),
@@ -124,14 +124,14 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
 
 def machine(machine: Machine) -> str:
     """Processor, cores, memory, GPUs and system."""
-    gpus = f"GPU {', '.join(machine.devices)}" if machine.devices else "no GPU in use"
+    gpus = f"GPU {', '.join(machine.devices)}" if machine.devices else "no GPU used"
     memory = f"{machine.memory_bytes / 2**30:.0f} GiB"
     cores = f"{machine.physical_cores} cores, {machine.logical_cores} threads"
     return f"{printable(machine.processor)}, {cores}, {memory} memory, {gpus}, {printable(machine.system, 200)}"
 
 
 def sampling(sampling: Sampling) -> str:
-    """``temperature 0.8, top-k 40, …``; greedy takes nothing else into account but penalties."""
+    """``temperature 0.8, top-k 40, …``; at temperature 0 only the penalties are listed as well."""
     parts = [f"temperature {sampling.temperature:g}"]
     if sampling.temperature:
         parts += [f"top-k {sampling.top_k}", f"top-p {sampling.top_p:g}", f"min-p {sampling.min_p:g}"]

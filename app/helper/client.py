@@ -101,7 +101,7 @@ class Helper:
                     return self._answer(process, answers)
                 # It had ended before it saw the request (which can happen to an idle process): that costs nobody a try.
                 status = self._end()
-        raise NotStarted(f"it ended at once, with status {status}")
+        raise NotStarted(f"it ended immediately, with status {status}")
 
     def _answer(self, process: subprocess.Popen[bytes], answers: msgspec.json.Decoder[T]) -> T:
         watch = _Watch(process, self.seconds, self._footprint)
@@ -179,7 +179,7 @@ class _Watch:
         self, process: subprocess.Popen[bytes], seconds: float, footprint: Callable[[int], int] | None
     ) -> None:
         self.passed: type[HelperError] | None = None
-        """What was passed, if anything."""
+        """The limit that was exceeded, if any."""
         self._process = process
         self._deadline = time.monotonic() + seconds
         self._footprint = footprint

@@ -13,7 +13,7 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 from app.helper.messages import ROLES, Highlighted
 
 MAX_LINE_CHARACTERS = 400
-"""Longer lines stay plain: nobody reads them, and they are slow to lay out in many colors."""
+"""Longer lines are not highlighted: nobody reads them, and they are slow to lay out in many colors."""
 
 _ROLES: tuple[tuple[Container[object], str], ...] = (
     (Comment, "comment"),
@@ -34,7 +34,7 @@ _ROLES: tuple[tuple[Container[object], str], ...] = (
 )
 _PLAIN = 0xFF
 _RUN = re.compile(rb"([^\xff])\1*", re.DOTALL)
-"""Characters of one role beside each other, of those that are not plain."""
+"""Adjacent characters with the same role, without those that have none."""
 
 
 @cache

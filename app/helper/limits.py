@@ -21,9 +21,9 @@ TIME_LIMIT_SECONDS = 2.0
 MEMORY_LIMIT = 512 * 1024 * 1024
 """For the whole process, in bytes."""
 FOOTPRINT_SECONDS = 0.05
-"""How often the footprint is looked at where the system does not limit memory."""
+"""How often memory use is checked where the system does not limit it."""
 MEMORY_STATUS = 3
-"""The exit status of a helper that had no memory left for a request."""
+"""The exit status of a helper that ran out of memory during a request."""
 _LARGE = 128 * 1024 * 1024
 _CPU_SLACK_SECONDS = 2
 

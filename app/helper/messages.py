@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 ROLES = ("comment", "keyword", "string", "number", "name")
-"""What a part of code can be; `Highlighted` gives the index."""
+"""What a piece of code can be; `Highlighted` gives the index."""
 
 
 class Message(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
 
 SIZE_LIMIT = 16 * 1024 * 1024
-"""Characters a template may write."""
+"""The most characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
-"""Models without a KV cache: their running state cannot be cut at a token."""
+"""Models without a KV cache: their recurrent state can't be cut back to an earlier token."""
 
 KEEPS_STATES = (
     "bailingmoe3",
@@ -24,10 +24,10 @@ KEEPS_STATES = (
     "qwen35moe",
     "qwen4exp",
 )
-"""Hybrids of which llama.cpp can keep snapshots of the running state (``llm_arch_supports_rs_rollback``)."""
+"""Hybrids for which llama.cpp can keep snapshots of the recurrent state (``llm_arch_supports_rs_rollback``)."""
 
 HYBRID = (*KEEPS_STATES, "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "minimax-01", "plamo2", "qwen3next")
-"""Models of which some layers keep a recurrent state instead of a KV cache."""
+"""Models in which some layers have a recurrent state instead of a KV cache."""
 
 LARGE_GRAPHS = (
     "bailingmoe3",
@@ -45,7 +45,7 @@ LARGE_GRAPHS = (
 """Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
 
 _STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
-"""Metadata only models with a recurrent state have; for architectures younger than the lists above."""
+"""Metadata that only models with a recurrent state have; for architectures newer than the lists above."""
 
 _ENCODERS = (
     "bert",
@@ -66,17 +66,17 @@ _REFUSALS = {
     "clip": "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
     "controlvector": "is a control vector, not a model.",
     "imatrix": "is an importance matrix for quantizing, not a model.",
-    "t5": "is an encoder–decoder model (t5), which Slipstream cannot run.",
-    "t5encoder": "is a text encoder (t5encoder): it cannot write text.",
+    "t5": "is an encoder–decoder model (t5), which Slipstream can't run.",
+    "t5encoder": "is a text encoder (t5encoder), which can't write text.",
     "wavtokenizer-dec": "is a speech decoder, not a language model.",
     "qwen3tts": "is a speech model, not a language model.",
-    **{name: f"makes embeddings ({name}): it cannot write text." for name in _ENCODERS},
-    **{name: f"holds only drafting heads ({name}), which this version of Slipstream cannot use." for name in _HEADS},
-    **{name: f"writes by diffusion ({name}), not token by token, which Slipstream cannot run." for name in _DIFFUSION},
+    **{name: f"is an embedding model ({name}), which can't write text." for name in _ENCODERS},
+    **{name: f"contains only drafting heads ({name}), which this version of Slipstream can't use." for name in _HEADS},
+    **{name: f"is a diffusion language model ({name}), which Slipstream can't run." for name in _DIFFUSION},
 }
 
 _TYPE_REFUSALS = {
-    "adapter": "is an adapter (LoRA), not a whole model. Open the model it was made for.",
+    "adapter": "is an adapter (LoRA), not a complete model. Open the model it was made for.",
     "mmproj": _REFUSALS["clip"],
     "imatrix": _REFUSALS["imatrix"],
     "controlvector": _REFUSALS["controlvector"],

@@ -30,7 +30,7 @@ MAX_LAYERS = 512
 MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
 MAX_PARTS = 1000
 MAX_DIMENSION = 2**20
-"""Of anything that is multiplied with something: heads, widths, experts."""
+"""The upper limit for numbers that are used in calculations: heads, widths, experts."""
 _SHAPE_KEYS = (
     ".embedding_length",
     ".feed_forward_length",
@@ -82,7 +82,7 @@ class Split:
     """A model in several files, of which llama.cpp opens the first."""
 
     number: int
-    """This file's place, from 1."""
+    """This file's number, from 1."""
     count: int
     files: tuple[Path, ...]
     """All parts in order; empty when this file's name does not follow the pattern ``…-00001-of-00003.gguf``."""
@@ -95,13 +95,13 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     architecture: str
     quantization: str
-    """As model pages name it: ``Q4_K_M``, ``F16`` …"""
+    """As model pages write it: ``Q4_K_M``, ``F16``, …"""
     parameters: int
     tensor_bytes: int
-    """What the weights take."""
+    """The size of the weights in bytes."""
     layers: int
     heads: int
-    """The largest number of any layer, as for ``kv_heads``."""
+    """The largest number in any layer, as for ``kv_heads``."""
     kv_heads: int
     width: int
     """Length of an embedding."""
@@ -111,7 +111,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     mtp_layers: int
     """Layers that predict further tokens (``nextn``)."""
     running_state: str | None = msgspec.field(name="kept_state")
-    """``recurrent`` or ``hybrid`` when it has a running state, which cannot be cut at a token."""
+    """``recurrent`` or ``hybrid`` if the model has a recurrent state, which can't be cut back to an earlier token."""
     tokenizer: TokenizerFacts | None
 
 
@@ -150,7 +150,7 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
             part_raw, part_size = _read_raw(source, part, allowance)
             said = _whole(part_raw.values, "split.no") + 1
             if said != number:  # the files of two models may have been mixed up
-                raise ModelFileError(part, f"is called part {number} of a model, but says that it is part {said}.")
+                raise ModelFileError(part, f"is named part {number} of a model, but says it is part {said}.")
             tensors += part_raw.tensors
             size += part_size
         _check_together(path, raw.values, tensors)
@@ -176,16 +176,16 @@ def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHead
     except HeaderError as error:
         raise ModelFileError(path, str(error)) from None
     except FileNotFoundError:
-        raise ModelFileError(path, f"is not there any more (looked in {printable(str(path.parent), 200)}).") from None
+        raise ModelFileError(path, f"no longer exists (looked in {printable(str(path.parent), 200)}).") from None
     except NotADirectoryError:
-        raise ModelFileError(path, "is not there: a part of its path is no folder.") from None
+        raise ModelFileError(path, "doesn't exist: a part of its path is not a folder.") from None
     except PermissionError:
         raise ModelFileError(
-            path, "cannot be read: you lack the permission. Change it or choose another file."
+            path, "can't be read because you don't have permission. Change the permissions or choose another file."
         ) from None
     except (OSError, ValueError) as error:
         reason = printable(getattr(error, "strerror", None) or str(error))
-        raise ModelFileError(path, f"cannot be read: {reason}.") from None
+        raise ModelFileError(path, f"can't be read: {reason}.") from None
 
 
 class _Disk:
@@ -207,7 +207,7 @@ def _check_regular(path: Path, mode: int) -> None:
     if stat.S_ISDIR(mode):
         raise ModelFileError(path, "is a folder, not a model file.")
     if not stat.S_ISREG(mode):
-        raise ModelFileError(path, "is not an ordinary file.")
+        raise ModelFileError(path, "is not a regular file.")
 
 
 def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | None:
@@ -229,7 +229,10 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
     if claimed != len(tensors) or len({tensor.name for tensor in tensors}) != len(tensors):
         raise ModelFileError(
             path,
-            f"is damaged: its parts hold {len(tensors):,} tensors, not the {claimed:,} different ones of the model.",
+            (
+                f"is damaged: its parts contain {len(tensors):,} tensors, not the {claimed:,} different ones of the "
+                "model."
+            ),
         )
 
 
@@ -311,7 +314,7 @@ def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
 
 def _kind_problem(header: GgufHeader) -> str | None:
     if not header.architecture:
-        return "does not say which architecture its model has, so it cannot be loaded."
+        return "doesn't say which architecture it has, so it can't be loaded."
     return refusal(header.architecture, header.general_type)
 
 
@@ -321,13 +324,13 @@ def _split_problem(header: GgufHeader) -> str | None:
         return None
     if not split.files:
         return (
-            f"is part {split.number} of {split.count} of a model, but was renamed: llama.cpp finds the parts by names "
-            f"that end in -00001-of-{split.count:05d}.gguf."
+            f"is part {split.number} of {split.count} of a model, but was renamed. llama.cpp finds the parts by "
+            f"names that end in -00001-of-{split.count:05d}.gguf."
         )
     if split.missing:
         names = ", ".join(printable(file.name) for file in split.missing[:3])
         more = f" and {len(split.missing) - 3} more" if len(split.missing) > 3 else ""
-        return f"is part {split.number} of {split.count} of a model, of which these files are missing: {names}{more}."
+        return f"is part {split.number} of {split.count} of a model, but these files are missing: {names}{more}."
     if split.number != 1:
         first = printable(split.files[0].name)
         return f"is part {split.number} of {split.count} of a model. Open its first part, {first}."
@@ -336,9 +339,9 @@ def _split_problem(header: GgufHeader) -> str | None:
 
 def _content_problem(header: GgufHeader) -> str | None:
     if not header.tensors:
-        return "holds only a vocabulary, no model." if header.tokenizer else "holds no model: it has no weights."
+        return "contains only a vocabulary, no model." if header.tokenizer else "contains no weights."
     if not 1 <= header.layers <= MAX_LAYERS:
-        return f"is damaged: it claims {header.layers:,} layers."
+        return f"is damaged: it claims to have {header.layers:,} layers."
     for key, value in header.metadata.items():
         # llama.cpp multiplies some of these in 32 bits, and stops the whole process at a negative epsilon.
         if key.endswith(_SHAPE_KEYS) and _whole(header.metadata, key) > MAX_DIMENSION:
@@ -347,7 +350,7 @@ def _content_problem(header: GgufHeader) -> str | None:
             return f"is damaged: its {printable(key)} is {value}."
     template = header.metadata.get("tokenizer.chat_template")
     if isinstance(template, bytes) and len(template) > MAX_CHAT_TEMPLATE_BYTES:
-        return f"has a chat template of {len(template):,} bytes, more than any real one."
+        return f"has a chat template of {len(template):,} bytes, far more than any real one."
     return None
 
 
@@ -355,26 +358,26 @@ def _tokenizer_problem(header: GgufHeader) -> str | None:
     tokenizer = header.tokenizer
     if tokenizer is None:
         if TOKENS_KEY in header.metadata and MODEL_KEY in header.metadata:
-            return "is damaged: its list of tokens is no list of texts."
-        return "has no tokenizer, so it cannot read or write text."
+            return "is damaged: its list of tokens is not a list of strings."
+        return "has no tokenizer, so it can't read or write text."
     for key, kinds in ((TYPES_KEY, (VALUE_INT32,)), (SCORES_KEY, (VALUE_INT32, VALUE_FLOAT32))):
         value = header.metadata.get(key)
         if value is not None and not (
             isinstance(value, Array) and value.kind in kinds and value.count >= tokenizer.size
         ):
-            return f"is damaged: {key} does not belong to its {tokenizer.size:,} tokens."
+            return f"is damaged: {key} doesn't match its {tokenizer.size:,} tokens."
     merges = header.metadata.get("tokenizer.ggml.merges")
     if (
         tokenizer.kind == "BPE"
         and merges is not None
         and not (isinstance(merges, Array) and merges.kind == VALUE_STRING)
     ):
-        return "is damaged: the merges of its tokenizer are no list of texts."
+        return "is damaged: its tokenizer's merges are not a list of strings."
     if not tokenizer.tokens:
         return "is damaged: its vocabulary is empty."
     # llama.cpp stops the whole process at a token that is there twice.
     if len(set(_as_llama_cpp_spells(tokenizer.tokens))) != tokenizer.size:
-        return "is damaged: its vocabulary has the same token twice."
+        return "is damaged: its vocabulary contains the same token twice."
     return None
 
 

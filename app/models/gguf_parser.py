@@ -62,7 +62,7 @@ class Array:
     """Numbers, little-endian."""
     texts: tuple[bytes, ...] | None = None
     digest: str = ""
-    """SHA-256 of the kept texts with their lengths, as they stand in the file."""
+    """SHA-256 of the texts with their lengths, as they are in the file."""
 
     def numbers(self) -> tuple[int | float, ...]:
         """The elements of an array of numbers; empty for texts."""
@@ -72,7 +72,7 @@ class Array:
 
 
 Value = int | float | bool | bytes | Array
-"""A text is kept as its bytes: decoding is for those who show it, and may make it four times as large."""
+"""Texts are kept as bytes: whoever shows one decodes it, which can make it four times as large."""
 
 
 class Tensor(NamedTuple):
@@ -80,7 +80,7 @@ class Tensor(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-    """Fastest dimension first, as the file has it."""
+    """Fastest dimension first, as in the file."""
     type: str
     """For example ``F16`` or ``Q4_K``."""
     offset: int
@@ -148,7 +148,7 @@ class _Parser:
             if needed > self.size:
                 there, wanted = _two_sizes(self.size, needed)
                 raise CutOffError(
-                    f"is cut off: it is {there} but its header needs {wanted}. Download or copy it again."
+                    f"is incomplete: it is {there} but its header needs {wanted}. Download or copy it again."
                 )
         return RawHeader(version, values, tensors)
 
@@ -159,7 +159,7 @@ class _Parser:
         if end <= len(self._data):
             return self._data
         if end > self.size:
-            raise CutOffError(f"is cut off: it ends inside its header, after {size_text(self.size)}.")
+            raise CutOffError(f"is incomplete: it ends inside its header, after {size_text(self.size)}.")
         allowed = self.allowance.header_bytes
         if end > allowed:
             with_others = "" if allowed == MAX_HEADER_BYTES else " (with those of the parts before it)"
@@ -168,7 +168,7 @@ class _Parser:
         while len(self._data) < end and (more := self.file.read(wanted - len(self._data))):
             self._data += more
         if len(self._data) < end:
-            raise CutOffError("became shorter while it was read.")
+            raise CutOffError("became shorter while it was being read.")
         return self._data
 
     def _unpack(self, layout: struct.Struct) -> tuple[int | float, ...]:
@@ -199,7 +199,7 @@ class _Parser:
         if count > limit:
             raise HeaderError(f"is damaged: its header claims {count:,} {what}, more than any model has.")
         if count * smallest > self.size - self._position:
-            raise CutOffError(f"is cut off or damaged: {count:,} {what} do not fit into its {size_text(self.size)}.")
+            raise CutOffError(f"is incomplete or damaged: {count:,} {what} don't fit into its {size_text(self.size)}.")
         return count
 
     # ------------------------------------------------------------ parts of the header
@@ -213,7 +213,7 @@ class _Parser:
             raise HeaderError(_what_it_is(start))
         (version,) = _U32.unpack_from(self._need(24), 4)
         if version & 0xFFFF == 0 and version != 0:
-            raise HeaderError("is a big-endian GGUF file, made for another kind of processor.")
+            raise HeaderError("is a big-endian GGUF file, made for a different kind of processor.")
         if version < 2:
             raise HeaderError(f"is GGUF version {version}, which llama.cpp no longer reads. Get a newer file.")
         if version > 3:
@@ -241,7 +241,7 @@ class _Parser:
     def _array(self, key: str) -> Array:
         kind = self._uint32()
         if kind == VALUE_ARRAY:
-            raise HeaderError(f"has lists of lists in its header ({printable(key)}), which llama.cpp does not read.")
+            raise HeaderError(f"has lists of lists in its header ({printable(key)}), which llama.cpp doesn't read.")
         if kind == VALUE_STRING:
             return self._text_array(key)
         if kind not in _SCALARS:
@@ -322,12 +322,10 @@ def _placed(listed: list[tuple[str, tuple[int, ...], int, int]], data_start: int
         names.add(name)
         size = _tensor_size(name, shape, kind)
         if offset != expected:
-            raise HeaderError(
-                f"lies about its sizes: its tensor {printable(name)} is not where the one before it ends."
-            )
+            raise HeaderError(f"is damaged: its tensor {printable(name)} does not start where the one before it ends.")
         expected = _padded(offset + size, alignment)
         if expected > _MAX_INT64:
-            raise HeaderError("lies about its sizes: its tensors together are larger than any file.")
+            raise HeaderError("is damaged: its tensors together are larger than any file.")
         tensors.append(Tensor(name, shape, TENSOR_TYPES[kind].name, data_start + offset, size))
     return tensors
 
@@ -335,16 +333,16 @@ def _placed(listed: list[tuple[str, tuple[int, ...], int, int]], data_start: int
 def _tensor_size(name: str, shape: tuple[int, ...], kind: int) -> int:
     stored = TENSOR_TYPES.get(kind)
     if stored is None:
-        raise HeaderError(f"has a tensor of a type this version does not know ({printable(name)}, type {kind}).")
+        raise HeaderError(f"has a tensor of a type this version doesn't know ({printable(name)}, type {kind}).")
     elements = 1
     for length in shape:
         elements *= length
         if length > _MAX_INT64 or elements > _MAX_INT64:
-            raise HeaderError(f"lies about its sizes: its tensor {printable(name)} is larger than any file.")
+            raise HeaderError(f"is damaged: its tensor {printable(name)} is larger than any file.")
     if (shape[0] if shape else 1) % stored.block:
         raise HeaderError(
-            f"is damaged: a row of its tensor {printable(name)} is no multiple of {stored.block} numbers, "
-            f"as {stored.name} needs it."
+            f"is damaged: the rows of its tensor {printable(name)} are not a multiple of {stored.block} numbers, as "
+            f"{stored.name} requires."
         )
     return elements // stored.block * stored.size
 

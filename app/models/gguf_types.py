@@ -16,9 +16,9 @@ SCALAR_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"
 class TensorType(NamedTuple):
     name: str
     block: int
-    """Elements that are stored together."""
+    """Elements that are stored together as one block."""
     size: int
-    """Bytes of such a block."""
+    """Bytes of one such block."""
 
 
 TENSOR_TYPES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 from app.models.gguf import GgufHeader, check_loadable, read_header
 
 AT_ONCE = 4
-"""Tasks that read at the same time, so that one on a drive that does not answer holds up nobody else."""
+"""How many tasks read at the same time, so that one on a drive that does not answer doesn't hold up the others."""
 _MOST = 4
-"""Headers remembered: a vocabulary takes some tens of megabytes. A pair, and the one before it."""
+"""How many headers are remembered: the pair, and the one before it. A vocabulary takes tens of megabytes."""
 
 
 class Headers:

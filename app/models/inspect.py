@@ -60,18 +60,21 @@ def readable(header: GgufHeader) -> str:
     rows = [
         ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),
         ("Name", printable(header.name)),
-        ("Architecture", printable(header.architecture) or "not given"),
+        ("Architecture", printable(header.architecture) or "not specified"),
         ("Size", _size_row(header)),
         ("Shape", _shape_row(header)),
-        ("Context", f"{header.training_context:,} tokens in training" if header.training_context else "not given"),
+        ("Context", f"{header.training_context:,} tokens in training" if header.training_context else "not specified"),
         ("Rope", _rope_row(header)),
-        ("Experts", f"{header.experts:,}, {header.experts_used:,} used a token" if header.experts else ""),
+        ("Experts", f"{header.experts:,}, {header.experts_used:,} used per token" if header.experts else ""),
         ("MTP layers", f"{header.mtp_layers:,}" if header.mtp_layers else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
-        ("Template", f"its own, {len(template):,} characters" if template is not None else "none (ChatML is used)"),
+        ("Template", f"built in, {len(template):,} characters" if template is not None else "none (ChatML is used)"),
         ("Parts", _split_row(header.split)),
-        ("Drafting", f"a {state} model: taking back rejected guesses is tried out when it is loaded" if state else ""),
+        (
+            "Drafting",
+            f"a {state} model: whether it can undo rejected tokens is tested when it is loaded" if state else "",
+        ),
         ("Loadable", _problem(header) or "yes"),
     ]
     return "\n".join(f"{label + ':':<14}{text}" for label, text in rows if text)
@@ -115,7 +118,7 @@ def _size_row(header: GgufHeader) -> str:
 def _shape_row(header: GgufHeader) -> str:
     if not header.layers:
         return ""
-    heads = f"{header.heads:,} heads, {header.kv_heads:,} of keys and values, " if header.heads else ""
+    heads = f"{header.heads:,} heads, {header.kv_heads:,} key/value heads, " if header.heads else ""
     return f"{header.layers:,} layers, {heads}width {header.width:,}"
 
 

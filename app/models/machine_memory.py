@@ -20,7 +20,7 @@ class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     memory_total: int
     memory_free: int
-    """What can be taken without swapping."""
+    """What can be used without swapping."""
     devices: list[Device] = []
 
 

@@ -29,7 +29,7 @@ class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_layers: int
     kv_type: str
     sampler: str
-    """Any text that is equal for equal sampling settings."""
+    """Any text that is the same for the same sampling settings."""
 
     @classmethod
     def of(

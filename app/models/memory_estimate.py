@@ -20,18 +20,18 @@ __all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "tak
 _KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
 _CELLS = 256
-"""llama.cpp rounds a cache up to a multiple of so many tokens."""
+"""llama.cpp rounds a cache up to a multiple of this many tokens."""
 _FLOAT, _HALF = 4, 2
 _BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
-"""Of a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones took within a tenth of that."""
+"""For a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones were within a tenth of this."""
 _BYTES_PER_NODE = 1255
-"""llama.cpp keeps room for three graphs: a tensor (368 bytes), pointers and hash tables for each node it might need."""
+"""llama.cpp reserves space for three graphs: a tensor (368 bytes), pointers and hash tables for each possible node."""
 _LEAST_NODES, _NODES_PER_TENSOR = 1024, 8
 _MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
 _PROCESS_BYTES = 4 * 1024 * 1024
-"""What the engine process itself takes more once something is loaded: threads, arrays, libraries in use."""
+"""What the engine process itself needs once a model is loaded: threads, arrays, libraries in use."""
 _MARKS = 2
-"""Copies of a running state in system memory: one while guesses are out, one of an earlier question."""
+"""Copies of a recurrent state in system memory: one while a draft is being verified, one of an earlier question."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
 _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
@@ -41,7 +41,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     target_weights: int = 0
     target_kv: int = 0
-    """KV cache or running state, with its copies."""
+    """KV cache or recurrent state, with its copies."""
     draft_weights: int = 0
     draft_kv: int = 0
     compute: int = 0
@@ -57,7 +57,7 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
     system: Parts
     gpu: Parts = Parts()
-    """Of all GPUs together."""
+    """For all GPUs together."""
     repacked: int = 0
     """Pages of the model files that were read once, rearranged for the processor, and are not needed any more. They
     count as resident until the system drops them, which it does before memory gets short."""

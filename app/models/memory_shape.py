@@ -22,7 +22,7 @@ _BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")
 _STATE_TENSORS = ("ssm_", "shortconv", "time_mix", "kda_")
 _ATTENTION_TENSORS = ("attn_k", "attn_v", "attn_q", "self_attn")
 _STATE_AND_KV = "falcon-h1"
-"""The one architecture of which every layer keeps both."""
+"""The one architecture in which every layer has both."""
 _INPUT_TENSORS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
 _REPACK_ROWS = 8
 _INDEXER = "attention.indexer.key_length"
@@ -32,13 +32,13 @@ class _Windows(NamedTuple):
     """How an architecture lays out its sliding windows where its files leave it open."""
 
     every: int
-    """One layer of so many sees the whole context."""
+    """One layer in this many sees the whole context."""
     first: bool = False
-    """That one is the first of them, not the last."""
+    """In these it is the first of them, not the last."""
     size: int = 0
-    """Tokens, where the file does not say."""
+    """Tokens, where the file doesn't say."""
     fixed: bool = False
-    """``size`` holds whatever the file says."""
+    """``size`` applies whatever the file says."""
 
 
 _WINDOWS = {
@@ -59,26 +59,26 @@ _WINDOWS = {
     "smallthinker": _Windows(4, first=True, size=4096, fixed=True),
     **{name: _Windows(1) for name in ("dots3note", "gemma4", "granite-swa", "maple", "mimo2", "spark2-5", "step35")},
 }
-"""Of other architectures a window in the file is not used: llama.cpp keeps the whole context for all layers."""
+"""For other architectures a window in the file is ignored: llama.cpp keeps the whole context for all layers."""
 
 _EXAONE_LAYERS = 64
-"""exaone4 has windows only in its model of so many layers."""
+"""exaone4 has windows only in the model with this many layers."""
 _GEMMA3N_OWN_KV = 20
-"""The layers of gemma3n behind these use the cache of earlier ones."""
+"""The layers of gemma3n after these share the cache of earlier ones."""
 
 
 class Layer(msgspec.Struct, frozen=True, array_like=True):
     """One repeating layer. A row of numbers in JSON."""
 
     weights: int
-    """Bytes; 0 for a layer llama.cpp leaves in the file (MTP)."""
+    """Bytes; 0 for a layer that llama.cpp leaves in the file (MTP)."""
     keys: int = 0
-    """Numbers kept for each token of the context; 0 without a KV cache of its own."""
+    """Numbers stored per token of context; 0 without a KV cache of its own."""
     values: int = 0
     window: int = 0
-    """Tokens kept at most (a batch comes on top); 0 keeps all."""
+    """The most tokens it keeps (plus a batch); 0 keeps all."""
     state: int = 0
-    """Bytes of a running state, whatever the context is."""
+    """Bytes of a recurrent state, whatever the context length."""
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +91,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     output_weights: int
     """What comes after the last layer."""
     tied_weights: int = 0
-    """The token embeddings, where they are the output matrix as well: a second copy on a GPU, none in system memory."""
+    """The token embeddings where they are the output matrix as well: a second copy on a GPU, none in system memory."""
     by_type: dict[str, int] = {}
     """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
@@ -108,7 +108,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     key_length: int = 0
     value_length: int = 0
     feed_forward: int = 0
-    """Of the widest layer, all experts one token uses together."""
+    """Of the widest layer, with all experts that one token uses."""
     experts: int = 0
     experts_used: int = 0
     inner: int = 0

@@ -31,13 +31,13 @@ def path_of(argument: str) -> Path:
     try:
         path = path.absolute()
     except FileNotFoundError:
-        raise KnownError(f"“{name}” cannot be found: the folder Slipstream was started in is gone.") from None
+        raise KnownError(f"“{name}” can't be found: the folder Slipstream was started in no longer exists.") from None
     if path.suffix.lower() != SUFFIX:
-        raise KnownError(f"“{name}” is no model: the names of models in the GGUF format end in {SUFFIX}.")
+        raise KnownError(f"“{name}” is not a GGUF model: the file name should end in {SUFFIX}.")
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise KnownError(f"“{name}” cannot be opened: its path is no valid text. Rename it.") from None
+        raise KnownError(f"“{name}” can't be opened: its path is not valid text. Rename it.") from None
     return path
 
 
@@ -47,7 +47,7 @@ def _from_address(address: str) -> str:
     try:
         parts = urlsplit(address)
     except ValueError:
-        raise KnownError(f"“{printable(address)}” is no address of a file.") from None
+        raise KnownError(f"“{printable(address)}” is not the address of a file.") from None
     if parts.netloc not in ("", "localhost"):
         raise KnownError(f"“{printable(address)}” is on another computer. Copy it to this one first.")
     return url2pathname(parts.path)

@@ -18,7 +18,7 @@ from app.models.tokenizer import Tokenizer, TokenizerFacts
 
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_ID = 5
-"""The first ids are special tokens that may be spelled differently."""
+"""The first token ids are special tokens, which may be spelled differently."""
 LARGE_DRAFT_SHARE = 1 / 3
 
 
@@ -27,7 +27,7 @@ class Difference(NamedTuple):
 
     id: int
     target: str
-    """Fit to be shown."""
+    """Safe to display."""
     draft: str
 
 
@@ -39,13 +39,13 @@ class Verdict:
     reason: str
     """One plain sentence."""
     warning: str | None = None
-    """What speaks against a pair that fits."""
+    """A disadvantage of a pair that fits."""
     note: str | None = None
-    """What of a pair that fits shows only when it is loaded."""
+    """What is only found out when a pair that fits is loaded."""
     target_tokens: int = 0
     draft_tokens: int = 0
     first_difference: int | None = None
-    """The first token id with different text."""
+    """The first token id whose texts differ."""
 
 
 def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
@@ -94,8 +94,8 @@ def _kind_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     if first.kind == second.kind:
         return None
     return (
-        f"The vocabularies are of different kinds: {printable(first.kind)} in the target, "
-        f"{printable(second.kind)} in the draft."
+        f"The vocabularies are of different kinds: {printable(first.kind)} in the target, {printable(second.kind)} "
+        "in the draft."
     )
 
 
@@ -107,7 +107,7 @@ def _special_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | Non
 def _rule_problem(token: str, verb: str, target: tuple[bool, int | None], draft: tuple[bool, int | None]) -> str | None:
     if target[0] != draft[0]:
         adds, lacks = ("target", "draft") if target[0] else ("draft", "target")
-        return f"The {adds} {verb}s every text with its {token} token, the {lacks} does not."
+        return f"The {adds} {verb}s every text with its {token} token, but the {lacks} doesn't."
     if target[0] and target[1] != draft[1]:
         return f"The {token} token is {_id(target[1])} in the target and {_id(draft[1])} in the draft."
     return None
@@ -121,22 +121,22 @@ def _size_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     if abs(first.size - second.size) <= MAX_SIZE_DIFFERENCE:
         return None
     return (
-        f"The vocabularies differ in size: {first.size:,} tokens in the target and {second.size:,} in the draft, "
-        f"more than {MAX_SIZE_DIFFERENCE} apart."
+        f"The vocabularies differ in size: {first.size:,} tokens in the target and {second.size:,} in the draft. At "
+        f"most {MAX_SIZE_DIFFERENCE} tokens of difference are allowed."
     )
 
 
 def _fit(first: TokenizerFacts, second: TokenizerFacts) -> str:
     if first.size == second.size:
-        return f"Fits: same vocabulary of {first.size:,} tokens."
-    return f"Fits: same vocabulary; the target has {first.size:,} tokens, the draft {second.size:,}."
+        return f"Compatible: same vocabulary of {first.size:,} tokens."
+    return f"Compatible: same vocabulary, with {first.size:,} tokens in the target and {second.size:,} in the draft."
 
 
 def _size_warning(target: ModelFacts, draft: ModelFacts) -> str | None:
     share = draft.tensor_bytes / target.tensor_bytes if target.tensor_bytes else 0.0
     if share <= LARGE_DRAFT_SHARE:
         return None
-    return f"The draft is {100 * share:.0f} % of the target's size; too large a draft eats what it saves."
+    return f"The draft is {100 * share:.0f}% of the target's size. A draft this large may cost more time than it saves."
 
 
 def _rolling_back_note(target: ModelFacts, draft: ModelFacts) -> str | None:
@@ -144,7 +144,7 @@ def _rolling_back_note(target: ModelFacts, draft: ModelFacts) -> str | None:
     for role, model in (("target", target), ("draft", draft)):
         if model.running_state is not None:
             return (
-                f"The {role} is a {model.running_state} model: whether it can take back rejected guesses is tried out "
-                "when it is loaded."
+                f"The {role} is a {model.running_state} model: whether it can undo rejected tokens is tested when "
+                "it is loaded."
             )
     return None

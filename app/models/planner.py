@@ -21,12 +21,12 @@ from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, KvType
 
 LEAST_CONTEXT = 1024
-"""Tokens; no plan of its own accord goes below."""
+"""In tokens; no automatic plan goes below this."""
 SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
 """Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
 chats live there."""
 GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
-"""Left free of each GPU: a twentieth, at least half a GiB. The driver takes some of it, and so does the desktop."""
+"""Left free on each GPU: a twentieth, at least half a GiB. The driver and the desktop need some of it."""
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +36,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens."""
     kv_type: KvType | None = None
     target_gpu_layers: int | None = None
-    """As llama.cpp counts them; `ALL_LAYERS` is all."""
+    """Counted as llama.cpp does; `ALL_LAYERS` is all."""
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
-    """A plan without the draft is no plan."""
+    """A plan that leaves the draft out doesn't count."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
@@ -56,11 +56,11 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     estimate: MemoryEstimate
     fits: bool
     system_space: int = msgspec.field(name="system_room")
-    """Bytes of system memory a pair may take on this machine, the margin left out."""
+    """Bytes of system memory that a pair may use on this machine, after the safety margin."""
     gpu_space: int = msgspec.field(name="gpu_room")
     """The same for all GPUs together."""
     sentence: str
-    """Why it is so, or how it differs from what was asked for."""
+    """Why the plan is as it is, or how it differs from what was requested."""
 
     @property
     def needed(self) -> int:
@@ -274,32 +274,32 @@ class _Planner:
     def _how_it_fits(self, plan: LoadPlan) -> str:
         limits, found = self._limits, plan.estimate
         if limits.gpus and not limits.is_shared:
-            on_gpu = f"{size_text(limits.on_gpus(found))} of {size_text(limits.gpu_bytes)} there"
-            takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} beside it"
+            on_gpu = f"{size_text(limits.on_gpus(found))} of {size_text(limits.gpu_bytes)} of GPU memory"
+            takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} of system memory"
         else:
             takes = f"{size_text(plan.needed)} of {size_text(limits.system_bytes)}"
         if not limits.gpus:
-            return f"Runs on the processor: takes {takes}."
+            return f"Runs on the CPU and needs {takes}."
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
         if layers == slots:
             elsewhere = plan.with_draft and 0 <= plan.draft_gpu_layers < (self._draft.gpu_slots if self._draft else 0)
-            return f"{'All of the target' if elsewhere else 'Everything'} fits on the GPU: takes {takes}."
-        return f"{layers} of {slots} layers of the target fit on the GPU: takes {takes}."
+            return f"{('All of the target' if elsewhere else 'Everything')} fits on the GPU and needs {takes}."
+        return f"{layers} of {slots} layers of the target fit on the GPU. It needs {takes}."
 
     def _numbers(self, plan: LoadPlan) -> str:
         """Why ``plan`` does not fit."""
         if not takes_kv_type(self._target, plan.kv_type):
-            return f"the KV cache of the target cannot be in {plan.kv_type}"
+            return f"the target's KV cache can't be {plan.kv_type}"
         if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
-            return f"the KV cache of the draft cannot be in {plan.kv_type}"
+            return f"the draft's KV cache can't be {plan.kv_type}"
         subject = "the pair" if plan.with_draft else "the target"
         found = plan.estimate
         if not self._limits.fit_gpus(found):
             where, needs, free = " on the GPU", self._limits.on_gpus(found), self._limits.gpu_bytes
         else:
             where, needs, free = "", self._limits.in_system(found), self._limits.system_bytes
-        return f"{subject} needs {size_text(needs)}{where}, {size_text(free)} are free"
+        return f"{subject} needs {size_text(needs)}{where}, but only {size_text(free)} is free"
 
     def _given_up(self, plan: LoadPlan) -> str:
         """What is other than wished for."""
@@ -308,9 +308,9 @@ class _Planner:
         if wished.draft and not plan.with_draft:
             parts.append("without the draft")
         if plan.kv_type != wished.kv_type:
-            parts.append(f"KV cache in {plan.kv_type} instead of {wished.kv_type}")
+            parts.append(f"a {plan.kv_type} KV cache instead of {wished.kv_type}")
         if plan.context_length != wished.context:
-            parts.append(f"context {plan.context_length:,} instead of {wished.context:,}")
+            parts.append(f"a context of {plan.context_length:,} tokens instead of {wished.context:,}")
         if wished.target_layers is not None and plan.target_gpu_layers != wished.target_layers:
             now, before = map(layers_text, (plan.target_gpu_layers, wished.target_layers))
             parts.append(f"{now} layers on the GPU instead of {before}")

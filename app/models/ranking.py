@@ -14,9 +14,9 @@ from app.models.tokenizer import Tokenizer
 from app.models.trials import FileKey, Trial, Trials
 
 SMALL_DRAFT_SHARE = 1 / 10
-"""Drafts up to this share of the target's size are the best guess."""
+"""Drafts of up to this fraction of the target's size are usually best."""
 _USUAL_SHARE = 1 / 30
-"""Of the pairs seen in the wild: a smaller draft is accepted less, a larger one costs more."""
+"""From known good pairs: a smaller draft is accepted less often, a larger one takes more time."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class RankedDraft:
     """Its size ÷ the target's."""
     same_family: bool
     trial: Trial | None
-    """The latest one of this pair on this machine."""
+    """The latest trial of this pair on this machine."""
 
 
 class Judge:
@@ -46,7 +46,7 @@ class Judge:
             if entry.problem:
                 return Verdict(False, entry.problem)
             if not entry.available:
-                return Verdict(False, f"The {role} is in a folder that is not there now.")
+                return Verdict(False, f"The {role} is in a folder that isn't available right now.")
         assert target.summary is not None and draft.summary is not None  # or there was a problem
         try:
             return judge(target.summary, draft.summary, lambda: self._difference(target, draft))
@@ -122,5 +122,5 @@ def _fingerprint(entry: LibraryEntry) -> str:
 def _tokenizer(path: Path) -> Tokenizer:
     tokenizer = read_header(path).tokenizer
     if tokenizer is None:
-        raise ModelFileError(path, "has changed: it has no tokenizer any more.")
+        raise ModelFileError(path, "has changed: it no longer has a tokenizer.")
     return tokenizer

@@ -8,7 +8,7 @@ import unicodedata
 
 _MAX_DIGITS = 18
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode's categories of what is obeyed and not drawn: controls, directions, zero width, breaks of lines."""
+"""Unicode categories of characters that are obeyed and not drawn: controls, directions, zero width, line breaks."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _JOINERS = "\u200c\u200d"
 

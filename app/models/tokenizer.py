@@ -48,9 +48,9 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A tokenizer without its tokens; ids are ``None`` where there is no such token."""
 
     kind: str
-    """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE`` …"""
+    """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE``, …"""
     model: str
-    """As the file names it: ``llama``, ``gpt2``, ``bert`` …"""
+    """As the file names it: ``llama``, ``gpt2``, ``bert``, …"""
     pre: str
     size: int
     """Tokens."""
@@ -59,7 +59,7 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
     add_bos: bool
     add_eos: bool
     fingerprint: str
-    """SHA-256 of the list of tokens: equal exactly for equal lists."""
+    """SHA-256 of the list of tokens: the same only for equal lists."""
 
 
 class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):

@@ -29,7 +29,7 @@ class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         try:
             status = path.stat()
         except (OSError, ValueError):
-            raise ModelFileError(path, "is not there any more.") from None
+            raise ModelFileError(path, "no longer exists.") from None
         return cls(path.name, status.st_size, status.st_mtime_ns)
 
 
@@ -41,13 +41,13 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     plain_speed: float
     drafted_speed: float
     tokens: int
-    """Of the drafted answers."""
+    """Of the answers with a draft."""
     measured_at: int
     """Seconds since 1970, UTC."""
     engine: str = ""
-    """llama.cpp's version and build, as the engine names itself: another one is another measurement."""
+    """llama.cpp's version and build, as the engine reports it; measurements of other builds don't apply."""
     settings: str = ""
-    """Any text that is equal for equal context length, layers on the GPU, KV type and so on."""
+    """Any text that is the same for the same context length, layers on the GPU, KV type and so on."""
 
     @property
     def speed_up(self) -> float:

@@ -15,6 +15,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     """For people: ``NVIDIA GeForce RTX 4060``."""
     kind: Literal["gpu", "integrated"] = "gpu"
-    """``integrated`` shares the system's memory (Apple silicon, laptops)."""
+    """``integrated`` devices share the system's memory (Apple silicon, laptops)."""
     total_bytes: int = 0
     free_bytes: int = 0

@@ -17,7 +17,7 @@ _TRIES = 50
 _PAUSE_SECONDS = 0.01
 _STRAY_SECONDS = 3600.0
 _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
-"""What file systems answer that cannot bring a folder to the disk, or whose folders may not be opened."""
+"""Errors from file systems that can't sync a folder to disk, or whose folders may not be opened."""
 
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:

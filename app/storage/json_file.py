@@ -18,7 +18,7 @@ from app.storage.lock import Lock
 _MAX_BYTES = 64 * 1024 * 1024
 _BACKGROUND_SECONDS = 10.0
 PATIENCE_SECONDS = 1.0
-"""How long another process is waited for where somebody waits for us, as the window does."""
+"""How long to wait for another process where somebody waits for us, such as the window."""
 NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class NotSavedError(KnownError):
     """A change could not be written; it counts until the process ends."""
 
     def __init__(self, what: str, reason: str) -> None:
-        super().__init__(f"{what} could not be kept: {reason}.")
+        super().__init__(f"{what} couldn't be saved: {reason}.")
         self.reason = reason
 
 
@@ -42,7 +42,7 @@ class NewerFileError(OSError):
     """A newer version of the app wrote the file, which stays as it is."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(None, f"{path.name} was written by a newer Slipstream and is left as it is")
+        super().__init__(None, f"{path.name} was written by a newer version of Slipstream and is left as it is")
 
 
 class _Head(msgspec.Struct):
@@ -56,7 +56,7 @@ class _State(NamedTuple, Generic[T]):
     """What is known of a file; replaced as a whole, so that threads need no lock for it."""
 
     stamp: object
-    """By which it is recognized as unchanged."""
+    """How an unchanged file is recognized."""
     content: T
     failure: OSError | None
 
@@ -86,11 +86,11 @@ class JsonFile(Generic[T]):
         understood of a cache is written over. ``log_level`` is that of problems with the file.
         """
         if getattr(empty, "version", version) != version:
-            raise ValueError(f"{path.name} is of version {version}, but what is written would say otherwise")
+            raise ValueError(f"{path.name} is version {version}, but the new content says otherwise")
         self.path = path
         self.lock = Lock(path)
         self.aside: Path | None = None
-        """Where a file was moved that was not understood."""
+        """Where a file that couldn't be read was moved."""
         self._empty = empty
         self._version = version
         self._what = what
@@ -151,7 +151,7 @@ class JsonFile(Generic[T]):
                 state = _State(stamp, self._load(), None)
             except OSError as error:
                 state = _State(stamp, self._empty, error)
-                self._tell(f"{self.path.name} cannot be used: {_reason(error)}")
+                self._tell(f"{self.path.name} can't be used: {_reason(error)}")
             self._state = state
         return state
 
@@ -173,7 +173,7 @@ class JsonFile(Generic[T]):
                 return self._load(is_locked=True)  # somebody may have put a sound one in its place
         self.aside = broken_name(self.path)
         self.path.replace(self.aside)
-        self._tell(f"{self.path.name} could not be understood ({reason}); kept as {self.aside.name}")
+        self._tell(f"{self.path.name} couldn't be read ({reason}); it was saved as {self.aside.name}")
         return self._empty
 
     def _decoded(self, data: bytes) -> T:

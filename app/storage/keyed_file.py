@@ -19,7 +19,7 @@ log = logging.getLogger("slipstream.store")
 _MOST_ENTRIES = 64
 T = TypeVar("T")
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-"""What an older version wrote for a key as this version would have written it."""
+"""What an older version wrote for a key, as this version would have written it."""
 
 
 class _File(Versioned):
@@ -97,7 +97,7 @@ def cache_file(name: str) -> Path | None:
     try:
         return paths.cache_dir() / name
     except KnownError as error:
-        log.info("%s is not kept: %s", name, error)
+        log.info("%s is not saved: %s", name, error)
         return None
 
 

@@ -22,7 +22,7 @@ class BusyError(OSError):
     """Another process has the file, and does not let go of it."""
 
     def __init__(self) -> None:
-        super().__init__(errno.EBUSY, "another Slipstream is using it")
+        super().__init__(errno.EBUSY, "another Slipstream window is using it")
 
 
 class Lock:
@@ -71,7 +71,7 @@ class Lock:
                 raise BusyError from None  # RuntimeError: this thread has it already, through another `Lock`
             except (OSError, NotImplementedError) as error:
                 if not self._has_told:
-                    _log.warning("%s cannot be locked and is used without: %s", self._path.stem, error)
+                    _log.warning("%s can't be locked and is used without a lock: %s", self._path.stem, error)
                 self._has_told = True
 
     def release(self) -> None:

@@ -49,12 +49,12 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
     if not found:
         if word.lower().endswith(".gguf"):
             read_header(word)  # says why not
-        raise KnownError(f'No model is called "{printable(word)}". "slipstream models list" shows what there is.')
+        raise KnownError(f'No model is called "{printable(word)}". "slipstream models list" shows all of them.')
     if len(found) > 1:
         names = ", ".join(printable(entry.where) for entry in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         raise KnownError(
-            f'{len(found)} models have "{printable(word)}" in their names: {names}{more}. Write more of it.'
+            f'{len(found)} models have "{printable(word)}" in their names: {names}{more}. Be more specific.'
         )
     return found[0]
 
@@ -68,7 +68,7 @@ def library_files(words: Sequence[str]) -> list[Path]:
 def check_usable(entry: LibraryEntry) -> None:
     """Raise `KnownError` for what cannot be loaded now."""
     if not entry.usable:
-        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that is not there now.")
+        raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that isn't available right now.")
 
 
 def described(entry: LibraryEntry) -> dict[str, Any]:

@@ -55,11 +55,11 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
         pairs = {pair.id: pair for pair in load_catalog().pairs}
         if wanted.casefold() not in pairs:
             raise KnownError(
-                f"{printable(wanted)} is neither a repository, as owner/name, nor one of the recommended pairs: "
+                f"{printable(wanted)} is neither a repository (owner/name) nor one of the recommended pairs: "
                 f"{', '.join(pairs)}."
             )
         return resolve(hub, pairs[wanted.casefold()])
-    show_progress(f"looking {printable(name)} up")
+    show_progress(f"looking up {printable(name)}")
     repository = hub.repository(name)
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
@@ -81,9 +81,9 @@ def chosen(repository: Repository, word: str) -> RemoteModel:
     if len(found) == 1:
         return found[0]
     if not repository.models:
-        raise KnownError(f"{repository.id} has no GGUF models that can be downloaded.")
+        raise KnownError(f"{repository.id} has no GGUF models to download.")
     if not found:
-        problem = f"{repository.id} has no model {printable(word)}, but these"
+        problem = f"{repository.id} has no model {printable(word)}, only these"
     else:
         problem = f"{repository.id} has {len(found)} models" + (f" {printable(word)}" if word else "")
     offered = found or repository.models
@@ -122,11 +122,11 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
     if best is None:
         reasons = [f"  {one.repository}: {one.verdict.reason}" for one in candidates]
         raise KnownError(
-            "\n".join(["No draft was found that fits. Without --with-draft the target is downloaded alone.", *reasons])
+            "\n".join(["No matching draft was found. Without --with-draft, only the target is downloaded.", *reasons])
         )
     _say(
-        f"The draft is {best.model.name} of {best.repository} ({size_text(best.model.size)}, {best.share:.0%} of the "
-        f"target). {best.verdict.reason}" + (f" {best.verdict.warning}" if best.verdict.warning else "")
+        f"The draft is {best.model.name} from {best.repository} ({size_text(best.model.size)}, {best.share:.0%} of "
+        f"the target). {best.verdict.reason}" + (f" {best.verdict.warning}" if best.verdict.warning else "")
     )
     return best
 
@@ -155,7 +155,7 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             queue.add(item)
             progress = _wait(queue, changed)
         except KeyboardInterrupt:
-            _say("Stopped. What has arrived is kept: the same command goes on from there.")
+            _say("Stopped. What was downloaded is kept; run the same command again to continue.")
             raise
         finally:
             queue.close()
@@ -183,7 +183,7 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
             return progress
         if progress.message not in ("", told):
             told = progress.message
-            _say(f"{told} It is tried again." if progress.state is ItemState.WAITING else told)
+            _say(f"{told} Trying again." if progress.state is ItemState.WAITING else told)
         show_progress(figures(progress))
         changed.wait(_REFRESH_SECONDS)
 

@@ -16,9 +16,9 @@ from app.models.library.folders import ModelFolder, found_folders
 from app.models.text import count_text, printable, size_text
 
 _SENTENCES = {
-    True: "is what was downloaded: the SHA-256 is the same.",
-    False: "has changed or is damaged: the SHA-256 is another one. Download it again.",
-    None: "cannot be checked: its SHA-256 is not known.",
+    True: "is intact: the SHA-256 checksum matches.",
+    False: "has changed or is damaged: the SHA-256 checksum doesn't match. Download it again.",
+    None: "can't be verified: its SHA-256 checksum isn't known.",
 }
 
 
@@ -26,13 +26,15 @@ _SENTENCES = {
 
 
 def add_list(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.add_argument("words", nargs="*", metavar="WORD", help="only models with all of these in their names")
+    """Add the command's options."""
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="only list models with all of these words in their names"
+    )
     parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
 
 
 def list_models(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     library = choosing.library()
     entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
     folders = library.folders()
@@ -60,7 +62,7 @@ def _table(entries: Sequence[LibraryEntry]) -> list[str]:
     width = max((len(printable(entry.where, 60)) for entry in usable), default=0)
     lines = [_row(entry, width) for entry in usable]
     if others:
-        lines += ["", "These cannot be used:"] if usable else ["These cannot be used:"]
+        lines += ["", "These can't be used:"] if usable else ["These can't be used:"]
         lines += [f"  {printable(entry.where, 60)}: {_reason(entry)}" for entry in others]
     return lines
 
@@ -78,24 +80,27 @@ def _row(entry: LibraryEntry, width: int) -> str:
 
 def _reason(entry: LibraryEntry) -> str:
     if not entry.available:
-        return f"its folder, {printable(str(entry.folder.path), 200)}, is not there now."
+        return f"its folder, {printable(str(entry.folder.path), 200)}, isn't available right now."
     return entry.problem
 
 
 def _offer(folder: ModelFolder) -> str:
-    return f"Models of another app ({folder.kind.label}) are in {printable(str(folder.path), 200)}: add it in Settings."
+    return (
+        f"There are models of another app ({folder.kind.label}) in {printable(str(folder.path), 200)}. You can "
+        "add the folder in Settings."
+    )
 
 
 # ---------------------------------------------------------------- verify
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.add_argument("model", metavar="MODEL")
 
 
 def verify_model(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status: 0 only where the files are what they were."""
+    """Run the command; returns the exit status: 0 only where the files are what they were."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
@@ -108,13 +113,13 @@ def verify_model(options: argparse.Namespace) -> int:
 
 
 def add_remove(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
 
 
 def remove_model(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     library.check_deletable(entry)
@@ -122,14 +127,18 @@ def remove_model(options: argparse.Namespace) -> int:
         _ask(entry, library.would_free(entry))
     freed = library.delete(entry)
     described = {"deleted": [str(part) for part in entry.parts], "freed": freed}
-    show_result(options, described, f"{printable(entry.where)} is deleted: {size_text(freed)} are free again.")
+    show_result(
+        options, described, f"{printable(entry.where)} was deleted. {size_text(freed)} of disk space was freed."
+    )
     return 0
 
 
 def _ask(entry: LibraryEntry, freed: int) -> None:
     """Raises `Cancelled` unless the user says yes."""
     if not sys.stdin.isatty():
-        raise KnownError("Deleting asks first, and nobody can answer here. Add --yes to delete without asking.")
+        raise KnownError(
+            "Deleting needs confirmation, but there is no terminal to ask on. Use --yes to delete without asking."
+        )
     for part in entry.parts:
         print(printable(str(part), 500), file=sys.stderr)
     print(f"Delete {printable(entry.where)} and free {size_text(freed)}? [y/N] ", end="", file=sys.stderr, flush=True)

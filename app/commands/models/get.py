@@ -8,25 +8,25 @@ from app.errors import KnownError
 from app.models.hub.errors import NoAccessError
 
 _TOKEN = (
-    "The token comes from the system's keyring, where Slipstream's window puts it, or from the variable HF_TOKEN; "
-    "a mirror gets it only if the settings allow that."
+    "The access token comes from the system's keyring, where the Slipstream window stores it, or from the variable "
+    "HF_TOKEN. It is sent to a mirror only if the settings allow that."
 )
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.epilog = "What was stopped goes on with the same command. " + _TOKEN
+    """Add the command's options."""
+    parser.epilog = "To resume an interrupted download, run the same command again. " + _TOKEN
     parser.add_argument(
         "wanted",
         metavar="REPO[:FILE]",
-        help="a repository, as Qwen/Qwen3-8B-GGUF, with a quantization or a file's name where it has several models; "
-        "or a recommended pair, as qwen3-8b",
+        help="a repository such as Qwen/Qwen3-8B-GGUF, followed by a quantization or file name if it has several "
+        "models; or a recommended pair such as qwen3-8b",
     )
-    parser.add_argument("--with-draft", action="store_true", help="find the best draft that fits and get it too")
+    parser.add_argument("--with-draft", action="store_true", help="also download the best draft that fits")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     from app.commands.models import fetching  # only now: it brings the network in
 
     try:

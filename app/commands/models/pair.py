@@ -19,13 +19,15 @@ from app.models.trials import FILE_NAME, Trial, Trials
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("draft", nargs="?", metavar="DRAFT", help="only this one (default: all of the library)")
+    parser.add_argument(
+        "draft", nargs="?", metavar="DRAFT", help="only consider this draft (default: all models in the library)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status: 1 where nothing fits."""
+    """Run the command; returns the exit status: 1 where nothing fits."""
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)
@@ -71,5 +73,5 @@ def _lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[str]:
 def _measured(trial: Trial | None) -> str:
     if trial is None:
         return ""
-    accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} kept"
-    return f"Measured here: {trial.speed_up:.2f} × plain{accepted}."
+    accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} accepted"
+    return f"Measured on this computer: {trial.speed_up:.2f}× as fast as without the draft{accepted}."

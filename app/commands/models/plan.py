@@ -22,28 +22,28 @@ from app.models.text import size_text
 from app.protocol.limits import MAX_CONTEXT_LENGTH, KvType
 
 _PARTS = {
-    "target_weights": "target",
-    "target_kv": "its KV cache",
-    "draft_weights": "draft",
-    "draft_kv": "its KV cache",
-    "compute": "to compute",
+    "target_weights": "Target weights",
+    "target_kv": "Target KV cache",
+    "draft_weights": "Draft weights",
+    "draft_kv": "Draft KV cache",
+    "compute": "Compute buffers",
 }
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     parser.add_argument("target", metavar="TARGET")
     parser.add_argument("draft", nargs="?", metavar="DRAFT")
-    wishes = parser.add_argument_group("wishes (default: what fits best)")
+    wishes = parser.add_argument_group("preferences (default: what fits best)")
     wishes.add_argument("--context", type=whole(1, MAX_CONTEXT_LENGTH), metavar="N", help="context length in tokens")
-    wishes.add_argument("--kv-type", choices=get_args(KvType), help="type of the KV cache")
-    wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 is all")
-    wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="those of the draft")
-    wishes.add_argument("--keep-draft", action="store_true", help="rather no plan than one without the draft")
+    wishes.add_argument("--kv-type", choices=get_args(KvType), help="KV cache type")
+    wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 means all")
+    wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU")
+    wishes.add_argument("--keep-draft", action="store_true", help="fail rather than leave the draft out")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status: 1 where nothing fits."""
+    """Run the command; returns the exit status: 1 where nothing fits."""
     target, draft = _shapes(options)
     with EngineProcess() as engine:
         machine = machine_now(engine.hello().devices)
@@ -72,7 +72,7 @@ def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]
     verdict = Judge(library.differences).verdict(target, draft)
     library.save()
     if not verdict.fits:
-        raise KnownError(f"There is no plan for this pair, for it does not fit. {verdict.reason}")
+        raise KnownError(f"This pair can't be loaded because the models don't fit together. {verdict.reason}")
     return shapes
 
 
@@ -87,14 +87,14 @@ def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -
     places = [("memory", plan.estimate.system, plan.system_space)]
     if machine.devices:
         places.append(("GPU", plan.estimate.gpu, plan.gpu_space))
-    lines.append(f"{'':<14}" + "".join(f"{name:>10}" for name, _, _ in places))
+    lines.append(f"{'':<17}" + "".join(f"{name:>10}" for name, _, _ in places))
     for field, label in _PARTS.items():
         sizes = [getattr(parts, field) for _, parts, _ in places]
         if any(sizes):
-            lines.append(f"{label:<14}" + "".join(f"{size_text(size):>10}" for size in sizes))
-    lines.append(f"{'together':<14}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
-    lines.append(f"{'of':<14}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
-    lines += ["", f"context {plan.context_length:,} tokens, KV cache in {plan.kv_type}{_layers(plan, machine)}"]
+            lines.append(f"{label:<17}" + "".join(f"{size_text(size):>10}" for size in sizes))
+    lines.append(f"{'total':<17}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
+    lines.append(f"{'available':<17}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
+    lines += ["", f"context {plan.context_length:,} tokens, {plan.kv_type} KV cache{_layers(plan, machine)}"]
     return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
 
 

@@ -17,22 +17,26 @@ from app.models.text import count_text, printable
 _LIMIT = 30
 _TITLES = ("repository", "downloads", "likes", "changed", "gated", "licence")
 _SIDES = "<>><<<"
-"""Numbers to the right."""
-_GATED = {"no": "", "automatic": "gated", "manual": "gated, by hand"}
+"""Right-aligned columns."""
+_GATED = {"no": "", "automatic": "gated", "manual": "gated, approved by hand"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
-    parser.epilog = 'Downloads are those of the last 30 days. "slipstream models get REPOSITORY" downloads a model.'
+    """Add the command's options."""
+    parser.epilog = 'Downloads are from the last 30 days. To download a model, use "slipstream models get REPOSITORY".'
     parser.add_argument("words", nargs="+", metavar="WORD", help="words in the repository's name")
     parser.add_argument("--sort", choices=get_args(Sort), default="trending", help="default: trending")
     parser.add_argument(
-        "--limit", type=whole(1, MAX_RESULTS), default=_LIMIT, metavar="N", help=f"at most so many (default {_LIMIT})"
+        "--limit",
+        type=whole(1, MAX_RESULTS),
+        default=_LIMIT,
+        metavar="N",
+        help=f"maximum number of results (default {_LIMIT})",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry it out; returns the exit status."""
+    """Run the command; returns the exit status."""
     from app.models.hub.api import HubConnection, network_settings
 
     words = " ".join(options.words)

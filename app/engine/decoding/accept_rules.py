@@ -36,11 +36,11 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
 _FEW = 16
-"""Tokens up to which plain numbers are quicker than arrays."""
+"""Below this many tokens, plain Python numbers are faster than arrays."""
 _MANY = 32_000
-"""Tokens from which on it is quicker not to take the logarithms for all of them."""
+"""From this many tokens on, it is faster not to compute the logarithms of all of them."""
 _LIKELIEST = 64
-"""Tokens whose noise is looked at in any case."""
+"""How many tokens' noise is always looked at."""
 
 
 class Purpose(IntEnum):

@@ -12,7 +12,9 @@ from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
 from app.protocol.messages import DrafterName, TextKind
 
-_INVALID_DRAFT = "The draft model computes no valid numbers, so its file is probably damaged. Choose another draft."
+_INVALID_DRAFT = (
+    "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."
+)
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Draft:
 
 
 NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Proposal(), 0)
-"""For a plain pass."""
+"""For a pass without a draft."""
 
 
 class Drafting:
@@ -49,7 +51,7 @@ class Drafting:
         self._missing = 0
         """Tokens of the context that the draft model has not processed."""
         self.failure: str | None = None
-        """Why a drafter was left out, in words for the user."""
+        """Why a drafter was dropped, in words for the user."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The first token of the answer is there. No drafter decodes anything before `draft`."""

@@ -61,9 +61,9 @@ class State:
 
     tokens: Tokens
     data: NDArray[np.uint8]
-    """Only its own engine can read it, and only with the model and the settings it came from."""
+    """Only the engine that wrote it can read it, and only with the same model and settings."""
     least: int
-    """The fewest tokens a cache can be cut to once it holds this: 0 where any part of it can be cut off."""
+    """The fewest tokens a cache that holds this can be cut to: 0 where any part of it can be cut off."""
 
 
 class SavableCache(Cache, Protocol):

@@ -19,9 +19,9 @@ from app.errors import Cancelled
 from app.protocol.messages import DrafterName, FinishReason, Piece, Round
 
 _CAUGHT_UP = 4
-"""At most so many tokens that a roll-back took too much are fed again within a verify pass; more go before it."""
+"""If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
 _PROMPT_END = 16
-"""Tokens of the prompt in which a chat template may begin the model's thinking."""
+"""Tokens at the end of the prompt in which a chat template may open the model's thinking."""
 
 
 class TargetVocabulary(Protocol):
@@ -57,7 +57,7 @@ class Decoding:
         self.text = TextStream(vocabulary.piece, task.stops, task.continued)
         """What may be shown of the answer; it meets stop strings."""
         self._sequence = sequence
-        """All but its last token are in the target's cache while a round starts."""
+        """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """Tokens of the sequence at which the answer ends."""
         prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
@@ -65,7 +65,7 @@ class Decoding:
         self._kinds.add(self._text_of(task.continued))
         self._round = 0
         self._learning_seconds = 0.0
-        """What the policy took to learn from the last round, which counts as time of the next one."""
+        """The time the policy took to learn from the last round; it counts toward the next one."""
         self.finish_reason: FinishReason | None = None
 
     def rounds(self, prompt_logits: Floats) -> Iterator[Round]:

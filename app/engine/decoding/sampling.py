@@ -30,12 +30,12 @@ class InvalidLogitsError(KnownError):
 
 
 _LARGE = 65_536
-"""Tokens of a vocabulary from which on a second look at all of them is worth avoiding."""
+"""Vocabularies from this size on are worth not going through twice."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
-"""How the search for what top-p leaves over is widened: to weights smaller by this factor, the likeliest token's being
-1; to the end."""
+"""How the search for the top-p cutoff is widened: to weights smaller by this factor, relative to the most likely
+token's, and finally to all of them."""
 _ROUNDING = 1e-5
-"""By how much a bound on what is computed in single precision is widened; the exact cut is made after it."""
+"""How far a bound on values computed in single precision is widened; the exact cut follows."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Distributions:
     ids: NDArray[np.int64]
     log_probs: NDArray[np.floating[Any]]
     whole: bool = False
-    """Nothing is cut: K is the vocabulary, and candidates are in the order of their ids."""
+    """Nothing is cut: K is the whole vocabulary, and candidates are in the order of their ids."""
 
     def rows(self, start: int, stop: int | None = None) -> Distributions:
         """The positions from ``start`` up to ``stop``."""
@@ -169,7 +169,7 @@ def check_finite(values: Floats) -> None:
     """Raises `InvalidLogitsError` unless all ``values``, each the maximum of a row of logits, are numbers."""
     if not np.isfinite(values).all():
         raise InvalidLogitsError(
-            "The model computes no valid numbers, so its file is probably damaged. Load another file."
+            "The model produces invalid numbers, so its file is probably damaged. Load another file."
         )
 
 

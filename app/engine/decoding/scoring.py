@@ -20,9 +20,9 @@ from app.errors import Cancelled
 from app.protocol.messages import Sampling
 
 LEAST_ROUNDING = 0.02
-"""Rounding is always taken to do this much, which F16 weights with an F16 KV cache were seen to do."""
+"""Rounding is always assumed to shift a logit this far, as was seen with F16 weights and an F16 KV cache."""
 _MARGIN = 1.5
-"""… and so many times what is seen: the answers went through other widths than are looked at."""
+"""… and this many times what is observed, because the answers used other widths than those looked at."""
 _WIDTH = 16
 LOOKED_AT = 2 * _WIDTH
 """So many tokens are processed both ways. In quantized targets a logit moves by nothing or by some tenths, so fewer

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from app.protocol.messages import AcceptRule, Sampling
 
 _COMPARED = 512
-"""Tokens that are compared at once."""
+"""How many tokens are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TokenSequence:
     def __init__(self, prompt: Sequence[int] = ()) -> None:
         """The answer begins behind ``prompt``."""
         self.tokens = list(prompt)
-        """Prompt and answer, to be read with indexes; only `append` changes it."""
+        """Prompt and answer, to be read by index; only `append` changes it."""
         self.prompt_length = len(self.tokens)
 
     def __len__(self) -> int:

@@ -32,13 +32,13 @@ _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 _JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
 _OPEN = re.compile(r"(?:`{1,2}|~{1,2}|[-*+•]|\d{1,9}[.)]?|[{\[][ \t]*)$")
-"""What may still become a fence, an item or JSON."""
+"""What may still turn out to be a fence, a list item or JSON."""
 _IN_JSON = re.compile(r'[{}\[\]"\d-]')
 _LONGEST_BEGINNING = 160
-"""Characters after which a line is decided, whatever may come."""
+"""A line is decided after this many characters, whatever follows."""
 _CODE_INDENT = 4
 _ITEM_INDENT = 2
-"""Of a paragraph that goes on with a list behind a blank line."""
+"""The kind of a paragraph that continues as a list after a blank line."""
 
 
 class TextKinds:
@@ -50,7 +50,7 @@ class TextKinds:
     def __init__(self, prompt_end: str = "") -> None:
         """``prompt_end``: the last characters in front of the answer; some chat templates begin the thinking there."""
         self.kind: TextKind = "prose"
-        """Of what comes next."""
+        """The kind of the text that comes next."""
         self._line: str | None = ""
         """The beginning of the line; ``None`` once it is decided."""
         self._fence = ""
@@ -62,7 +62,7 @@ class TextKinds:
         self._closing = ""
         """The tag that ends the thinking; empty outside of it."""
         self._tail = ""
-        """The end of the thinking so far, as much as may be the beginning of that tag."""
+        """The end of the thinking so far, as far as it may be the beginning of that tag."""
         end = prompt_end.rstrip()
         opened = next((tag for tag in _THINKING if end.endswith(tag)), None)
         if opened:

@@ -15,7 +15,8 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.protocol.messages import DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
-"""Told how sure the drafter was of the token it just proposed (`Proposal.confidences`): whether to propose another."""
+"""Called with the drafter's confidence in the token it just proposed (`Proposal.confidences`); says whether to propose
+another."""
 
 
 def always(_confidence: float) -> bool:
@@ -28,9 +29,9 @@ class Needs:
     """What a drafter needs to know of the target besides the tokens."""
 
     hidden_states: Literal["none", "last token", "whole prompt"] = "none"
-    """Of which tokens: of the last one behind each verify pass, or of all from the beginning of the prompt on."""
+    """For which tokens: the last one of each verify pass, or all of them from the start of the prompt."""
     layers: tuple[int, ...] = ()
-    """Behind which of the target's layers; empty: behind the last."""
+    """After which of the target's layers; empty: after the last."""
 
 
 NOTHING = Needs()
@@ -43,12 +44,10 @@ class Proposal:
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
     confidences: list[float] = field(default_factory=list)
-    """How sure the drafter is of each token: larger is surer, on a scale of its own (the policy calibrates it).
-
-    A draft model gives the lead of the token over the next best candidate in nats; n-grams the length of their match.
-    """
+    """The drafter's confidence in each token: larger is surer, on a scale of its own (the policy calibrates it).\n\nA
+    draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match."""
     others: list[int] = field(default_factory=list)
-    """What the other method would have proposed in each place, where the drafter has two; else empty."""
+    """What the other method would have proposed at each position, where the drafter has two; otherwise empty."""
 
     def first(self, count: int) -> Proposal:
         """The same with only the first ``count`` tokens."""

@@ -49,7 +49,7 @@ class LoadedDraft:
     vocabulary: int
     """The number of token ids that both models know."""
     ends: Callable[[int], bool]
-    """Tells tokens after which nothing follows."""
+    """Says whether nothing follows a token."""
     should_stop: Callable[[], bool]
     """Asked while the context is processed."""
     chats: CachedChats
@@ -78,7 +78,7 @@ class ModelDrafter(Drafter):
         """The model sees nothing of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
         self._drafted_from: int | None = None
-        """The position of the last draft's first token, until it is known what was accepted of it."""
+        """The position of the last draft's first token, until it is known how much of the draft was accepted."""
         self._is_prepared = False
         """Whether the cache holds the beginning of this sequence, and nothing else."""
         self._check(sequence.tokens)
@@ -161,7 +161,7 @@ class ModelDrafter(Drafter):
 
     def _check(self, tokens: Sequence[int]) -> None:
         if max(tokens, default=0) >= self._draft.vocabulary:
-            raise KnownError("This chat has tokens that the draft model does not know.")
+            raise KnownError("This chat has tokens that the draft model doesn't know.")
 
     def _choose(self, row: Floats, draft: list[int], method: ProposalMethod) -> _Choice:
         task, sampling = self._task, self._task.sampling

@@ -13,10 +13,10 @@ from app.protocol.messages import DrafterName, ProposalMethod
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12
 INDEXED = (6, SHORTEST_MATCH)
-"""Lengths of the n-grams that are indexed, the longer first. The newest places of a frequent short one, such as line
-end and indent, hide older places that match further; those of a longer one are few."""
+"""Lengths of the indexed n-grams, the longer first. The most recent places of a frequent short one, such as a line end
+with its indent, hide older places that match longer; a longer one has few places."""
 CANDIDATES = 16
-"""Earlier places looked at for each length, the newest."""
+"""How many of the most recent earlier places are looked at for each length."""
 
 
 class NgramDrafter(Drafter):

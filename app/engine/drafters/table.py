@@ -10,12 +10,12 @@ from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.messages import DrafterName
 
 Ends = Callable[[int], bool]
-"""Tells tokens of the target after which nothing follows."""
+"""Says whether nothing follows a token of the target."""
 DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None], Drafter | None]] = {
     "ngram": lambda ends, _draft: NgramDrafter(ends),
     "model": lambda _ends, draft: ModelDrafter(draft) if draft else None,
 }
-"""What makes each, or ``None`` for a pair without what it takes."""
+"""What creates each drafter, or ``None`` for a pair that lacks what it needs."""
 
 
 def drafters_of(ends: Ends, draft: LoadedDraft | None) -> list[Drafter]:

@@ -24,18 +24,18 @@ log = logging.getLogger("slipstream.chat_cache")
 _MIB = 1024 * 1024
 _AUTOMATIC_SHARE, _AUTOMATIC_MOST = 8, 2048 * _MIB
 _SHARE_OF_AVAILABLE = 4
-"""One copy takes at most this part of what memory there is at the moment."""
+"""One copy uses at most this fraction of the memory currently available."""
 LEAST_SECONDS = 0.1
-"""Tokens that are processed in less are neither copied out nor put back: nobody notices."""
+"""Tokens that take less than this to process are neither copied nor restored: nobody would notice."""
 READ_SECONDS_PER_BYTE = 5e-9
-"""Of a file, its digest included, on a slow disk: what is processed as quickly as that is not worth a file."""
+"""The time of a file, including its digest, on a slow disk: what is processed as fast as that isn't worth a file."""
 _TOKEN_SECONDS = 0.01
-"""Until it is known what processing a token takes: as on a slow machine."""
+"""Used until it is known how long processing a token takes: as on a slow machine."""
 _TELLING_TOKENS = 32
-"""Fewer tell nothing about the time for one more: what a call costs outweighs it."""
+"""Fewer tokens say nothing about the time per token, because the fixed cost of a call dominates."""
 _LOST_SHARE = 4
-"""A copy is made only where at least this part of what the cache holds would be lost: the last message of a long chat
-written anew is not worth a second copy of the whole chat."""
+"""A copy is made only where at least this fraction of what the cache holds would be lost: rewriting the last message of
+a long chat is not worth a second copy of the whole chat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class SavedState(State):
 
     owner: str
     seconds: float
-    """What processing its tokens again would take."""
+    """How long processing its tokens again would take."""
 
     @property
     def size(self) -> int:
@@ -59,7 +59,7 @@ class ChatCaches:
         """Without ``files`` nothing reaches a disk."""
         self.files = files
         self.limit = 0
-        """Bytes of memory for copies; 0: none are made, on disk neither."""
+        """Bytes of memory for copies; 0: no copies are made, not on disk either."""
         self._saved: list[SavedState] = []
         """The least recently used first."""
 
@@ -243,7 +243,7 @@ class ChatSwitcher:
         if state is None:
             return False
         if not self._cache.restore(state):
-            log.info("llama.cpp did not take a saved cache back")
+            log.info("llama.cpp did not accept a saved cache")
             self._caches.remove(copy)
             return False
         if isinstance(copy, SavedState):

@@ -25,9 +25,9 @@ log = logging.getLogger("slipstream.chat_cache")
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
 _DAYS = 30
-"""After which a file nobody asked for goes: its model may be gone, and what chats said should not lie around."""
+"""A file that nobody asked for is deleted after this: its model may be gone, and chats shouldn't lie around."""
 _PART_SECONDS = 600.0
-"""After which an unfinished file was left behind by an engine that was killed."""
+"""An unfinished file older than this was left behind by an engine that was killed."""
 _LAST_CHUNK_SECONDS = 0.3
 
 
@@ -52,7 +52,7 @@ class ChatCacheFiles:
         """Guards everything below."""
         self._known: dict[str, list[StateFile]] = {}
         self._jobs: list[_Job] = []
-        """What is not yet written, in that order; the first of them may be half written."""
+        """What has not been written yet, in order; the first may be half written."""
         self._is_waiting = False
         self._thread: threading.Thread | None = None
 

@@ -57,7 +57,7 @@ from app.protocol.statistics import Statistics
 log = logging.getLogger("slipstream.engine")
 
 _PUT_AWAY_SECONDS = 1.0
-"""The window waits two for the engine to end (`app.ui.engine.local_engine.Timings.quit`)."""
+"""The window gives the engine two seconds to end (`app.ui.engine.local_engine.Timings.quit`)."""
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 
@@ -75,11 +75,11 @@ class Engine:
         self._target: Target | None = None
         self._draft: LoadedModel | None = None
         self._drafters: list[Drafter] = []
-        """All that can draft for the loaded pair."""
+        """All drafters of the loaded pair."""
         self._costs: PairCosts | None = None
         self._cancel = threading.Event()
         self.last_progress = time.monotonic()
-        """When the computation last moved (`time.monotonic`); read by the worker to notice a hang."""
+        """When the computation last made progress (`time.monotonic`); the worker reads it to notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
 
@@ -287,7 +287,7 @@ class Engine:
             raise Cancelled
         tokens, speed = finished.figures.completion_tokens, finished.figures.decode_tokens_per_second
         if speed is None:
-            raise KnownError("The answer was too short to measure a speed. Try with another chat.")
+            raise KnownError("The answer was too short to measure a speed. Try again with another chat.")
         return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
@@ -302,10 +302,10 @@ class Engine:
         target = self._loaded()
         unknown = _unknown(target, [*command.answer, *command.candidates])
         if unknown is not None:
-            raise KnownError(f"The loaded target has no token {unknown}, so these answers are another model's.")
+            raise KnownError(f"The loaded target has no token {unknown}, so these answers come from another model.")
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
-            raise KnownError("The answer does not fit into the context any more. Choose a longer context.")
+            raise KnownError("The answer no longer fits into the context. Choose a longer context.")
         target.switcher.before_measuring()
         self._begin(target, tokens)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)

@@ -43,10 +43,15 @@ from app.storage.keyed_file import KeyedFile, cache_file, key_of
 log = logging.getLogger("slipstream.engine")
 
 _SMALL_DRAFT_PARAMETERS = 20_000_000
-NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this target, so drafting is off."
-_DRAFT_NO_ROLL_BACK = "Rejected guesses cannot be taken back from the running state of this draft, so it is not used."
+NO_ROLL_BACK = (
+    "Drafting isn't available for this model: its architecture can't undo rejected tokens. Answers "
+    "arrive at the model's normal speed."
+)
+_DRAFT_NO_ROLL_BACK = (
+    "The architecture of this draft model can't undo rejected tokens, so it can't be used for drafting."
+)
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
-"""Read at each of three places of a model, shared by its parts; and of a part at least."""
+"""How many bytes are read at each of three places of a model, shared by its parts; and at least of each part."""
 _SAMPLING_KEYS = {
     "temperature": "temp",
     "top_k": "top_k",
@@ -55,14 +60,14 @@ _SAMPLING_KEYS = {
     "repetition_penalty": "penalty_repeat",
     "penalty_window": "penalty_last_n",
 }
-"""Fields of `Sampling` and what they are called in a GGUF, behind ``general.sampling.``."""
+"""Fields of `Sampling` and their names in a GGUF file, after ``general.sampling.``."""
 _ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
-"""What llama.cpp's -1 is here: every token of the vocabulary, the whole context."""
+"""What llama.cpp's -1 stands for: every token of the vocabulary, the whole context."""
 _MOST_RECOMMENDED = 2**31 - 1
 """llama.cpp reads 32 bits, and so do the window's fields."""
 
 Stamp = tuple[int, ...]
-"""Size in bytes and time of the last change in nanoseconds of each file of a model: with the same it is the same."""
+"""Size in bytes and modification time in nanoseconds of each file of a model; if these are the same, the model is."""
 
 
 # ---------------------------------------------------------------- files
@@ -116,7 +121,7 @@ def _stamp(paths: tuple[Path, ...]) -> Stamp:
 
 
 def _changed(path: Path) -> KnownError:
-    return KnownError(f"{printable(path.name)} changed while it was being loaded, so it was not used. Load it again.")
+    return KnownError(f"{printable(path.name)} changed while it was being loaded, so it wasn't used. Load it again.")
 
 
 @contextlib.contextmanager
@@ -124,9 +129,9 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = "it is no longer there" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+        reason = "it no longer exists" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
         raise KnownError(
-            f"{printable(path.name)} could not be read while it was being loaded: {reason}. Load it again."
+            f"{printable(path.name)} couldn't be read while it was being loaded: {reason}. Load it again."
         ) from None
 
 
@@ -219,7 +224,7 @@ class LoadedModel:
     switcher: ChatSwitcher
     info: ModelInfo
     longest_draft: int
-    """How many rejected tokens its memory can take back; 0: none."""
+    """How many rejected tokens its memory can undo; 0: none."""
 
     def close(self) -> None:
         """Free it; what is worth it of its KV cache was put away before (`ChatSwitcher.put_away`)."""
@@ -328,7 +333,7 @@ class Loader:
 
     def _new_target_context(self, model: Model) -> Context:
         if not model.has_decoder_only:
-            raise KnownError(f"{model.path.name} is not a model that writes text token after token.")
+            raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
         return target_context(model, self._settings, length, self._threads)

@@ -26,9 +26,9 @@ class PairCosts:
     store: KeyedFile[MeasuredCosts]
     key: str
     history: PairHistory
-    """What earlier answers of this pair on this machine brought, whatever the context length was."""
+    """What earlier answers of this pair achieved on this machine, whatever the context length was."""
     slower: SpeedChange | None = None
-    """Set where engine or driver are others than they were, and the pair got slower by that."""
+    """Set where the engine or a driver changed and the pair became slower."""
 
     def save(self) -> None:
         """Write down what is known now, with what the answers taught."""

@@ -58,7 +58,7 @@ log = logging.getLogger("slipstream.worker")
 
 _FLUSH_SECONDS = 1 / 60
 _UNWATCHED_FLUSH_SECONDS = 0.5
-"""Each flush wakes another process, which takes a core from the computation where there are few."""
+"""Each flush wakes another process, which takes a core away from the computation where there are few."""
 _QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
@@ -82,7 +82,7 @@ class Worker:
         self._done = threading.Event()
         self._received = 0
         self._cancelled = 0
-        """A Cancel means every command received before it, also one that has not begun."""
+        """Cancel applies to every command received before it, even one that has not begun."""
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
         self._engine = Engine(self._caches)
@@ -192,7 +192,7 @@ class Worker:
         try:
             self._send(self._engine.load(command, self._send))
         except Cancelled:
-            self._send(LoadFailed(request=command.request, message="Loading was cancelled.", cancelled=True))
+            self._send(LoadFailed(request=command.request, message="Loading was canceled.", cancelled=True))
         except KnownError as error:
             self._send(LoadFailed(request=command.request, message=str(error)))
 

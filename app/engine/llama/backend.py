@@ -26,12 +26,12 @@ log = logging.getLogger("slipstream.llama")
 
 _LOG_INFO, _LOG_WARN, _LOG_ERROR = 2, 3, 4
 errors: deque[str] = deque(maxlen=5)
-"""What went wrong since somebody cleared it, the latest last."""
+"""Errors since somebody cleared the list, the most recent last."""
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
 """What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
 _LOADED_VARIANT = re.compile(rb"loaded CPU backend from .*ggml-cpu-([\w.]+)\.[a-z]+\s*$")
 _variant = ""
-"""Of llama.cpp's libraries for kinds of processors the one that computes; empty where there is only one."""
+"""The variant of llama.cpp's CPU library that computes; empty where there is only one."""
 CPU, GPU, INTEGRATED_GPU = 0, 1, 2
 """Kinds of devices as ggml numbers them."""
 _NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
@@ -49,7 +49,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
     "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
 }
-"""ggml's functions that llama-cpp-python does not declare: what they return, and what they are given."""
+"""ggml's functions that llama-cpp-python does not declare: their return and argument types."""
 
 
 def start() -> None:
@@ -63,8 +63,8 @@ def start() -> None:
         _library().ggml_backend_load_all_from_path(os.fsencode(_ggml.libggml_base_path))
     if not _handles(CPU):
         raise KnownError(
-            "llama.cpp has nothing here that runs on this processor, so no model can answer. "
-            "Install Slipstream again; if that changes nothing, please report it with the log."
+            "This copy of llama.cpp doesn't run on your processor, so no model can be used. Reinstall Slipstream; "
+            "if that doesn't help, please report it together with the log."
         )
     llama_cpp.llama_backend_init()
 

@@ -33,11 +33,11 @@ log = logging.getLogger("slipstream.checkpoints")
 
 SEQUENCE = 0
 WHOLE, CHECKPOINT = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-"""What is copied: everything, or only what cannot be cut, which is the running state or the sliding windows."""
+"""What is copied: everything, or only what can't be cut, which is the recurrent state or the sliding windows."""
 Bytes = NDArray[np.uint8]
 
 _MOST_BYTES = 512 * 1024 * 1024
-"""What the checkpoints at the ends of prompts may take together."""
+"""What the checkpoints at the ends of prompts may use together."""
 _LARGEST_ERROR = 0.03
 """Of logits after a roll-back: mean squared difference to those without one ÷ their variance. What passes of different
 widths round differently makes 1e-6 (F16) to 4e-3 (4-bit KV cache) of it in random models, a wrong state 0.1 to 2."""
@@ -90,7 +90,7 @@ class RollBackSupport(msgspec.Struct, frozen=True):
     """What works with a memory, as it was tried out; it lies on users' disks, where two fields have older names."""
 
     longest_draft: int
-    """How many draft tokens can be taken back; 0: none."""
+    """How many draft tokens can be undone; 0: none."""
     snapshots: int
     can_restore: bool = msgspec.field(name="marks")
     can_cut: bool = msgspec.field(name="cuts")
@@ -112,7 +112,7 @@ class Checkpoints:
         self.window = window
         self.snapshots = snapshots
         self.can_cut = self.can_restore = True
-        """Whether it is trusted to cut and to put checkpoints back; without either it forgets everything instead."""
+        """Whether cutting and restoring checkpoints can be trusted; without either, everything is recomputed."""
         self._pass_width = 0
         self._before_draft: _Checkpoint | None = None
         self._at_prompts: list[_Checkpoint] = []

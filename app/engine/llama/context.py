@@ -27,7 +27,8 @@ _KV_TYPES: dict[KvType, int] = {
 _ABORTED = 2
 _NO_SLOT = 1
 _LEAST_CONTEXT = 256
-"""llama.cpp rounds the cache up to this, but cuts batches to what was asked, and a verify pass has to fit into one."""
+"""llama.cpp rounds the cache up to this but splits batches at what was requested, and a verify pass has to fit into
+one."""
 
 
 class Context:
@@ -64,7 +65,7 @@ class Context:
         if not self._handle:
             reason = f" ({backend.reason()})" if backend.errors else ""
             raise KnownError(
-                f"There is not enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
+                f"There isn't enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
             )
         self.model = model
         self.length: int = llama_cpp.llama_n_ctx(self._handle)
@@ -98,7 +99,7 @@ class Context:
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
-            raise ValueError(f"{count} tokens do not fit behind {len(self.tokens)} of {self.length}")
+            raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
         if count == 1:  # a draft's token, where arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
         else:
@@ -124,7 +125,7 @@ class Context:
         if code == _NO_SLOT:
             raise KnownError("The context is full. Choose a longer context or start a new chat.")
         reason = f": {backend.errors[-1]}" if backend.errors else ""
-        raise KnownError(f"llama.cpp could not compute the next tokens (code {code}{reason}). Load the model again.")
+        raise KnownError(f"llama.cpp couldn't compute the next tokens (code {code}{reason}). Load the model again.")
 
     def _logits(self, outputs: int) -> Floats:
         if outputs == 0:
@@ -172,7 +173,7 @@ class Context:
         """See `SavableCache.save`."""
         data = np.empty(self.state_size(), np.uint8)
         if not self._memory.copy_out(data, WHOLE):
-            raise KnownError("llama.cpp could not copy its KV cache.")
+            raise KnownError("llama.cpp couldn't copy its KV cache.")
         return State(np.array(self.tokens, np.int32), data, self.checkpoints.least_of_copy(len(self.tokens)))
 
     def restore(self, state: State) -> bool:

@@ -16,12 +16,12 @@ Bytes = NDArray[np.uint8]
 _HEADER = 8
 """Bytes before the memory: a magic number and flags."""
 _MATRIX = 12
-"""Bytes before a layer's matrix: the type and the size of what is in it."""
+"""Bytes before a layer's matrix: its type and the size of its contents."""
 _EXTENSIONS = (0, 8, 12)
-"""Bytes more that a cell has where positions have several dimensions."""
+"""Extra bytes of a cell where positions have several dimensions."""
 _MOST_LAYERS, _MOST_ROW = 4096, 1 << 24
 _MOST_BYTES = 2 << 30
-"""Of a copy: what cannot be had without a doubt is not worth it."""
+"""The status of a copy: what is uncertain is not worth having."""
 
 
 class _OtherLayoutError(Exception):

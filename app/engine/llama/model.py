@@ -45,7 +45,7 @@ class Model:
         if not self._handle:
             if cancelled:
                 raise Cancelled
-            raise KnownError(f"llama.cpp cannot load {path.name}: {backend.reason()}")
+            raise KnownError(f"llama.cpp can't load {path.name}: {backend.reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
         self.vocabulary_size: int = llama_cpp.llama_vocab_n_tokens(self._vocab)

@@ -31,12 +31,12 @@ from app.protocol.messages import Quantization
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
-"""A weight takes, to see whether there is enough space on the disk."""
+"""Bytes per weight, for checking whether there is enough disk space."""
 _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _LONGEST_NAME = 127
 _QUANTIZE_BYTES = 256 * 1024 * 1024
-"""Of a tensor in memory at once while it is quantized."""
+"""The most bytes of a tensor in memory at once while it is quantized."""
 
 
 def layers_to_choose(target: Path) -> int:
@@ -54,7 +54,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: Quantization
     most = _own_layers(header) - 1
     if not 1 <= layers <= most:
         only = f"from 1 to {most}" if most > 1 else "1"
-        raise KnownError(f"{target.name} has {most + 1} layers, so a draft of it can have {only}, not {layers}.")
+        raise KnownError(f"{target.name} has {most + 1} layers, so a draft can have {only} of them, not {layers}.")
     _check_quantization(header, quantization)
     check_destination(destination)
     _check_free_space(header, layers, destination, quantization)
@@ -64,7 +64,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: Quantization
         _check_result(header, layers, made)
         made.replace(destination)
     except OSError as error:
-        raise KnownError(f"{destination} cannot be written: {error.strerror or error}.") from error
+        raise KnownError(f"{destination} can't be written: {error.strerror or error}.") from error
     finally:
         made.unlink(missing_ok=True)
 
@@ -91,12 +91,12 @@ def _cuttable(target: Path) -> GgufHeader:
     if not verdict.fits:
         raise KnownError(verdict.reason)
     if _own_layers(header) < 2:
-        raise KnownError(f"{header.path.name} has a single layer, so there is nothing to cut off.")
+        raise KnownError(f"{header.path.name} has only one layer, so none can be left out.")
     for key, value in header.metadata.items():
         if isinstance(value, Array) and value.count == header.layers and key.startswith(f"{header.architecture}."):
             raise KnownError(
-                f"Models of the architecture {header.architecture} cannot be cut: "
-                f"{header.path.name} describes each layer on its own ({key}), which llama.cpp does not shorten."
+                f"Models of the architecture {header.architecture} can't be cut: {header.path.name} describes each "
+                f"layer separately ({key}), which llama.cpp can't shorten."
             )
     return header
 
@@ -104,17 +104,19 @@ def _cuttable(target: Path) -> GgufHeader:
 def _check_quantization(header: GgufHeader, quantization: Quantization | None) -> None:
     if quantization and not {tensor.type for tensor in header.tensors} <= _FULL_PRECISION:
         raise KnownError(
-            f"{header.path.name} is quantized already ({header.quantization}); doing it twice would cost more than it "
-            "saves. Leave --quantize out: the draft then keeps the quantization of the target."
+            f"{header.path.name} is already quantized ({header.quantization}), and doing it twice would cost more "
+            "than it saves. Leave out --quantize: the draft then has the same quantization as the target."
         )
 
 
 def check_destination(destination: Path) -> None:
     """Raises `KnownError` where no new file can be made."""
     if destination.exists():
-        raise KnownError(f"{destination} already exists. Name another file with --output, or remove it.")
+        raise KnownError(f"{destination} already exists. Choose a different file with --output, or remove this one.")
     if not destination.parent.is_dir():
-        raise KnownError(f"There is no folder {destination.parent}. Make it, or name another with --output.")
+        raise KnownError(
+            f"The folder {destination.parent} doesn't exist. Create it, or choose a different file with --output."
+        )
 
 
 def _check_free_space(header: GgufHeader, layers: int, destination: Path, quantization: Quantization | None) -> None:
@@ -126,8 +128,8 @@ def _check_free_space(header: GgufHeader, layers: int, destination: Path, quanti
     free = shutil.disk_usage(destination.parent).free
     if free < needed:
         raise KnownError(
-            f"The draft takes about {needed / 1e6:,.0f} MB, but {destination.parent} has only {free / 1e6:,.0f} MB "
-            "left. Make room, or name a file elsewhere with --output."
+            f"The draft needs about {needed / 1000000.0:,.0f} MB, but {destination.parent} has only "
+            f"{free / 1000000.0:,.0f} MB left. Free up some space, or choose a different file with --output."
         )
 
 
@@ -140,10 +142,10 @@ def _check_result(target: GgufHeader, layers: int, made: Path) -> None:
     except KnownError as error:
         full = shutil.disk_usage(made.parent).free < _SPARE_BYTES
         why = f"{made.parent} is full" if full else str(error).replace(made.name, "the result")
-        raise KnownError(f"{target.path.name} could not be cut to its first {layers} layers: {why}") from error
+        raise KnownError(f"{target.path.name} couldn't be cut to its first {layers} layers: {why}") from error
     verdict = compare(target, header)
     if header.layers != layers or not verdict.fits:
-        raise KnownError(f"{target.path.name} could not be cut to its first {layers} layers. {verdict.reason}")
+        raise KnownError(f"{target.path.name} couldn't be cut to its first {layers} layers. {verdict.reason}")
 
 
 def quantize(
@@ -176,7 +178,7 @@ def quantize(
     try:
         if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(part), ctypes.byref(params)) != 0:
             reason = "the disk may be full" if "iostream error" in backend.reason() else backend.reason()
-            raise KnownError(f"llama.cpp could not write {source.name} again: {reason}")
+            raise KnownError(f"llama.cpp couldn't write a copy of {source.name}: {reason}")
         part.replace(destination)
     finally:
         part.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import psutil
 
 _CPUS = Path("/sys/devices/system/cpu")
 _FAST = 0.8
-"""Of the quickest core's capacity; single cores of one kind differ by a little."""
+"""As a fraction of the fastest core's capacity; cores of one kind differ slightly."""
 
 
 def default_threads() -> int:

@@ -14,27 +14,27 @@ from msgspec import Meta
 from app.protocol.messages import ProposalMethod
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
-"""Bins of a draft model's confidence: the lead of its token over the runner-up, in nats."""
+"""Bins for a draft model's confidence: the lead of its token over the runner-up, in nats."""
 MATCH_EDGES = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
-"""Bins of an n-gram's confidence: the length of its match, 3 to 12 and more."""
+"""Bins for an n-gram's confidence: the length of its match, 3 to 12 and more."""
 _POSITION_GROUPS = (0, 1, 2, 2, 3, 3, 3, 3, 4)
-"""Positions in a draft that are counted together; the last one goes on."""
+"""Positions in a draft that are counted together; the last group is open-ended."""
 _HORIZONS = (5.0, 20.0, 400.0)
-"""Judged tokens over which the recent past is looked at; what predicted best lately counts most."""
+"""Numbers of judged tokens that count as the recent past; the one that predicted best lately weighs most."""
 _WEIGHTS = (0.1, 0.3, 1.0)
-"""What a horizon counts before it proved anything: steady text is the rule."""
+"""The weight of a horizon before it has proved anything: steady text is the rule."""
 _LONG = 1.0 - 1.0 / 800
 _BIN = 1.0 - 1.0 / 80
 _POSITION = 1.0 - 1.0 / 600
-"""What is left of a count after one more judged token (of its bin, of its position)."""
+"""The factor by which a count decays with each further judged token (of its bin, of its position)."""
 _ODDS_PRIOR = 3.0
 _TRUST = 0.99
-"""What is left of a horizon's record (log-likelihood) after one more judged token."""
+"""The factor by which a horizon's record (log-likelihood) decays with each further judged token."""
 _BIN_PRIOR = 4.0
 _POSITION_PRIOR = 30.0
-"""Judged tokens a prior is worth."""
+"""The number of judged tokens a prior is worth."""
 _START_WEIGHT = 8.0
-"""At most so much counts what an earlier answer learnt: this one may be of another kind."""
+"""The most that what was learned from an earlier answer may weigh: this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
 _MODEL_SHAPE = (0.43, 0.5, 0.61, 0.745, 0.86, 0.93, 0.973, 0.98, 0.98)
 """Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, and much

@@ -16,9 +16,9 @@ from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
 
 _HALVED_AT = 20_000
-"""Tokens of a kind after which its counters are halved: what was long ago counts less and less."""
+"""After this many tokens of a kind its counters are halved, so that recent answers weigh more."""
 _SAVE_SECONDS = 30.0
-"""Not after every answer: a crash may cost so much of what was learnt, a file is not written all the time."""
+"""Not after every answer: a crash may lose a little of what was learned, but the file is not written all the time."""
 _RENAMED = {
     "arms": "rates",
     "greedy_lead": "greedy_advantage",
@@ -35,7 +35,7 @@ class Remembered(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         names = [one.kind for one in self.kinds]
         if len(set(names)) < len(names) or not all(map(_is_sound, self.kinds)):
-            raise ValueError("counters of a pair make no sense")
+            raise ValueError("the counters of a pair are inconsistent")
 
 
 def history_file(path: Path | None) -> KeyedFile[Remembered]:

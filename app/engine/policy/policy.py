@@ -18,7 +18,7 @@ class Situation:
     """What is known before a round."""
 
     length: int
-    """Tokens of the context."""
+    """Tokens in the context."""
     most: int
     """The most tokens that may be drafted."""
     has_model: bool
@@ -26,9 +26,9 @@ class Situation:
     found: Proposal = field(default_factory=Proposal)
     """What n-grams propose, which costs nothing."""
     missing: int = 0
-    """Tokens of the context that the draft model has not processed."""
+    """Tokens in the context that the draft model has not processed."""
     kind: TextKind = "prose"
-    """Of the text that comes next."""
+    """The kind of the text that comes next."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,15 @@ class Decision:
 
     drafter: DrafterName | None = None
     length: int = 0
-    """At most so many tokens are drafted."""
+    """The most tokens to draft."""
     method: ProposalMethod = "coupled"
     """How the draft model proposes."""
     stopping: Stopping | None = None
-    """When a draft ends early, and how much of it is tested; ``None``: it never does, and all of it is."""
+    """When a draft ends early, and how much of it is tested; ``None``: it never ends early, and all of it is tested."""
     catch_up: int = 0
-    """So many of the missing tokens the draft model processes before the pass, to be able to draft later."""
+    """How many of the missing tokens the draft model processes before the pass, to be able to draft later."""
     paused: Pause | None = None
-    """Set where drafting does not pay, also while it is tried nevertheless."""
+    """Set where drafting does not pay off, even while it is being tried anyway."""
 
     def worth(self) -> Worth:
         """For `Drafter.propose`: is told the confidence of each token, and says whether to propose another."""
@@ -79,11 +79,11 @@ class Outcome:
     situation: Situation
     decision: Decision
     proposal: Proposal
-    """Whole, with the tokens that were not tested."""
+    """The whole draft, including the tokens that were not tested."""
     tested: int
     accepted: int
     target_token: int
-    """The target's own token behind the accepted ones."""
+    """The target's own token after the accepted ones."""
     draft_seconds: float
     verify_seconds: float
     other_seconds: float
@@ -96,7 +96,7 @@ class Learnt:
     costs: Costs
     priors: Mapping[TextKind, AcceptancePrior]
     curve: list[float]
-    """Tokens per second that each draft length of the draft model from 0 on brings on text like the answer's."""
+    """The expected tokens per second for each draft length of the draft model, from 0, on text like the answer's."""
 
 
 class Policy(Protocol):

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 _SHARE = 0.015
-"""Of the time, at most so much goes into probes."""
+"""The largest share of the time that may go into probes."""
 _PATIENCE, _LEAST = 0.95, 0.25
-"""Each failed probe makes the share smaller by this factor, down to this part of it; one that hits restores it."""
+"""Each failed probe reduces that share by this factor, down to this fraction; a successful one restores it."""
 _START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
-"""Probing time to begin with, to save up, and to owe before a probe that hit is repeated; in plain passes."""
+"""Probing time at the start, at most saved up, and owed before a successful probe is repeated; in plain passes."""
 _PACE = 50.0
-"""Rounds over which saved-up credit is spent."""
+"""The number of rounds over which saved-up credit is spent."""
 _LOSS_LIMIT = 0.3
-"""Plain passes of credit lost at most by testing what a probe drafted, which was expected to pay."""
+"""Plain passes of credit that testing a probe's draft may cost at most, when it was expected to pay off."""
 
 
 class ProbeBudget:

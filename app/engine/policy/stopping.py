@@ -16,17 +16,17 @@ class Stopping:
     it are."""
 
     chance: Callable[[float, int], float]
-    """Of a token of this confidence at this position."""
+    """The chance of acceptance of a token with this confidence at this position."""
     expected: Sequence[float]
-    """Tokens that a round yields whose draft has 0, 1, … tokens, before their confidences are known."""
+    """The expected tokens of a round whose draft has 0, 1, … tokens, before their confidences are known."""
     survivals: Sequence[float]
-    """How likely all of 0, 1, … tokens are accepted, before their confidences are known."""
+    """The chance that all of 0, 1, … tokens are accepted, before their confidences are known."""
     seconds: Sequence[float]
-    """Of a round that tests 0, 1, … tokens, without drafting them."""
+    """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
     draft: float
-    """Seconds of a drafted token."""
+    """Seconds per drafted token."""
     rate: float
-    """Tokens per second a round has to earn."""
+    """Tokens per second that a round has to reach."""
 
     def goes_on(self, chances: Sequence[float]) -> bool:
         """Whether one more token pays, behind tokens of these ``chances``, which are paid for."""

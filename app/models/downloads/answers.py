@@ -48,7 +48,9 @@ def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, sta
     if response.status_code == 206:
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if match is None or int(match[1]) != start:
-            raise NoRangesError(f"{_host(response)} sent another part of {_name(file)} than it was asked for.", tries=3)
+            raise NoRangesError(
+                f"{_host(response)} sent a different part of {_name(file)} than was requested.", tries=3
+            )
         if match[3] != "*" and int(match[3]) != file.size:
             raise _wrong_size(file, int(match[3]))
         return start
@@ -57,7 +59,7 @@ def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, sta
         if length is not None and length != file.size:
             raise _wrong_size(file, length)
         if response.headers.get("Content-Type", "").startswith("text/html"):
-            raise RetryLaterError(f"{_host(response)} sends a web page in place of {_name(file)}.", tries=3)
+            raise RetryLaterError(f"{_host(response)} sent a web page instead of {_name(file)}.", tries=3)
         return 0
     raise _failure(response, file, endpoint)
 
@@ -79,8 +81,8 @@ def _check_linked(response: httpx2.Response, file: RemoteFile) -> None:
         raise _wrong_size(file, size)
     if is_sha256(digest) and digest != file.sha256:
         raise KnownError(
-            f"{_name(file)} is not the file any more that was chosen: the hub has another checksum for it. "
-            "Look for the model again."
+            f"{_name(file)} has changed on the hub since it was chosen: its checksum is different. Look the model "
+            "up again."
         )
 
 
@@ -92,13 +94,13 @@ def _linked(response: httpx2.Response, header: str) -> str:
 def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> KnownError:
     status, host = response.status_code, _host(response)
     if status == 416:
-        return NoRangesError(f"{host} does not have the part of {_name(file)} that is missing.", tries=3)
+        return NoRangesError(f"{host} doesn't have the missing part of {_name(file)}.", tries=3)
     if status in (408, 429) or status >= 500:
-        reason = "asks to come back later" if status == 429 else f"has trouble (status {status})"
+        reason = "asks to try again later" if status == 429 else f"has a problem (status {status})"
         return RetryLaterError(f"{host} {reason}.", after=_retry_after(response.headers.get("Retry-After", "")))
     if response.history and not str(response.url).startswith(f"{endpoint}/"):
         # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
-        return RetryLaterError(f"{host} does not give out {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
+        return RetryLaterError(f"{host} refuses to send {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
     return refused(response, endpoint, file.repository)
 
 
@@ -115,7 +117,7 @@ def _retry_after(value: str) -> float | None:
 
 def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
     # What is on disk stays: it may be the login page of a network in between that answers.
-    return RetryLaterError(f"{_name(file)} should have {file.size} bytes, but what comes has {size}.", tries=3)
+    return RetryLaterError(f"{_name(file)} should be {file.size} bytes long, but the server sends {size}.", tries=3)
 
 
 def _name(file: RemoteFile) -> str:

@@ -14,7 +14,7 @@ from app.models.hub.repository import RemoteFile
 from app.models.text import printable, size_text
 
 RESERVE_BYTES = 1024**3
-"""What downloads leave free."""
+"""Free space that downloads leave on the disk."""
 
 
 class DiskFullError(KnownError):
@@ -31,7 +31,7 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
     for part in parts:
         if not is_safe_name(part):
             name = printable(f"{file.repository}/{file.path}", 200)
-            raise KnownError(f"{name} is not downloaded: {printable(part) or 'an empty name'} is no safe file name.")
+            raise KnownError(f"{name} wasn't downloaded: {printable(part) or 'an empty name'} isn't a safe file name.")
     return models_folder.joinpath(*parts)
 
 
@@ -43,8 +43,8 @@ def free_bytes(folder: Path) -> int:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise KnownError(f"{printable(str(folder), 200)} cannot be used: {error.strerror or error}.") from error
-    raise KnownError(f"{printable(str(folder), 200)} is not there.")
+            raise KnownError(f"{printable(str(folder), 200)} can't be used: {error.strerror or error}.") from error
+    raise KnownError(f"{printable(str(folder), 200)} isn't there.")
 
 
 def check_space(folder: Path, needed: int, reserve: int) -> None:
@@ -52,8 +52,8 @@ def check_space(folder: Path, needed: int, reserve: int) -> None:
     free = free_bytes(folder)
     if free < needed + reserve:
         raise DiskFullError(
-            f"The disk is too full: {size_text(needed)} are still to come and {size_text(reserve)} stay free, "
-            f"but only {size_text(free)} are free. Make room, then press Resume."
+            f"Not enough disk space: {size_text(needed)} is still to be downloaded and {size_text(reserve)} must "
+            f"stay free, but only {size_text(free)} is free. Free up some space, then press Resume."
         )
 
 
@@ -70,11 +70,11 @@ def _failure(error: OSError, path: Path, size: int) -> KnownError:
     name = printable(path.name)
     if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         free = free_bytes(path.parent)
-        text = f"The disk is full: {name} takes {size_text(size)}, and {size_text(free)} are free."
-        return DiskFullError(f"{text} Make room, then press Resume.")
+        text = f"The disk is full: {name} needs {size_text(size)}, but only {size_text(free)} is free."
+        return DiskFullError(f"{text} Free up some space, then press Resume.")
     if error.errno == errno.EFBIG:
         return KnownError(
-            f"{name} with its {size_text(size)} is too large for this disk's file system (FAT holds 4 GB at most). "
-            "Choose a models folder on another disk."
+            f"{name} is {size_text(size)}, which is too large for this disk's file system (FAT allows at most 4 "
+            "GB). Choose a models folder on another disk."
         )
-    return KnownError(f"{name} cannot be written in {path.parent}: {error.strerror or error}.")
+    return KnownError(f"{name} can't be written to {path.parent}: {error.strerror or error}.")

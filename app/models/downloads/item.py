@@ -15,13 +15,13 @@ class ItemState(Enum):
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
-    """To try again after a failure of the network."""
+    """It will try again after a network failure."""
     PAUSED = "paused"
-    """By the user, or by a full disk (then with a message)."""
+    """Paused by the user, or because the disk is full (then with a message)."""
     CANCELLED = "cancelled"
-    """By the user; the parts are kept until they are discarded."""
+    """Canceled by the user; the downloaded parts are kept until they are discarded."""
     FAILED = "failed"
-    """Trying again by itself would not help."""
+    """Trying again automatically would not help."""
     DONE = "done"
 
 
@@ -66,14 +66,14 @@ class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
     item: Item
     state: ItemState
     done: int = 0
-    """Bytes on disk, those of finished files included."""
+    """Bytes on disk, including those of finished files."""
     speed: float | None = None
-    """Bytes a second, over the last seconds; ``None`` while nothing moves."""
+    """Bytes per second over the last seconds; ``None`` while nothing arrives."""
     seconds_left: float | None = None
     attempt: int = 0
     """Failures in a row so far, while ``WAITING``."""
     retry_in: float | None = None
     message: str = ""
-    """Why it waits, is paused or failed, in a sentence for the user."""
+    """Why it is waiting, paused or failed: a sentence for the user."""
     page: str = ""
-    """A page where the user can do something about it, as accepting a gated repository's terms; else empty."""
+    """A page where the user can do something about it, such as accepting a gated repository's terms; or empty."""

@@ -33,7 +33,7 @@ _PENDING = 2
 _VERSION = 1
 _MAX_INFO_BYTES = 1024 * 1024
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Neither follow a link nor wait for the other end of a pipe."""
+"""Neither follows a link nor waits for the other end of a pipe."""
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
@@ -42,7 +42,7 @@ class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     file: RemoteFile
     etag: str = ""
-    """Of the content, as its server gave it."""
+    """The content's ETag, as the server sent it."""
     version: int = _VERSION
 
 
@@ -68,7 +68,7 @@ def discard(destination: Path) -> None:
         for path in (part_path(destination), _info_path(destination)):
             path.unlink(missing_ok=True)
     except OSError as error:
-        raise KnownError(f"{printable(destination.name)} cannot be deleted: {error.strerror or error}.") from error
+        raise KnownError(f"{printable(destination.name)} can't be deleted: {error.strerror or error}.") from error
     finally:
         _unlock(lock)
 
@@ -84,14 +84,14 @@ class Part:
         self.file = file
         self.path = part_path(destination)
         self.size = 0
-        """Bytes that are there."""
+        """Bytes on disk."""
         self.etag = ""
         self._descriptor = -1
         self._hash = hashlib.sha256()
         self._hashing: deque[Future[None]] = deque()
         self._syncing: Future[None] | None = None
         self._unsynced = self._syncing_to = self._safe = 0
-        """Bytes: not given to the disk yet, being written to it, and written."""
+        """Bytes: not yet handed to the disk, being written, and written."""
 
     def __enter__(self) -> Part:
         with writing(self.destination, self.file.size):
@@ -136,7 +136,7 @@ class Part:
                 self._hash.update(data)
                 left -= len(data)
         except OSError as error:
-            raise KnownError(f"{printable(self.path.name)} cannot be read: {error.strerror or error}.") from error
+            raise KnownError(f"{printable(self.path.name)} can't be read: {error.strerror or error}.") from error
         self.size -= left
         self._safe = self.size
 
@@ -225,8 +225,8 @@ class Part:
         except (OSError, *NOT_UNDERSTOOD):
             return None
         raise KnownError(
-            f"A newer Slipstream began to download {printable(self.destination.name)}. Continue there, or "
-            f"delete {printable(_info_path(self.destination).name)} beside it to start again."
+            f"A newer version of Slipstream started downloading {printable(self.destination.name)}. Continue there, "
+            f"or delete {printable(_info_path(self.destination).name)} next to it to start over."
         )
 
     def _write_info(self) -> None:
@@ -269,7 +269,7 @@ def _locked(destination: Path) -> filelock.BaseFileLock:
         try:
             lock.acquire()
         except (filelock.Timeout, RuntimeError):
-            text = f"{printable(destination.name)} is being downloaded already, perhaps by another Slipstream."
+            text = f"{printable(destination.name)} is already being downloaded, perhaps by another Slipstream window."
             raise KnownError(text) from None
     return lock
 

@@ -56,7 +56,7 @@ class DownloadQueue:
         Raises `KnownError` if another process works at this queue or its file cannot be read.
         """
         self.models_folder = models_folder
-        """Where items go that are added from now on."""
+        """The folder for items added from now on."""
         self.origins = origins or Origins(data_folder / ORIGINS_FILE)
         self._network = network
         self._parallel = parallel
@@ -75,15 +75,16 @@ class DownloadQueue:
             self._file.release()
             raise
         self._leaving: list[QueuedItem] = []
-        """Off the queue, but some of their transfers have not stopped yet, or what came of them is to be deleted."""
+        """Removed from the queue, but some of their transfers have not stopped yet, or their files are still to be
+        deleted."""
         self._changed = set(self._entries)
-        """Items that the thread has to look after."""
+        """Items the thread has to look at."""
         self._is_busy = False
         self._saving = threading.Lock()
         self._is_over = False
         """Whether another process may have the file now."""
         self._threads: list[threading.Thread] = []
-        """Of transfers; all that have not ended, also those whose transfer has."""
+        """All transfers that have not ended, and those whose end has not been handled."""
         self._worker = threading.Thread(target=self._work, name="downloads", daemon=True)
         self._worker.start()
 
@@ -255,7 +256,7 @@ class DownloadQueue:
                 for id in changed:
                     self._on_change(id)
             except Exception:
-                _log.exception("the downloads could not be seen to")  # a bug, which must not end them all
+                _log.exception("the downloads could not be handled")  # a bug, which must not end them all
 
     def _save(self) -> None:
         if self._is_over:
@@ -325,7 +326,7 @@ class DownloadQueue:
         self._threads.append(thread)
 
     def _run(self, entry: QueuedItem, index: int, transfer: Transfer) -> None:
-        outcome, message, page = ItemState.FAILED, "A bug of Slipstream's ended this download.", ""
+        outcome, message, page = ItemState.FAILED, "This download ended because of a bug in Slipstream.", ""
         try:
             transfer.run()
             outcome, message = ItemState.DONE, ""

@@ -21,7 +21,7 @@ class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
 
     item: Item
     folder: str
-    """The models folder when it was added: its parts are there."""
+    """The models folder at the time it was added: its parts are there."""
     state: ItemState
     message: str = ""
     page: str = ""
@@ -41,9 +41,11 @@ class QueueFile:
         try:
             self._file.lock.acquire()
         except BusyError:
-            raise KnownError("Another Slipstream is using the downloads. Use that one, or close it first.") from None
+            raise KnownError(
+                "Another Slipstream window is using the downloads. Use that one, or close it first."
+            ) from None
         except OSError as error:
-            raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
+            raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
 
     def read(self) -> tuple[list[SavedItem], str | None]:
         """The items, and what the user should know about the file; what ran is `ItemState.QUEUED`.
@@ -55,16 +57,16 @@ class QueueFile:
             items = self._file.load().items
         except NewerFileError:
             raise KnownError(
-                "The list of downloads was written by a newer Slipstream, so it is left as it is and nothing can be "
-                "downloaded here. Use the newer one."
+                "The list of downloads was written by a newer version of Slipstream, so it is left as it is and "
+                "nothing can be downloaded here. Use the newer version."
             ) from None
         except OSError as error:
-            raise KnownError(f"The list of downloads cannot be used: {error.strerror or error}.") from error
+            raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
         notice: str | None = None
         if self._file.aside is not None:
             notice = (
-                f"The list of downloads could not be read. It is kept as {self._file.aside.name}; what was downloaded "
-                "so far is kept too. Add the downloads again, and they go on where they were."
+                f"The list of downloads couldn't be read. It was saved as {self._file.aside.name}, and everything "
+                "downloaded so far is kept. Add the downloads again, and they continue where they stopped."
             )
         return [_as_queued(saved) for saved in items], notice
 

@@ -25,16 +25,16 @@ class QueuedItem:
 
     item: Item
     folder: Path
-    """The models folder the item goes to."""
+    """The models folder the item is downloaded to."""
     state: ItemState = ItemState.QUEUED
     message: str = ""
     page: str = ""
     transfers: dict[int, Transfer] = field(default_factory=dict)
-    """Those that run, by the place of their files in the item, as in ``finished``."""
+    """Running transfers, by the index of their file in the item, as in ``finished``."""
     finished: set[int] = field(default_factory=set)
     """The files that are complete."""
     file_done: list[int] = field(init=False)
-    """Bytes on disk of each, once `look` was called."""
+    """Bytes on disk of each file, once `look` was called."""
     has_looked: bool = False
     discarded: bool = False
     meter: SpeedMeter = field(default_factory=SpeedMeter)

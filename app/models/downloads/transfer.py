@@ -65,21 +65,21 @@ class Transfer:
     backoff: Backoff = Backoff()
     reserve: int = RESERVE_BYTES
     on_bytes: Callable[[int], None] = lambda _: None
-    """Gets what came from the network."""
+    """Receives what came from the network."""
     on_change: Callable[[], None] = lambda: None
-    """Called when anything below changed."""
+    """Called when anything below changes."""
     done: int = 0
     """Bytes on disk."""
     failures: int = 0
-    """In a row, without a byte between them."""
+    """Failures in a row, without a byte in between."""
     retry_at: float | None = None
-    """When it is tried again, by `time.monotonic`."""
+    """When to try again, by `time.monotonic`."""
     message: str = ""
-    """Why it waits."""
+    """Why it is waiting."""
     notice: str = ""
-    """Why it began again, if it did."""
+    """Why it started over, if it did."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set to end it soon; what came stays for the next time, and how it ended says nothing."""
+    """Set to end it soon. What has arrived stays for the next time, and how the transfer ended says nothing."""
     _ranges: bool = field(default=True, init=False)
     _refusals: int = field(default=0, init=False)
 
@@ -115,7 +115,7 @@ class Transfer:
                 if part.sha256() == self.file.sha256:
                     return
                 raise WrongContentError(
-                    f"{self._name} did not arrive as it is on the hub (its SHA-256 is another), and is not kept."
+                    f"{self._name} doesn't match the checksum on the hub (SHA-256), so it isn't kept."
                 )
             except (OfflineError, UnreachableError) as error:
                 self._wait(RetryLaterError(str(error)))
@@ -128,7 +128,7 @@ class Transfer:
                 if began_again:
                     raise
                 began_again = True
-                self._tell(f"{error} It is fetched again from the start.")
+                self._tell(f"{error} The download starts over.")
 
     def _request(self, part: Part) -> None:
         """Ask for what is missing and write what comes. Comes back when all of it is there."""
@@ -146,14 +146,14 @@ class Transfer:
             for data in self.network.read_body(response, self._received, self.limiter.piece):
                 skip = self._add(part, data, skip)
         if part.size < self.file.size:
-            raise RetryLaterError(f"The connection ended before {self._name} did.")
+            raise RetryLaterError(f"The connection was closed before {self._name} was complete.")
 
     def _add(self, part: Part, data: bytes, skip: int) -> int:
         """Write ``data`` but its first ``skip`` bytes, which are there already; what is left to skip."""
         fresh = data[skip:] if skip else data
         if fresh:
             if part.size + len(fresh) > self.file.size:
-                raise WrongContentError(f"{self._name} is longer than the hub said.")
+                raise WrongContentError(f"{self._name} is larger than the hub said.")
             if part.size // _CHECK_SPACE_EVERY != (part.size + len(fresh)) // _CHECK_SPACE_EVERY:
                 self._check_space(part)
             part.write(fresh)
@@ -185,7 +185,7 @@ class Transfer:
         if part.size and part.etag and name and name != part.etag and not known:
             part.restart()
             self._changed(done=0)
-            self._tell(f"{self._name} has changed at its server, so it is fetched again from the start.")
+            self._tell(f"{self._name} has changed on its server, so the download starts over.")
         if name:
             part.remember_etag(name)
 
@@ -193,8 +193,8 @@ class Transfer:
         free, left = free_bytes(part.path.parent), self.file.size - part.size
         if free < self.reserve:
             raise DiskFullError(
-                f"The disk is almost full: {size_text(free)} are free, and {size_text(left)} of {self._name} are "
-                "still to come. Make room, then press Resume."
+                f"The disk is almost full: only {size_text(free)} is free, and {size_text(left)} of {self._name} is "
+                "still to be downloaded. Free up some space, then press Resume."
             )
 
     # --- when it does not go on
@@ -230,8 +230,8 @@ class Transfer:
         is_other = self.destination.stat().st_size != self.file.size
         if is_other or sha256_of(self.destination, self.cancelled.is_set) != self.file.sha256:
             raise KnownError(
-                f"{printable(str(self.destination), 300)} is there already and is another file. "
-                "Move or delete it, then press Resume."
+                f"{printable(str(self.destination), 300)} already exists and is a different file. Move or delete "
+                "it, then press Resume."
             )
 
     def _check_model(self, part: Part) -> None:
@@ -241,7 +241,7 @@ class Transfer:
             read_header(part.path)
         except ModelFileError as error:
             raise KnownError(
-                f"{self._name} arrived as it is on the hub, but is no model Slipstream can use: {error.problem}"
+                f"{self._name} was downloaded correctly, but Slipstream can't use this model: {error.problem}"
             ) from error
 
     def _save_origin(self) -> None:

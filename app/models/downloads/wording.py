@@ -1,4 +1,4 @@
-"""What window and command line say about downloads."""
+"""The text about downloads, for the window and the command line."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from app.models.text import size_text
 
 _NO_BREAK = "\u00a0"
 _STATES = {
-    ItemState.QUEUED: "waits for its turn",
+    ItemState.QUEUED: "waiting",
     ItemState.PAUSED: "paused",
-    ItemState.CANCELLED: "cancelled; what has arrived is kept",
+    ItemState.CANCELLED: "canceled; downloaded parts are kept",
     ItemState.FAILED: "stopped",
-    ItemState.DONE: "complete, checksum right",
+    ItemState.DONE: "Complete · checksum verified",
 }
 
 
 def figures(progress: ItemProgress) -> str:
-    """``1.2 of 5 GB · 34 MB/s · 2 min left``, ``5 GB · complete, checksum right``."""
+    """``1.2 of 5 GB · 34 MB/s · 2 min left``, ``5 GB · Complete · checksum verified``."""
     total = size_text(progress.item.size)
     parts = [total if progress.state is ItemState.DONE else f"{size_text(progress.done)} of {total}"]
     if progress.state is ItemState.RUNNING:
@@ -28,7 +28,7 @@ def figures(progress: ItemProgress) -> str:
             parts.append(f"{duration(progress.seconds_left)} left")
     elif progress.state is ItemState.WAITING:
         when = "" if progress.retry_in is None else f" in {duration(progress.retry_in)}"
-        parts.append(f"tries again{when} (attempt {progress.attempt + 1})")
+        parts.append(f"retrying{when} (attempt {progress.attempt + 1})")
     else:
         parts.append(_STATES[progress.state])
     return " · ".join(parts)
@@ -52,7 +52,7 @@ def summary(items: Sequence[ItemProgress]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``40 s``, ``2 min``, ``1 h 20 min``; coarse, because it is a guess."""
+    """``40 s``, ``2 min``, ``1 h 20 min``; coarse, because it is an estimate."""
     if seconds < 59.5:
         return f"{max(round(seconds), 1)}{_NO_BREAK}s"
     minutes = round(seconds / 60)

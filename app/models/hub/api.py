@@ -68,7 +68,7 @@ class Hub:
     def repository(self, id: str, revision: str | None = None) -> Repository:
         """A repository at its newest commit, or at ``revision``. Raises `KnownError`."""
         if not is_repository_id(id):
-            raise KnownError(f"{printable(id)} is no name of a repository. One looks like this: owner/name.")
+            raise KnownError(f"{printable(id)} is not a repository name. It should look like owner/name.")
 
         def ask(api: HfApi) -> Repository:
             return _repository(id, api.model_info(id, revision=revision, files_metadata=True))
@@ -121,7 +121,7 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
     # huggingface_hub breaks in any way on answers it did not expect.
     _log.info("unexpected answer: %s: %s", type(error).__name__, printable(str(error)))
     host = urlsplit(endpoint).hostname or ""  # not the name and password that may stand before it
-    return RefusedError(f"{printable(host)} gave an answer that makes no sense. Check the address of the mirror.")
+    return RefusedError(f"The answer from {printable(host)} makes no sense. Check the address of the mirror.")
 
 
 # ---------------------------------------------------------------- checking what came

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from app.models.hub.api import Hub  # the first start proposes a pair without the network
 
 BUFFER_BYTES = 600_000_000
-"""What llama.cpp needs for computing, both models together; a guess on the large side."""
+"""What llama.cpp needs for computing, both models together; a generous estimate."""
 _RESERVED_BYTES = 1_000_000_000
-"""Of the system's memory, for what else is running."""
+"""The part of the system's memory left for other programs."""
 _USABLE_SHARE = 0.95
-"""Of a GPU whose free memory is not known."""
+"""The memory of a GPU whose free memory is not known."""
 _LEAST_GB = 900_000_000
-"""Bytes a memory of "1 GB" has at least, as systems report it: they keep some for themselves."""
+"""The fewest bytes that count as a memory of "1 GB", because systems keep some for themselves."""
 
 Place = Literal["gpu", "processor"]
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
@@ -52,10 +52,10 @@ class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     repository: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
     file: Annotated[str, Meta(pattern=r"\.gguf$")]
-    """Name of its first file; ``*`` stands for anything."""
+    """The name of its first file; ``*`` stands for anything."""
     quantization: Text
     size: Bytes
-    """About, of all its files."""
+    """The approximate size of all its files."""
     kv_per_token: Bytes
     """In F16: 2 × layers × KV heads × head width × 2 bytes."""
     licence: Text
@@ -69,14 +69,14 @@ class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: Text
     kind: Literal["chat", "code"]
     memory: Literal[4, 6, 8, 12, 16, 24, 48]
-    """GB of the smallest usual GPU, or of the machine, it is meant for."""
+    """GB of the smallest common GPU, or computer, it is meant for."""
     runs_on: Annotated[list[Place], Meta(min_length=1)]
-    """Where it is quick enough to be recommended."""
+    """Where it is fast enough to be recommended."""
     context: Annotated[int, Meta(ge=1024)]
-    """Tokens the memory is reckoned for."""
+    """Tokens of context the memory is calculated for."""
     why: Text
     measured: bool
-    """Whether speed and acceptance were measured by us."""
+    """Whether we measured its speed and acceptance."""
     target: CatalogModel
     draft: CatalogModel
 
@@ -100,7 +100,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The whole file; pairs of the same memory in the order they are recommended."""
 
     notes: list[Text]
-    """Where its facts come from."""
+    """The source of its facts."""
     pairs: list[CatalogPair]
 
     def propose(self, machine: MachineMemory) -> CatalogPair | None:
@@ -138,9 +138,7 @@ def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
     for model in repository.models:
         if model.quantization == wanted.quantization and fnmatchcase(model.name.lower(), wanted.file.lower()):
             return model
-    raise KnownError(
-        f"{repository.id} does not offer {wanted.file} any more. Search for another file of this model instead."
-    )
+    raise KnownError(f"{repository.id} no longer offers {wanted.file}. Look for another file of this model.")
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:

@@ -19,16 +19,16 @@ from app.models.hub.repository import RemoteModel, Repository, SearchResult, qua
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 
 BEST_SHARE = 1 / 10
-"""Of the target's size: smaller drafts cost next to nothing."""
+"""As a fraction of the target's size: smaller drafts cost next to nothing."""
 MAX_CHECKED = 6
-"""Candidates whose header is read, some megabytes each."""
+"""How many candidates' headers are read, several megabytes each."""
 _MAX_CHECKED_PER_SEARCH = 2
-"""The others of a search are mostly the same model from somebody else."""
+"""Most other results are usually the same model from someone else."""
 _MAX_SEARCHES = 8
-"""A repository may name any number of models it was made from."""
+"""A repository may list any number of base models."""
 _RESULTS_PER_SEARCH = 10
 _PREFERRED = ("Q8_0", "Q4_0", "Q4_K_M", "Q5_K_M", "Q6_K")
-"""For drafts: what is read fast, and exact enough to guess well."""
+"""Preferred quantizations for drafts: fast, and accurate enough."""
 
 _SMALL_MODELS = (
     ("qwen2.5-coder", ("Qwen2.5-Coder-0.5B", "Qwen2.5-0.5B", "Qwen2.5-Coder-1.5B")),
@@ -47,7 +47,7 @@ _SMALL_MODELS = (
     ("falcon3", ("Falcon3-1B",)),
     ("olmo-2", ("OLMo-2-0425-1B",)),
 )
-"""Part of a target's name → what to search for. The first that matches counts."""
+"""Part of a target's name → what to search for. The first match counts."""
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(?:x\d+)?([bm])(?![A-Za-z0-9])", re.IGNORECASE)
 
 
@@ -58,7 +58,7 @@ class DraftCandidate(NamedTuple):
     model: RemoteModel
     licence: str
     verdict: Verdict
-    """Also says why a candidate could not be judged."""
+    """Also says why a candidate could not be checked."""
     share: float
     """Its size ÷ the target's."""
 

@@ -8,7 +8,7 @@ _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _MAX_PATH_CHARS = 512
 _MAX_NAME_BYTES = 200
-"""Short of what file systems take, for the endings of unfinished downloads."""
+"""Shorter than file systems allow, to leave room for the extensions of unfinished downloads."""
 _NOT_ON_WINDOWS = re.compile(r'[<>:"\\|?*\x00-\x1f\x7f]')
 _RESERVED_ON_WINDOWS = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|com[0-9¹²³]|lpt[0-9¹²³])\s*(\..*)?", re.IGNORECASE

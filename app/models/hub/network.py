@@ -41,7 +41,7 @@ ENDPOINT_VARIABLE = "HF_ENDPOINT"
 USER_AGENT = f"Slipstream/{__version__}"
 MAX_TRAFFIC = 200
 MAX_API_ANSWER = 16_000_000
-"""Bytes; the longest real ones, of repositories with thousands of files, have one million."""
+"""In bytes; the longest real answers, about repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
 _CONNECT_SECONDS = 15.0
 _POLL_SECONDS = 0.2
@@ -58,12 +58,12 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the network may be used."""
 
     endpoint: str = ""
-    """A mirror's address; empty is the variable HF_ENDPOINT, or huggingface.co."""
+    """A mirror's address; if empty, the variable HF_ENDPOINT, or huggingface.co."""
     offline: bool = False
     token_to_mirror: bool = False
     """Send the access token to ``endpoint`` even if it is not huggingface.co."""
     stall_seconds: float = 20.0
-    """Without a byte for so long a connection is given up."""
+    """Seconds without a byte after which a connection is given up."""
 
 
 class Traffic(msgspec.Struct):
@@ -153,7 +153,7 @@ class Network:
             except httpcore2.ReadTimeout as error:
                 check(0)
                 if time.monotonic() >= deadline:
-                    raise httpx2.ReadTimeout("no content came") from error
+                    raise httpx2.ReadTimeout("no content arrived") from error
             except httpcore2.ReadError as error:
                 raise httpx2.ReadError(str(error)) from error
             else:
@@ -208,7 +208,7 @@ class Network:
         except (ValueError, ImportError):
             # Not what it says: that may name the password of the proxy.
             raise RefusedError(
-                "The proxy in the system's settings is of a kind Slipstream cannot use, as SOCKS. Set one for HTTP."
+                "The system's proxy is of a kind that Slipstream can't use, such as SOCKS. Set up an HTTP proxy."
             ) from None
         except OSError as error:
             raise _bad_certificates(error) from error
@@ -224,7 +224,7 @@ class Network:
         endpoint = httpx2.URL(_endpoint_of(settings))
         if request.url.scheme != "https" and not (_is_loopback(request.url.host) and _is_loopback(endpoint.host)):
             raise RefusedError(
-                f"{printable(request.url.host)} would be asked without encryption, which Slipstream does not do."
+                f"The connection to {printable(request.url.host)} would not be encrypted, so Slipstream doesn't use it."
             )
         request.headers["User-Agent"] = USER_AGENT
         request.headers["Accept-Encoding"] = "identity"
@@ -244,7 +244,7 @@ class Network:
         entry = response.extensions["entry"] = response.request.extensions["entry"]
         if response.headers.get("Content-Encoding", "identity") != "identity":
             # What a compressed answer grows to has no bound.
-            raise RefusedError(f"{printable(host)} gave an answer in a form nobody asked for.")
+            raise RefusedError(f"{printable(host)} sent an answer in an unexpected format.")
         if response.has_redirect_location:
             limit = _MAX_REDIRECT
         assert isinstance(response.stream, httpx2.SyncByteStream)
@@ -253,7 +253,7 @@ class Network:
     def check_online(self) -> None:
         """Raise `RefusedError` in offline mode."""
         if self.settings.offline:
-            raise OfflineError("Slipstream is offline: the network is switched off in Settings.")
+            raise OfflineError("Slipstream is offline: the network is turned off in Settings.")
 
 
 def trusted_authorities() -> str:
@@ -270,10 +270,10 @@ def trusted_authorities() -> str:
     count = context.cert_store_stats()["x509_ca"] or len(_hashed_certificates())
     if not count:
         raise RefusedError(
-            "No certificates of authorities were found, so nothing can be downloaded. "
-            "Install the system's package of them (ca-certificates), or name a file with SSL_CERT_FILE."
+            "No root certificates were found, so nothing can be downloaded. Install your system's package "
+            "(ca-certificates), or name a file with SSL_CERT_FILE."
         )
-    return f"{count} certificates of authorities"
+    return f"{count} root certificates"
 
 
 def _hashed_certificates() -> list[str]:
@@ -286,7 +286,7 @@ def _hashed_certificates() -> list[str]:
 
 def _bad_certificates(error: OSError) -> RefusedError:
     return RefusedError(
-        f"The certificates that SSL_CERT_FILE or SSL_CERT_DIR name cannot be used: {error.strerror or error}."
+        f"The certificates named by SSL_CERT_FILE or SSL_CERT_DIR can't be used: {error.strerror or error}."
     )
 
 
@@ -297,7 +297,7 @@ def _endpoint_of(settings: NetworkSettings) -> str:
     except httpx2.InvalidURL:
         url = httpx2.URL()
     if not url.host or not (url.scheme == "https" or (url.scheme == "http" and _is_loopback(url.host))):
-        raise RefusedError(f"The hub's address {printable(text)} is not safe to use. It must begin with https://.")
+        raise RefusedError(f"The hub's address {printable(text)} isn't safe to use. It must begin with https://.")
     return text
 
 
@@ -326,7 +326,7 @@ class _Counted(httpx2.SyncByteStream):
             self.check_online()
             self.entry.received += len(chunk)
             if self.entry.received > self.limit:
-                raise RefusedError(f"{printable(self.entry.host)} gave an answer that is too long to be one.")
+                raise RefusedError(f"The answer from {printable(self.entry.host)} is too long to be genuine.")
             yield chunk
 
     def close(self) -> None:

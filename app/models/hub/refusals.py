@@ -22,13 +22,16 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
     page = f"{endpoint}/{repository}"
     if code == "GatedRepo":
         advice = (
-            ", and your access token does not open it. Accept its terms on its page; some owners then decide by hand."
+            (
+                ", and your access token doesn't open it. Accept its terms on its page; some owners then approve "
+                "requests by hand."
+            )
             if token_sent
-            else ": accept its terms on its page first, then give Slipstream an access token."
+            else ": accept its terms on its page first, then enter an access token in Slipstream."
         )
         return GatedError(f"{printable(repository)} is gated{advice}", page)
     if response.status_code == 401 and token_sent:
-        return TokenError(f"{host} does not know the access token. Enter it again or remove it in Settings.", page)
+        return TokenError(f"{host} doesn't recognize the access token. Enter it again or remove it in Settings.", page)
     if response.status_code in (401, 404):
         return NotFoundError(_not_found(code, host, printable(repository), hidden=response.status_code == 401))
     return _failed(response, host)
@@ -36,25 +39,25 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
 
 def _not_found(code: str, host: str, repository: str, *, hidden: bool) -> str:
     if code == "RevisionNotFound":
-        return f"{repository} does not have this version any more. Look it up again."
+        return f"{repository} no longer has this version. Look it up again."
     if code == "EntryNotFound":
-        return f"{repository} does not have this file. Look it up again."
+        return f"{repository} doesn't have this file. Look it up again."
     if not repository:
-        return f"{host} is no hub of models: it does not know the question. Check the address of the mirror."
-    return f"{repository} is not on {host}, or is private{' and needs an access token' if hidden else ''}."
+        return f"{host} is not a model hub. Check the address of the mirror."
+    return f"{repository} doesn't exist on {host}, or is private{(' and needs an access token' if hidden else '')}."
 
 
 def _failed(response: httpx2.Response, host: str) -> KnownError:
     status = response.status_code
     if status == 429:
         seconds = whole_number(response.headers.get("Retry-After", "")) or 0
-        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_SECONDS else "in some minutes"
-        return UnreachableError(f"{host} was asked too often. Try again {when}.")
+        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_SECONDS else "in a few minutes"
+        return UnreachableError(f"Too many requests to {host}. Try again {when}.")
     if status >= 500:
-        return UnreachableError(f"{host} has a problem of its own (status {status}). Try again later.")
+        return UnreachableError(f"{host} has a problem (status {status}). Try again later.")
     if status == 403:
-        return KnownError(f"{host} refuses access (status 403).")
-    return KnownError(f"{host} gave an answer Slipstream does not understand (status {status}).")
+        return KnownError(f"{host} denied access (status 403).")
+    return KnownError(f"Slipstream doesn't understand the answer from {host} (status {status}).")
 
 
 @contextlib.contextmanager
@@ -63,23 +66,23 @@ def translated(host: str) -> Iterator[None]:
     try:
         yield
     except httpx2.TooManyRedirects as error:
-        raise RefusedError(f"{printable(host)} sends from one address to the next without an end.") from error
+        raise RefusedError(f"{printable(host)} keeps redirecting to other addresses.") from error
     except (httpx2.TransportError, httpx2.StreamError) as error:
         raise UnreachableError(_reason(error, printable(host))) from error
     except httpx2.InvalidURL as error:
         raise RefusedError(
-            f"{printable(host)} gave an address that cannot be used: {printable(str(error))}."
+            f"{printable(host)} redirected to an address that can't be used: {printable(str(error))}."
         ) from error
 
 
 def _reason(error: Exception, host: str) -> str:
     detail = printable(str(error), 200)
     if "CERTIFICATE_VERIFY_FAILED" in detail or "certificate" in detail.lower():
-        return f"This computer does not trust the certificate of {host}: {detail}. A proxy may stand in between."
+        return f"This computer doesn't trust the certificate of {host}: {detail}. There may be a proxy in between."
     if isinstance(error, httpx2.ProxyError):
-        return f"The proxy did not let {host} be reached: {detail}. Check the system's proxy settings."
+        return f"The proxy couldn't reach {host}: {detail}. Check your system's proxy settings."
     if isinstance(error, httpx2.ConnectTimeout | httpx2.ConnectError):
-        return f"{host} cannot be reached. Check the connection to the internet."
+        return f"{host} can't be reached. Check your internet connection."
     if isinstance(error, httpx2.TimeoutException):
-        return f"{host} stopped answering."
-    return f"The connection to {host} broke."
+        return f"{host} stopped responding."
+    return f"The connection to {host} was lost."

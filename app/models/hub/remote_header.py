@@ -20,9 +20,9 @@ from app.models.text import printable
 
 FIRST_PIECE = 256 * 1024
 MAX_FETCHED = 2 * MAX_HEADER_BYTES
-"""Of one model: a split one may have a thousand parts, each with a header."""
+"""For one model; a split model can have a thousand parts, each with a header."""
 LARGEST_PIECE = 1024 * 1024
-"""Most that can be fetched in vain; small headers are fetched in smaller pieces."""
+"""The most that may be fetched unnecessarily; small headers are fetched in smaller pieces."""
 
 
 def read_remote_header(
@@ -105,12 +105,10 @@ class _Pieces:
             raise refused(response, endpoint, self.file.repository)
         if response.status_code != 206:
             host = printable(response.url.host)
-            raise KnownError(
-                f"{host} does not send parts of files, so models cannot be checked before they are downloaded."
-            )
+            raise KnownError(f"{host} doesn't send parts of files, so models can't be checked before the download.")
         start, _, total = response.headers.get("Content-Range", "").partition("/")
         if not start.startswith(f"bytes {self.position}-") or total != str(self.file.size):
             raise self._other_size()
 
     def _other_size(self) -> ModelFileError:
-        return ModelFileError(Path(self.file.path), "is not as large as its page says. Look the repository up again.")
+        return ModelFileError(Path(self.file.path), "isn't as large as its page says. Look the repository up again.")

@@ -12,9 +12,9 @@ import msgspec
 from app.models.gguf import MAX_PARTS, PART_NAME
 
 Sort = Literal["trending", "downloads", "likes", "newest"]
-"""Of what a search finds."""
+"""The most results of a search."""
 MAX_RESULTS = 200
-"""Of a search."""
+"""The longest search text."""
 _QUANTIZATION = re.compile(
     r"""(?<![A-Za-z0-9])(
         (?:UD-)?
@@ -66,7 +66,7 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[RemoteFile, ...]
     quantization: str
-    """As the file's name says it: ``Q4_K_M``; empty where it says nothing."""
+    """As the file's name says: ``Q4_K_M``; empty where it doesn't."""
 
     @property
     def size(self) -> int:
@@ -84,9 +84,9 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     licence: str = ""
-    """As the repository names it: ``apache-2.0``; empty where it does not."""
+    """As the repository gives it: ``apache-2.0``; empty where it doesn't."""
     gated: Literal["no", "automatic", "manual"] = "no"
-    """Whether its terms must be accepted first; ``manual`` waits for its owner."""
+    """Whether its terms must be accepted first; with ``manual``, the owner must approve as well."""
     downloads: int = 0
     """In the last 30 days."""
     likes: int = 0

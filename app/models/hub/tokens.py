@@ -49,7 +49,7 @@ class TokenStore:
         """Keep a token, in place of an earlier one. Raises `KnownError` for what cannot be one."""
         token = token.strip()
         if not _TOKEN.fullmatch(token):
-            raise KnownError("This is no access token. Copy it again from your settings on Hugging Face.")
+            raise KnownError("This isn't an access token. Copy it again from your settings on Hugging Face.")
         with self._lock:
             self._tokens[host] = token, "memory"
             try:
@@ -69,8 +69,8 @@ class TokenStore:
                 if place == "keyring":
                     self._failed(error)
                     raise KnownError(
-                        "The system's keyring did not let go of the access token. "
-                        f"Remove the entry {SERVICE} there yourself."
+                        f"The access token couldn't be removed from the system's keyring. Remove the entry {SERVICE}"
+                        " there yourself."
                     ) from None
 
     def _own(self, host: str) -> tuple[str | None, TokenPlace]:

@@ -19,23 +19,23 @@ class LibraryEntry:
     """One model, in one file or several. Bytes; seconds since 1970."""
 
     path: Path
-    """Of its first part, which is what llama.cpp is given."""
+    """The path of the first part, which is what llama.cpp is given."""
     parts: tuple[Path, ...]
-    """All that are there, the first included."""
+    """All parts that exist, including the first."""
     folder: ModelFolder
     title: str
-    """What its file is called, without what all names have; Ollama's own name there."""
+    """The file's name without the common extensions; Ollama's own name there."""
     size: int
-    """Of all parts."""
+    """Bytes of all parts."""
     modified: float
     available: bool = True
-    """False while the folder it is in is not there."""
+    """False while its folder is not available."""
     summary: ModelSummary | None = field(default=None, repr=False)
-    """``None`` where even the header cannot be read."""
+    """``None`` where not even the header can be read."""
     problem: str = ""
-    """Why it cannot be loaded, a sentence."""
+    """Why it can't be loaded, a sentence."""
     sha256: tuple[str, ...] = ()
-    """Of each part; empty texts where the file's place does not say it."""
+    """The checksum of each part; empty texts where the file's location doesn't give it."""
     origin: Origin | None = None
     last_used: float | None = None
 

@@ -21,10 +21,8 @@ from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
 READER = 1
-"""Counts up when headers are read or summed up otherwise than before; what an older one found is read again.
-
-Fields that a summary or a shape gets later need defaults, or the file of an older version is not understood.
-"""
+"""Increased when headers are read or summarized differently; what an older version found is read again.\n\nNew fields
+of a summary or a shape need defaults, or files of older versions can't be read."""
 _MAX_DIFFERENCES = 2000
 _MAX_LICENCE = 100
 
@@ -38,13 +36,13 @@ class ModelSummary(ModelFacts, frozen=True, kw_only=True):
     """What is held of a model's header: small, and enough for lists, verdicts and rankings."""
 
     template_sha256: str | None
-    """Of its chat template's UTF-8 bytes; ``None`` where it has none."""
+    """Of the UTF-8 bytes of its chat template; ``None`` where it has none."""
     licence: str
-    """As the file names it; empty where it does not."""
+    """As the file gives it; empty where it doesn't."""
     split_count: int
-    """Files the model is in."""
+    """Files the model consists of."""
     shape: ModelShape
-    """What it takes in memory, for the plan."""
+    """What it needs in memory, for the load plan."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
@@ -59,14 +57,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One model, in one file or several."""
 
     path: str
-    """Of its first part."""
+    """The path of the first part."""
     folder: str
     kind: FolderKind
     title: str
     stamps: tuple[Stamp, ...]
-    """All parts that are there, in order."""
+    """All parts that exist, in order."""
     sha256: tuple[str, ...] = ()
-    """Of each part; empty texts where the file's place does not say it."""
+    """The checksum of each part; empty texts where the file's location doesn't give it."""
     reader: int = READER
     hidden: bool = False
     """It belongs to another model and is not listed."""

@@ -37,7 +37,7 @@ class Library:
     def __init__(self, models_folder: Path, extra_folders: Iterable[Path], data_folder: Path) -> None:
         """What is known of the files is kept in ``data_folder``."""
         self.notices: list[str] = []
-        """What the user should know about the last scan, a sentence each."""
+        """What the user should know about the last scan, one sentence each."""
         self.origins = Origins(data_folder / ORIGINS_NAME)
         self.usage = Usage(data_folder / USAGE_NAME)
         self._own = models_folder.expanduser().absolute()
@@ -70,7 +70,7 @@ class Library:
             self.notices = scan.notices
             if self.origins.problem:
                 self.notices.append(
-                    f"Where models were downloaded from is not known at the moment: {self.origins.problem}."
+                    f"Slipstream currently doesn't know where models were downloaded from: {self.origins.problem}."
                 )
             return sorted(entries, key=lambda entry: entry.title.casefold())
 
@@ -97,11 +97,13 @@ class Library:
     def check_deletable(self, entry: LibraryEntry) -> None:
         """Raise `KnownError` for what is not in our own folder, or not there now."""
         if not entry.available:
-            raise KnownError(f"{printable(entry.title)} is in a folder that is not there now, so it cannot be deleted.")
+            raise KnownError(
+                f"{printable(entry.title)} is in a folder that isn't available right now, so it can't be deleted."
+            )
         if entry.read_only:
             raise KnownError(
-                f"{printable(entry.title)} is in a folder that is not Slipstream's ({entry.folder.kind.label}), where "
-                "nothing is deleted. Delete it there yourself."
+                f"{printable(entry.title)} is in a folder of another app ({entry.folder.kind.label}), where "
+                "Slipstream deletes nothing. Delete it there yourself."
             )
         top = entry.folder.path.resolve()
         if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):
@@ -127,8 +129,8 @@ class Library:
                     part.unlink(missing_ok=True)
                 except OSError as error:
                     raise KnownError(
-                        f"{printable(part.name)} could not be deleted: {error.strerror or error}. "
-                        "If a model is loaded from it, open another one first."
+                        f"{printable(part.name)} couldn't be deleted: {error.strerror or error}. If a model is "
+                        "loaded from it, open another one first."
                     ) from error
                 self.origins.remove(part)
                 freed += size
@@ -158,7 +160,7 @@ class Library:
                 return False
         except OSError as error:
             reason = error.strerror or error
-            raise KnownError(f"The files of {printable(entry.title)} cannot be read: {reason}.") from error
+            raise KnownError(f"The files of {printable(entry.title)} can't be read: {reason}.") from error
         return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:
@@ -200,7 +202,7 @@ class _Scan:
     """When models were used, by path."""
     is_cancelled: Callable[[], bool]
     notices: list[str] = field(default_factory=list)
-    """What the user should know, a sentence each."""
+    """What the user should know, one sentence each."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
     _records: dict[str, Record] = field(default_factory=dict)
 
@@ -214,7 +216,7 @@ class _Scan:
         found = walk(folder, self.is_cancelled)
         if not found.is_complete:
             self.notices.append(
-                f"{printable(str(folder.path), 200)} holds more files than are looked through; not all are listed."
+                f"{printable(str(folder.path), 200)} contains too many files to look through, so not all are listed."
             )
         records = [record for group in _models(found.files) if (record := self._record(folder, group)) is not None]
         entries = [self._listed(record) for record in records if not record.hidden]
@@ -281,7 +283,7 @@ def _read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[
     except ModelFileError as error:
         problem = f"{printable(title)} {error.problem}" if first.title and error.path == first.path else str(error)
     if not _is_text(str(first.path)):
-        problem = f"{printable(first.path.name)} has a name or a folder that is no text. Rename it."
+        problem = f"The name or folder of {printable(first.path.name)} is not valid text. Rename it."
     return Record(
         path=str(first.path),
         folder=str(folder.path),

@@ -20,9 +20,9 @@ from app.models.text import printable, size_text
 from app.storage.hashing import CHUNK, Progress, sha256_of
 
 _COPYING = ".moving"
-"""Behind the name of a copy that is not complete."""
+"""Extension of a copy that is not complete."""
 _CLOCK_STEP = 2.0
-"""Seconds: FAT keeps times no better."""
+"""Seconds, because FAT stores times no more precisely."""
 
 
 def move_folder(
@@ -54,7 +54,7 @@ def move_folder(
                 _copy(file, there, told, is_cancelled)
     except OSError as error:
         raise KnownError(
-            f"The models could not be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
+            f"The models couldn't be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
         ) from error
     switch()
     return _delete(files, old)
@@ -71,9 +71,11 @@ def _switch_or_undo(switch: Callable[[], None], old: Path, new: Path) -> None:
 def _check(old: Path, new: Path) -> None:
     one, other = old.resolve(), new.resolve()
     if not one.is_dir():
-        raise KnownError(f"The folder {printable(str(old), 200)} is not there, so nothing can be moved out of it.")
+        raise KnownError(f"The folder {printable(str(old), 200)} doesn't exist, so nothing can be moved out of it.")
     if one == other or one.is_relative_to(other) or other.is_relative_to(one):
-        raise KnownError("The models folder cannot be moved into itself or into a folder it is in. Choose another one.")
+        raise KnownError(
+            "The models folder can't be moved into itself or into a folder it contains. Choose another one."
+        )
 
 
 def _renamed(old: Path, new: Path) -> bool:
@@ -110,12 +112,14 @@ def _check_free(files: list[Path], old: Path, new: Path) -> None:
     for file in missing:
         there = new / file.relative_to(old)
         if os.path.lexists(there):
-            raise KnownError(f"{printable(str(there), 200)} is there already and is another file. Move it away first.")
+            raise KnownError(
+                f"{printable(str(there), 200)} already exists and is a different file. Move it away first."
+            )
     needed, free = sum(map(_size, missing)), shutil.disk_usage(new).free
     if needed > free:
         raise KnownError(
-            f"There is not enough space in {printable(str(new), 200)}: the models need {size_text(needed)}, "
-            f"{size_text(free)} are free."
+            f"There isn't enough space in {printable(str(new), 200)}: the models need {size_text(needed)}, but only "
+            f"{size_text(free)} is free."
         )
 
 
@@ -142,7 +146,7 @@ def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[]
     part.unlink(missing_ok=True)
     try:
         if _copied_digest(file, part, progress, is_cancelled) != sha256_of(part, is_cancelled, progress):
-            raise KnownError(f"The copy of {printable(file.name)} is damaged: check the disk it was written to.")
+            raise KnownError(f"The copy of {printable(file.name)} is damaged. Check the disk it was written to.")
         shutil.copystat(file, part)
         part.replace(there)
     except BaseException:

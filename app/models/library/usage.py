@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 class _File(Versioned, kw_only=True):
     used: dict[str, int]
-    """Seconds since 1970, UTC; the latest last."""
+    """Seconds since 1970, UTC; the most recent last."""
 
 
 class Usage:

@@ -17,9 +17,9 @@ from app.models.text import is_sha256
 
 MAX_DEPTH = 8
 MAX_FILES = 10_000
-"""Model files of one folder."""
+"""The most model files in one folder."""
 MAX_ENTRIES = 200_000
-"""Files and folders that are looked at in one folder."""
+"""The most files and folders that are looked at in one folder."""
 _MAX_MANIFEST_BYTES = 1_000_000
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 _OLLAMA_REGISTRY = "registry.ollama.ai"
@@ -33,9 +33,9 @@ class FoundFile:
 
     path: Path
     title: str = ""
-    """What the other app calls it; empty where its own name says it."""
+    """The other app's name for it; empty where the file's own name is used."""
     sha256: str = ""
-    """Where the file's place says it: the app that put it there has checked it."""
+    """The checksum where the file's location gives it: the app that put it there has verified it."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Walk:
     unreadable: list[Path] = field(default_factory=list)
     """Folders that could not be opened and links that lead nowhere now."""
     is_complete: bool = True
-    """False where there was more than the bounds allow."""
+    """False if there was more than the limits allow."""
 
 
 def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) -> Walk:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 
 from PySide6.QtCore import QEvent, Qt, QTimer
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QIcon, QKeyEvent
+from PySide6.QtGui import QIcon, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -28,6 +28,7 @@ from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.list.trash import TrashPanel
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
+from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import GAP, column, row
 from app.ui.widgets.theme import SPACING
@@ -126,7 +127,7 @@ class ChatList(QFrame):
         self._count.setText(f"{more}{count_text(len(found))} found" if found else "No chats found.")
         self._content.setCurrentIndex(1)
         if is_news:
-            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self._count, self._count.text()))
+            announce(self._count, self._count.text())
 
     def set_current(self, chat_id: str | None) -> None:
         """Mark the chat that is shown; ``None`` for one that is not in the list yet."""

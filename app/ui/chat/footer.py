@@ -102,7 +102,8 @@ def _readable(entries: list[object], kind: type) -> list[object]:
 
 def footer_of(message: StoredMessage) -> str:
     """The footer of a finished answer; what was not measured is left out."""
-    figures = figures_of(message.figures)
+    stored = message.figures
+    figures = figures_of(stored)
     parts = []
     if figures.decode_tokens_per_second:
         parts.append(units.speed(figures.decode_tokens_per_second))
@@ -113,8 +114,8 @@ def footer_of(message: StoredMessage) -> str:
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_a_pass(figures.draft.mean_acceptance_length))
-    if message.figures.get("edited") is True:
+            parts.append(units.tokens_per_pass(figures.draft.mean_acceptance_length))
+    if stored.get("edited") is True:
         parts.append("edited")
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
@@ -131,7 +132,8 @@ def details_of(message: StoredMessage) -> str:
 def _drafter_line(figures: DrafterFigures) -> str:
     """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
     passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
-    accepted = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept ({units.share(figures.acceptance_rate)})"
+    tested, rate = units.draft_tokens(figures.tested), units.share(figures.acceptance_rate)
+    accepted = f"{figures.accepted:,} of {tested} accepted ({rate})"
     return f"{drafters.TITLES[figures.name]}: {accepted}, in {passes}"
 
 

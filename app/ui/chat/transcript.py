@@ -21,6 +21,7 @@ from app.ui.widgets.controls import label
 from app.ui.widgets.entries import MARGIN, Entry, Widths
 from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
+from app.ui.widgets.turns import turns
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
@@ -34,6 +35,8 @@ _HEIGHT_OF_CHARACTER = 0.42
 """Pixels a character adds to a message of prose, lists and code. Counting lines would take thousands of messages too
 long."""
 _FRAME_HEIGHT = 90
+_AT_ONCE = 500
+"""So many messages are added in one turn of the event loop."""
 
 
 class Transcript(QWidget):
@@ -59,6 +62,9 @@ class Transcript(QWidget):
         self._answer: Entry | None = None
         self._end: list[Entry] = []
         """What `show_end` showed."""
+        self._older: list[StoredMessage] = []
+        """What stands above, and is still to be added; see `take_turn`."""
+        self._context_start: str | None = None
         self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -82,6 +88,8 @@ class Transcript(QWidget):
         """Show nothing."""
         self._answer = None
         self._end = []
+        self._older = []
+        self._context_start = None
         self._is_welcoming = False
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
@@ -97,24 +105,47 @@ class Transcript(QWidget):
         self._end = list(self.column.entries)
 
     def add_all(self, messages: Sequence[StoredMessage]) -> None:
-        """Add many messages at the end: quicker than one by one."""
+        """Add many messages at the end: quicker than one by one. Of very many the oldest come a little later."""
         end, self._end = self._end, []
         if messages:
             self._remove_welcome()
         if end and [entry.content for entry in end] == list(messages[-len(end) :]):
-            self.column.add_all(self._stored(messages[: -len(end)]), self.column.entries.index(end[0]))
+            self._older = list(messages[: -len(end)])
+            self.take_turn()
+        elif len(self.column.entries) == len(end) and not self._older:
+            self.column.remove(end)
+            self._older = list(messages)
+            self.take_turn()
         else:
             self.column.remove(end)
             self.column.add_all(self._stored(messages))
 
+    def take_turn(self) -> None:
+        """Some of the older messages; see `app.ui.widgets.turns`."""
+        self._add_older(_AT_ONCE)
+        if self._older:
+            turns().want(self, later=True)
+
+    def _add_older(self, count: int) -> None:
+        """Add so many of the older messages above all others."""
+        messages = self._older[-count:]
+        del self._older[-count:]
+        self.column.add_all(self._stored(messages), 0)
+        if self._context_start is not None and any(message.id == self._context_start for message in messages):
+            self._show_context_start()
+
     def show_message(self, message_id: str) -> MessageWidget | None:
         """Bring a message, however far it is, to the screen and give back its widget; ``None`` where it is not here."""
+        if any(message.id == message_id for message in self._older):
+            self._add_older(len(self._older))
         entry = next((entry for entry in self.column.entries if entry.key == message_id), None)
         widget = self.column.reveal(entry) if entry is not None else None
         return widget if isinstance(widget, MessageWidget) else None
 
     def remove_from(self, message_id: str) -> None:
         """Remove this message and everything after it."""
+        if any(message.id == message_id for message in self._older):
+            self._add_older(len(self._older))
         entries = self.column.entries
         index = next((i for i, entry in enumerate(entries) if entry.key == message_id), None)
         if index is None:
@@ -125,9 +156,14 @@ class Transcript(QWidget):
 
     def mark_context_start(self, message_id: str | None) -> None:
         """Draw a line above this message: what stands before it no longer fits into the context."""
+        self._context_start = message_id
         self.column.remove([entry for entry in self.column.entries if entry.key == _CONTEXT])
+        if message_id is not None:
+            self._show_context_start()
+
+    def _show_context_start(self) -> None:
         for index, entry in enumerate(self.column.entries):
-            if entry.key == message_id:
+            if entry.key == self._context_start:
                 self.column.add(Entry(_CONTEXT, lambda _entry: ContextLine(), 30), index)
                 return
 
@@ -268,15 +304,17 @@ class Transcript(QWidget):
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint the tokens that came from the draft, in all messages."""
-        self._shows_drafted = shown
-        for message in self._messages():
-            message.view.set_show_drafted(shown)
+        if shown != self._shows_drafted:
+            self._shows_drafted = shown
+            for message in self._messages():
+                message.view.set_show_drafted(shown)
 
     def set_busy(self, busy: bool) -> None:
         """Hide what cannot be done while an answer is being written."""
-        self._is_busy = busy
-        for message in self._messages():
-            message.set_busy(busy)
+        if busy != self._is_busy:
+            self._is_busy = busy
+            for message in self._messages():
+                message.set_busy(busy)
 
     def _messages(self) -> list[MessageWidget]:
         return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]

@@ -18,8 +18,8 @@ from app.ui.widgets.theme import Theme
 from app.ui.widgets.units import NO_BREAK
 
 EMPTY = (
-    "Each prompt is answered twice with the same seed, plain and with draft, one run after the other.\n"
-    "The table and this chart fill as it goes."
+    "Each prompt is answered twice with the same seed, once without a draft and once with it.\nThe table and this "
+    "chart fill in as the comparison runs."
 )
 
 _TOP = 8.0
@@ -41,7 +41,7 @@ class Point:
     acceptance_rate: float | None
     speed_up: float
     number: int = -1
-    """Of the comparison; a median is of none."""
+    """The index of the comparison; ``None`` for a median."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class ChartDrawing:
         below = QRectF(plot.left(), plot.bottom() + line + 2 * _LABEL_GAP, plot.width(), line)
         painter.drawText(below, Qt.AlignmentFlag.AlignCenter, "kept")
         above = QRectF(self._area.left() + _LABEL_GAP, self._area.top(), plot.width(), line)
-        painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up; dashed: as fast as plain")
+        painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up (dashed line: speed without a draft)")
 
     def _paint_mark(self, painter: QPainter, theme: Theme, point: Point, radius: float, strength: float) -> None:
         number = self.chart.kinds.index(point.kind)
@@ -200,9 +200,9 @@ def chart_of(comparisons: Sequence[Comparison], summary: Summary) -> Chart:
 
 
 def in_words(summary: Summary) -> str:
-    """``code: 81 % kept, 2.1× plain; …``, for those who do not see the chart."""
+    """``code: 81% accepted, 2.1× faster; …``, for people who can't see the chart."""
     parts = [
-        f"{row.kind}: {units.share(row.acceptance_rate)} kept, {units.factor(row.speed_up)}"
+        f"{row.kind}: {units.share(row.acceptance_rate)} accepted, {units.speed_up(row.speed_up)}"
         for row in summary.rows
         if row.speed_up is not None
     ]
@@ -213,7 +213,7 @@ class ChartView(QWidget):
     """Shows the chart of a set."""
 
     opened = Signal(int)
-    """Number of the comparison whose point was double-clicked."""
+    """Index of the comparison whose point was double-clicked."""
 
     def __init__(self, colors: Theme | None = None) -> None:
         """``colors``: those of the application if ``None``."""
@@ -221,7 +221,7 @@ class ChartView(QWidget):
         self._colors = colors
         self._chart = Chart()
         self._comparisons: Sequence[Comparison] = ()
-        self.setAccessibleName("Chart: share kept and speed-up of each prompt")
+        self.setAccessibleName("Chart: acceptance rate and speed-up of each prompt")
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.show_results((), summarize(()))
 
@@ -239,7 +239,7 @@ class ChartView(QWidget):
         """What to say about a point."""
         one = self._comparisons[number]
         share = units.share(one.drafted.figures.draft.acceptance_rate)
-        return f"{one.prompt.title}\n{one.prompt.kind} · {share} kept · {units.factor(one.speed_up)}"
+        return f"{one.prompt.title}\n{one.prompt.kind} · {share} accepted · {units.speed_up(one.speed_up)}"
 
     # ------------------------------------------------------------ Qt
 

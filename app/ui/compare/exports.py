@@ -35,7 +35,7 @@ from app.ui.widgets.theme import LIGHT
 _PATIENCE_SECONDS = 5.0
 SCALE = 2
 WIDTH = 960
-"""In points of the picture, which is `SCALE` times as many pixels wide."""
+"""In points; the picture has `SCALE` times as many pixels."""
 CHART_HEIGHT = 428
 _MARGIN = 32
 _ROW_MARGIN = 4
@@ -81,7 +81,7 @@ class Exporter(QObject):
         try:
             write_export(path, data)
         except OSError as error:
-            raise KnownError(f"The comparison could not be exported to {path}: {error.strerror or error}.") from error
+            raise KnownError(f"The comparison couldn't be exported to {path}: {error.strerror or error}.") from error
 
 
 def ask_for_path(parent: QWidget, name: str, export: Callable[[Path], object]) -> None:

@@ -25,7 +25,7 @@ from app.ui.widgets.theme import SPACING
 
 TICK_MS = 100
 STACK_BELOW = 720
-"""Narrower than this, in pixels, the answers stand one below the other."""
+"""Below this width, in pixels, the answers are stacked."""
 
 
 class Stage(Enum):
@@ -34,9 +34,9 @@ class Stage(Enum):
     EMPTY = auto()
     """There is no answer to compare."""
     ASKED = auto()
-    """Nothing runs, and there is no result."""
+    """Nothing is running, and there is no result."""
     READING = auto()
-    """The engine is waited for, or reads the prompt."""
+    """Waiting for the engine, or processing the prompt."""
     WRITING = auto()
     COMPARED = auto()
 
@@ -48,8 +48,8 @@ class OneAnswer(CompareTab):
         super().__init__("Run again")
         self._stage = Stage.EMPTY
         self._live: AnswerPane | None = None
-        self.plain = AnswerPane("Plain")
-        self.drafted = AnswerPane("With draft")
+        self.plain = AnswerPane("Without a draft")
+        self.drafted = AnswerPane("With a draft")
         self._title = label(role="heading", wraps=True)
         self._settings = label(role="quiet", wraps=True, scale=0.95)
         self._notes = label(role="warning", wraps=True, scale=0.95)
@@ -83,11 +83,11 @@ class OneAnswer(CompareTab):
         """The runner has the task; `set_waiting` says what for, if it is not at work yet."""
         self.prepare(asked)
         self._draft_failure = ""
-        self._clear(Stage.READING, f"{wording.READING} …", wording.AFTER_PLAIN)
+        self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
 
     def set_waiting(self, waits: str) -> None:
         if self._stage is Stage.READING:
-            self.plain.set_note(waits or f"{wording.READING} …")
+            self.plain.set_note(waits or f"{wording.READING}…")
 
     @Slot(int, int)
     def set_prompt_progress(self, done: int, total: int) -> None:
@@ -230,6 +230,6 @@ def settings_line(task: Task) -> str:
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             "draft length Auto" if length == "auto" else f"draft length {length}",
             f"accept rule {command.accept}",
-            *([f"at most {units.tokens(longest)}"] if longest else []),
+            *([f"up to {units.tokens(longest)}"] if longest else []),
         ]
     )

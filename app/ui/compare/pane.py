@@ -18,16 +18,14 @@ from app.ui.widgets.entries import Entry, Widths, prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
-CLOCK_HELP = (
-    "Seconds since this run began, up to its last token. The prompt was read before the first of the two, so that "
-    "both begin alike."
-)
+CLOCK_HELP = "Seconds since this run began, up to its last token. Both runs start with the prompt already processed."
 SPEED_HELP = (
-    "Decode speed: tokens after the first ÷ time from the first to the last. The time to the first token is not in it."
+    "Decode speed: tokens after the first ÷ time from the first to the last. The time to the first token is not "
+    "included."
 )
 _TEXT_HEIGHT = 200
 _ABOVE_MARK = 0.4
-"""Share of the height that is left free above what is scrolled to."""
+"""The fraction of the height left free above the text that is scrolled to."""
 
 
 class DecodeSpeed:

@@ -29,14 +29,14 @@ from app.ui.engine.pair import PairLoader
 
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
-    EngineState.STOPPED: "The engine is not running.",
-    EngineState.DIED: "The engine is not running. The main window says why, and restarts it.",
+    EngineState.STOPPED: "The engine isn't running.",
+    EngineState.DIED: "The engine isn't running. The main window says why and can restart it.",
 }
 _WAITS = {
-    EngineState.STARTING: "Begins when the pair is loaded.",
-    EngineState.LOADING: "Begins when the pair is loaded.",
-    EngineState.MEASURING: "Begins after the measurement.",
-    EngineState.COMPARING: "Begins when the engine has stopped.",
+    EngineState.STARTING: "Starts when the pair is loaded.",
+    EngineState.LOADING: "Starts when the pair is loaded.",
+    EngineState.MEASURING: "Starts after the measurement.",
+    EngineState.COMPARING: "Starts when the engine has stopped.",
 }
 
 
@@ -46,14 +46,14 @@ class _Subject:
 
     chat_id: str | None
     read: Callable[[], RepeatedAnswer | None]
-    """How it is asked with the pair loaded now."""
+    """How the answer is requested from the pair that is loaded now."""
 
 
 class _Snapshot(NamedTuple):
     """What a comparison or a set was made with, put down when it ran: another pair may be loaded at its export."""
 
     setup: Setup
-    """Without the hashes of the models, which take time."""
+    """Without the models' hashes, which take time."""
     pair: PairLoaded
 
 
@@ -76,9 +76,9 @@ class ComparePresenter(QObject):
         self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
-        """What runs, or ran last: its first task, and the set it is of."""
+        """The comparison that is running or ran last: its first task and its prompt set."""
         self._snapshot: _Snapshot | None = None
-        """Of that; ``None`` before its first run."""
+        """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: _Snapshot | None = None
         self.runner = Runner(engine, chats.queue.is_wanted, self)
         self.exporter = Exporter(self)
@@ -229,7 +229,7 @@ class ComparePresenter(QObject):
         """Show one comparison of the set in full."""
         snapshot, window = self._set_snapshot, self.window
         if window.one.is_running():
-            window.many.footer.set_status("An answer is being compared; open this one after it.")
+            window.many.footer.set_status("Another answer is being compared. Open this one when it has finished.")
             return
         assert snapshot is not None
         compared = window.many.results[number]
@@ -292,19 +292,21 @@ class ComparePresenter(QObject):
         if self.runner.is_running():
             if self.window.many.is_running() is of_set:
                 return ""
-            return "An answer is being compared." if of_set else "A prompt set is running: Run again works after it."
+            return (
+                "An answer is being compared." if of_set else "A prompt set is running. Run again when it has finished."
+            )
         if self.exporter.is_busy():
-            return "The export is being written; reading the model files would disturb the clocks."
+            return "The export is being written. Reading the model files would distort the timings."
         pair = self._pair_loader.pair()
         if pair is not None and pair.drafting_off is not None:
-            return f"Nothing can draft for this target, so there is nothing to compare. {pair.drafting_off}"
+            return f"There is nothing to compare. {pair.drafting_off}"
         return _IDLE.get(self._engine.state(), "")
 
     @Slot()
     def _show_waiting(self) -> None:
         waits = ""
         if self.runner.is_waiting():
-            waits = _WAITS.get(self._engine.state(), "Begins when the answer in the chat has ended.")
+            waits = _WAITS.get(self._engine.state(), "Starts when the answer in the chat has finished.")
         for tab in self._tabs:
             tab.set_waiting(waits)
 
@@ -329,7 +331,7 @@ class ComparePresenter(QObject):
     def _export(self, name: str, snapshot: _Snapshot, report: Report) -> None:
         def export(path: Path) -> None:
             if not self.exporter.is_busy():
-                self._show_export_status("Reading the model files for their hashes …")
+                self._show_export_status("Reading the model files to hash them…")
                 self.exporter.export(report, snapshot.pair, path)
                 self._refresh()
 

@@ -39,17 +39,17 @@ from app.ui.widgets.theme import SPACING
 
 TICK_MS = 1000
 TABLE_HEIGHT = 224
-"""Of seven kinds and their total."""
+"""Seven kinds and their total."""
 _SIDE = 6 * SPACING
 MOST_KINDS = 16
-"""With more kinds than this in a file all of them are taken."""
+"""In a file with more kinds than this, all of them are used."""
 DEFAULT_LONGEST = 128
 _A_ROW = 8
 _FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
-    "A text file with one prompt a line; a .jsonl file with an object a line: "
+    "A text file with one prompt per line; a .jsonl file with one object per line: "
     '{"kind": "code", "prompt": "…"} or {"kind": "code", "messages": [{"role": "user", "content": "…"}]}; '
-    "or a comparison that was exported as JSON."
+    "or a comparison exported as JSON."
 )
 
 
@@ -60,7 +60,7 @@ class SetChoice:
     prompts: tuple[Prompt, ...]
     path: Path
     kinds: tuple[str, ...]
-    """Empty: all."""
+    """Empty: all of them."""
     repeats: int
     longest: int
 
@@ -85,11 +85,11 @@ class PromptChoice(QWidget):
         self._boxes: dict[str, QCheckBox] = {}
         self.kinds = QButtonGroup(self, exclusive=False)
         self._bundled = QRadioButton("Bundled")
-        explain(self._bundled, "Prompts that come with Slipstream: three of each kind of text.")
+        explain(self._bundled, "The prompts that come with Slipstream: three for each kind of text.")
         self._from_file = QRadioButton("From a file")
         explain(self._from_file, _FILE_HELP)
         self._choose = QPushButton("Choose file…")
-        explain(self._choose, f"{_FILE_HELP} A file can also be dropped here.")
+        explain(self._choose, f"{_FILE_HELP} You can also drop a file here.")
         self._file = ElidedLabel("quiet")
         kinds = self._kinds_box = QWidget()
         kinds.setMinimumWidth(1)  # what is in it would keep the window wide: it takes more rows instead
@@ -98,9 +98,12 @@ class PromptChoice(QWidget):
         self._kinds_grid.setHorizontalSpacing(4 * SPACING)
         self._kinds_grid.setVerticalSpacing(0)
         self._repeats = _spin("Repeats", 1, 20, 1, 1)
-        explain(self._repeats, "How often each prompt is compared, each time with another seed.")
-        self._longest = _spin("Longest answer", 16, 8192, 16, DEFAULT_LONGEST)
-        explain(self._longest, "Tokens after which an answer is cut. Below about 60 a speed is rough.")
+        explain(self._repeats, "How often each prompt is compared, each time with a different seed.")
+        self._longest = _spin("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
+        explain(
+            self._longest,
+            "Answers are cut off after this many tokens. Below about 60, the measured speeds are rough.",
+        )
         self._lay_out()
         self._bundled.setChecked(True)
         self._bundled.clicked.connect(self._take_bundled)
@@ -146,7 +149,7 @@ class PromptChoice(QWidget):
     def _lay_out(self) -> None:
         source = row(self._bundled, self._from_file, self._choose, (self._file, 1), gap=4 * SPACING)
         space = 4 * SPACING
-        numbers = row(label("Repeats"), self._repeats, space, label("Longest answer"), self._longest, space, None)
+        numbers = row(label("Repeats"), self._repeats, space, label("Maximum length"), self._longest, space, None)
         column(source, self._kinds_box, numbers, on=self)
 
     @Slot()
@@ -329,7 +332,7 @@ class PromptSet(CompareTab):
 
     @Slot()
     def _show_state(self) -> None:
-        nothing = "" if self.choice.choice().prompts else "No prompts are chosen."
+        nothing = "" if self.choice.choice().prompts else "No prompts are selected."
         why, running = self._blocked or nothing, self.is_running()
         can_export = bool(self.results) and not running
         self.footer.set_state(running=running, can_run=not why, can_export=can_export, why_not=why)

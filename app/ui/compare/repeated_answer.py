@@ -17,7 +17,7 @@ from app.ui.engine import drafters
 from app.ui.engine.pair_names import speaker
 
 KIND = "chat"
-"""Of a prompt that is a chat of the user's."""
+"""Marks a prompt that comes from one of the user's chats."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,13 @@ def repeated_answer(
         settings = now
     notes, draft = [], answer.settings.get("draft")
     if pair is not None and (answer.pair, draft) != (speaker(pair), pair.draft.name if pair.draft else None):
-        writer = f"{answer.author}, draft {draft}" if isinstance(draft, str) else f"{answer.author}, no draft"
-        notes.append(f"Written with another pair ({writer}). Both runs are by the pair loaded now.")
+        writer = (
+            f"{answer.author} with the draft {draft}" if isinstance(draft, str) else f"{answer.author} without a draft"
+        )
+        notes.append(f"This answer was written by another pair ({writer}). Both runs use the pair that is loaded now.")
     if settings.draft_length == 0 or settings.drafter == "none":
         settings = replace(settings, draft_length="auto", drafter="auto")
-        notes.append("Written with drafting off. The run with draft uses draft length Auto.")
+        notes.append("This answer was written without a draft. The run with a draft uses draft length Auto.")
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)

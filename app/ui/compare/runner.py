@@ -26,10 +26,10 @@ from app.protocol.messages import (
 from app.ui.engine.interface import Engine, EngineState
 
 WARM_UP_TOKENS = 32
-ENGINE_LOST = "The engine ended, so the comparison ended too. The main window says why, and restarts it."
-PAIR_GIVEN_UP = "Another pair is loaded, so the comparison ended."
+ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main window says why and can restart it."
+PAIR_GIVEN_UP = "Another pair was loaded, so the comparison was canceled."
 NO_PAIR = "No model is loaded."
-DIED = "The engine is not running."
+DIED = "The engine isn't running."
 
 _CANNOT_START = {EngineState.EMPTY: NO_PAIR, EngineState.STOPPED: DIED, EngineState.DIED: DIED}
 
@@ -73,12 +73,12 @@ class Runner(QObject):
         self._engine = engine
         self._is_wanted = is_wanted
         self._steps: Steps | None = None
-        """While it runs."""
+        """Only while it is running."""
         self._request = 0
         self._is_waiting = False
         self._has_result = False
         self._refusal = ""
-        """Why the last prompt was left out."""
+        """Why the last prompt was skipped."""
         engine.state_changed.connect(self._on_state_changed)
         engine.prompt_progressed.connect(self._on_prompt_progressed)
         engine.rounds_received.connect(self._on_rounds_received)
@@ -153,7 +153,7 @@ class Runner(QObject):
             case ScoreTokens():
                 self._request = self._engine.ask(found)
                 if not self._request:
-                    self._steps.fail("this engine cannot tell")
+                    self._steps.fail("this engine doesn't report scores")
                     self._next_step()
             case Compared():
                 self._has_result = True

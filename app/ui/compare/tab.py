@@ -15,7 +15,7 @@ from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json", "PNG": ".png"}
-"""Name and suffix."""
+"""Name and file extension."""
 _ROLES = {"good": "heading", "plain": "heading", "warning": "heading-warning", "bad": "heading-bad"}
 
 
@@ -134,7 +134,7 @@ class CompareTab(QWidget):
     def note_draft_failure(self, reason: str) -> None:
         """The draft ended before the answer; said below what comes of it."""
         if self.is_running():
-            self._draft_failure = f"The draft failed in between. {reason}"
+            self._draft_failure = f"Drafting failed during the run. {reason}"
 
     def set_waiting(self, waits: str) -> None:
         """What the next run waits for; empty: nothing."""

@@ -14,20 +14,20 @@ from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 
-COLUMNS = ("Kind", "Prompts", "Plain", "With draft", "Speed-up", "Kept", "A pass", "Same text")
+COLUMNS = ("Kind", "Prompts", "Without draft", "With draft", "Speed-up", "Accepted", "Tokens per pass", "Same text")
 HELP = (
-    "Kind of text. Open a row to see its prompts; a double click on one shows its two answers.",
-    "How many prompts were compared, repetitions included.",
-    "Decode speed without a draft: median over the prompts.",
-    "Decode speed with draft: median over the prompts.",
-    "Speed with draft ÷ plain speed of each prompt: median of these ratios.",
-    "Acceptance rate: accepted ÷ tested guesses, over all prompts of the kind.",
-    "Tokens a pass, the mean acceptance length: 1 + accepted ÷ verify passes.",
+    "Kind of text. Open a row to see its prompts; double-click one to see its two answers.",
+    "How many prompts were compared, including repeats.",
+    "Decode speed without a draft: the median over the prompts.",
+    "Decode speed with a draft: the median over the prompts.",
+    "Decode speed with a draft ÷ without one: the median over the prompts.",
+    "Acceptance rate: accepted ÷ tested draft tokens, over all prompts of this kind.",
+    "Mean acceptance length: 1 + accepted ÷ verify passes.",
     "Prompts whose two answers have the same text.",
 )
 ALL = "all"
 _LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
-"""In a narrower table a column makes room for those that matter most."""
+"""In a narrower table, less important columns are hidden."""
 _NUMBER = Qt.ItemDataRole.UserRole
 
 
@@ -35,7 +35,7 @@ class ResultTable(QTreeWidget):
     """Fills as the comparisons come."""
 
     opened = Signal(int)
-    """Number of the comparison that shall be shown."""
+    """Index of the comparison to show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,6 +47,8 @@ class ResultTable(QTreeWidget):
         self.setExpandsOnDoubleClick(False)
         self.header().setSectionsMovable(False)
         self.header().setMinimumSectionSize(48)
+        # Not as a tooltip, which each column has for itself.
+        self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in zip(COLUMNS, HELP, strict=True)))
         for column, text in enumerate(HELP):
             self.headerItem().setToolTip(column, text)
             self.headerItem().setTextAlignment(column, _alignment(column))

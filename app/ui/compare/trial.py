@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 PROMPT = "Explain in a few sentences what a checksum is good for. Then write a short Python function that computes one."
 SECONDS = 3.0
-"""For the plain run; with draft it is quicker."""
+"""In seconds, for the run without a draft; with a draft it is faster."""
 LEAST_TOKENS, MOST_TOKENS = 16, 128
 IDLE_MS = 1500
 _SEED = 0
@@ -52,7 +52,7 @@ class PairTrial(QObject):
         self._trials = trials
         self._pair: PairLoaded | None = None
         self._keys: tuple[FileKey, FileKey] | None = None
-        """What the trial of the pair is kept under."""
+        """The keys under which the pair's trial is stored."""
         self._asked = 0
         self._lane = Lane(self, "trials")
         self._runner = Runner(engine, chats.queue.is_wanted, self)

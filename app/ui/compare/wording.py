@@ -1,4 +1,4 @@
-"""How the Compare window says things; no widgets."""
+"""The text of the Compare window; no widgets."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40
 
 NOTHING_YET = (
-    "Nothing is compared yet. Choose “Compare with plain” in the ⋯ menu of an answer, or compare the last answer of "
-    "the chat."
+    "Nothing has been compared yet. Choose Compare in an answer's ⋯ menu, or compare the last answer of the chat."
 )
-NO_ANSWER = "There is no answer in this chat that could be compared."
+NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
-CHAT_DELETED = "The chat of this answer was deleted, so the comparison was taken away too."
-AFTER_PLAIN = "Runs after plain: two runs at once would slow each other down."
-READING = "Reading the chat"
+CHAT_DELETED = "The chat of this answer was deleted, and its comparison with it."
+WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
+READING = "Processing the prompt"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a comparison: one line, and sentences below it where there is more to say."""
+    """The result of a comparison: one line, and sentences below it where there is more to say."""
 
     heading: str
     detail: str = ""
@@ -41,7 +40,7 @@ class Verdict:
 
 
 def verdict(comparison: Comparison, command: Generate) -> Verdict:
-    """What came of one comparison that ended."""
+    """The result of one finished comparison."""
     tokens = comparison.drafted.figures.completion_tokens
     rate = comparison.drafted.figures.draft.acceptance_rate
     parts = [faster(comparison.speed_up), *([units.accepted(rate)] if rate is not None else [])]
@@ -52,22 +51,22 @@ def verdict(comparison: Comparison, command: Generate) -> Verdict:
     assert difference is not None
     token = difference.token
     place = f"character {difference.character + 1:,}" if token is None else f"token {token + 1:,}"
-    heading = " · ".join([f"Different from {place} on", *parts])
+    heading = " · ".join([f"Different starting at {place}", *parts])
     is_expected = _only_alike(command) or difference.near_tie
     return Verdict(heading, _why(difference, command), "plain" if is_expected else "warning")
 
 
 def faster(speed_up: float | None, where: str = "this text") -> str:
-    """``1.9× faster``; slower is said as plainly."""
+    """``1.9× faster``; or that it was not faster."""
     if speed_up is None:
-        return "too short to time"
+        return "too short to measure"
     shown = round(speed_up, 1)
     if shown == 1.0:
-        return "1.0×: as fast as plain"
+        return "same speed"
     return (
         f"{units.times(speed_up)}{NO_BREAK}faster"
         if shown > 1.0
-        else f"{units.times(speed_up)}: drafting does not pay on {where}"
+        else f"{units.times(speed_up)}: drafting doesn't pay off on {where}"
     )
 
 
@@ -77,19 +76,19 @@ def faster(speed_up: float | None, where: str = "this text") -> str:
 def _why(difference: Difference, command: Generate) -> str:
     plain = _candidate(difference.plain, difference.plain_id, difference.plain_logit)
     drafted = _candidate(difference.drafted, difference.drafted_id, difference.drafted_logit)
-    choices = f"Plain wrote {plain}, with draft {drafted}."
+    choices = f"Without a draft: {plain}. With a draft: {drafted}."
     if _only_alike(command):
         return (
-            f"{choices} That is expected: with the accept rule “{command.accept}” both answers follow the same "
-            "distribution, but not word by word. Choose “coupled” for the same words."
+            f"{choices} That is expected: with the accept rule “{command.accept}”, both answers follow the same "
+            "distribution but not word for word. Choose “coupled” to get the same words."
         )
     if difference.near_tie is None:
-        return f"{choices} This engine does not tell how close the two were."
+        return f"{choices} This engine doesn't report how close the two were."
     if difference.near_tie:
-        return f"{choices} A near-tie: {_closeness(difference)}, so rounding decides. Neither is more right."
+        return f"{choices} This is a near-tie, decided by rounding: {_closeness(difference)}. Neither is more correct."
     return (
-        f"{choices} No near-tie: {_closeness(difference)}, which does not explain it. "
-        "Please report it, with an export of this comparison."
+        f"{choices} This isn't a near-tie: {_closeness(difference)}. Please report it and attach an export of this "
+        "comparison."
     )
 
 
@@ -99,11 +98,11 @@ def _candidate(text: str, token: int | None, logit: float | None) -> str:
 
 
 def _closeness(difference: Difference) -> str:
-    """How far apart the two are, and how far rounding reaches."""
-    rounding = f"rounding moves a logit by up to {difference.rounding or 0:.2g} here"
+    """How far apart the two are, and how much rounding can shift them."""
+    rounding = f"rounding shifts logits by up to {difference.rounding or 0:.2g} here"
     if difference.score_gap is None:
-        return f"one of the two is at the edge of what the sampler keeps, and {rounding}"
-    return f"for the target the two are {difference.score_gap:.2g} apart, and {rounding}"
+        return f"one of them is just at the sampler's cutoff, and {rounding}"
+    return f"their scores are {difference.score_gap:.2g} apart, and {rounding}"
 
 
 def _token(text: str) -> str:
@@ -113,7 +112,7 @@ def _token(text: str) -> str:
 
 
 def _only_alike(command: Generate) -> bool:
-    """Whether the two answers need not have the same words."""
+    """Whether the two answers may have different words."""
     return command.accept != "coupled" and command.sampling.temperature > 0
 
 
@@ -121,7 +120,7 @@ def _only_alike(command: Generate) -> bool:
 
 
 def row_cells(row: Row) -> list[str]:
-    """What a row of the table shows behind its kind."""
+    """The cells of a table row after its kind."""
     return [
         f"{row.runs:,}",
         units.speed(row.plain_speed),
@@ -139,7 +138,7 @@ def a_pass(mean_acceptance_length: float | None) -> str:
 
 
 def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
-    """What a whole set comes to, or as much of it as is done."""
+    """The result of a whole set, or of as much of it as is done."""
     if not total.runs:
         return Verdict("Nothing was compared.", _skipped(skipped), "plain")
     same = (
@@ -154,7 +153,7 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     ties = ""
     if differing:
         which = "all" if total.near_ties == differing else f"{total.near_ties:,}"
-        ties = f"Of the {differing:,} that differ, {which} part at a near-tie, where rounding decides."
+        ties = f"Of the {differing:,} that differ, {which} first differ at a near-tie, which rounding decides."
     detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
     return Verdict(" · ".join(parts), detail, "good" if not differing else "plain")
 
@@ -163,11 +162,11 @@ def _skipped(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
     count = "One prompt was" if len(skipped) == 1 else f"{len(skipped):,} prompts were"
-    return f"{count} left out: {skipped[0].reason}"
+    return f"{count} skipped: {skipped[0].reason}"
 
 
 def time_left(seconds: float) -> str:
-    """``about 2 min left``, in steps that do not dance."""
+    """``about 2 min left``, in steps coarse enough not to flicker."""
     if seconds < 10:
         return "a few seconds left"
     if seconds < 90:
@@ -176,10 +175,10 @@ def time_left(seconds: float) -> str:
 
 
 def sameness(comparison: Comparison) -> str:
-    """``yes``, or from where on not."""
+    """``yes``, or how far the texts are the same."""
     difference = comparison.difference
     if difference is None:
         return "yes"
     if difference.token is None:
-        return f"to character {difference.character:,}"
-    return f"to token {difference.token:,}"
+        return f"up to character {difference.character:,}"
+    return f"up to token {difference.token:,}"

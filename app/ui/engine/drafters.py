@@ -1,4 +1,4 @@
-"""Who may draft for a loaded pair, and what the drafters are called in the window."""
+"""Which drafters a loaded pair can use, and their names in the window."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairL
 
 NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams"}
 TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams"}
-"""At the beginning of a line."""
+"""At the start of a line."""
 IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams"}
 
 
@@ -20,7 +20,7 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice where it takes a draft model that is not there."""
+    """``chosen``, or the automatic choice where ``chosen`` needs a draft model and there is none."""
     needs_model = chosen in ("model", "chain")
     return "auto" if needs_model and pair is not None and pair.draft is None else chosen
 
@@ -35,9 +35,9 @@ def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) 
 
 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
-    """What can be chosen with this pair, with its words. The chain is what the automatic choice does with a pair.
+    """The choices for this pair with their names. ``chain`` is what the automatic choice does with a pair.
 
-    Drafting is turned off with draft length 0; that nobody drafts is only listed where the settings file says it.
+    Draft length 0 turns drafting off; "None" is listed only where the settings file already says so.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
     if has_model(pair):

@@ -23,7 +23,7 @@ from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
 
 SLOW_MS = 2000
-"""After which the user is told what is being waited for."""
+"""Milliseconds after which the user is told what the app is waiting for."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class FittedPair:
     files: PairFiles
     fits: bool = True
     remark: str = ""
-    """What the plan gave up, or why it does not fit; empty where all is as wished."""
+    """What the plan had to give up, or why it doesn't fit; empty where it is as requested."""
     gpu_bytes: int = 0
-    """What it will take there."""
+    """The memory it will take there."""
     missing: Path | None = None
-    """The first file that is not there; nothing else is known then."""
+    """The first file that is missing; nothing else is known then."""
 
 
 class MemoryWatch(QObject):
@@ -117,7 +117,7 @@ class LoadPlanner(QObject):
         self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
         self._slow.timeout.connect(lambda: self.waits_for_drive.emit(True))
         self._awaited: PairFiles | None = None
-        """The latest files, until they are read."""
+        """The latest files, while they are being read."""
         self._headers = Headers()
         self._lane = Lane(self, "plans", at_once=AT_ONCE)
 

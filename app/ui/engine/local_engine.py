@@ -36,7 +36,7 @@ class LocalEngine(Engine):
         self._quit_ms = round(self._connection.timings.quit * 1000)
         self._process: QProcess | None = None
         self._dying: QProcess | None = None
-        """One that is to be gone before the next is started: it holds memory that the next one needs."""
+        """A process that must be gone before the next one starts, which needs its memory."""
         self._told_state: EngineState | None = self._connection.state
         self._memory_kills = 0
         self._timer = QTimer(self, interval=round(self._connection.timings.tick * 1000))
@@ -250,7 +250,7 @@ class LocalEngine(Engine):
             process.deleteLater()
             return
         # It hangs in the system, such as on a drive, and ends when that lets it. A QProcess waits in its destructor.
-        _log.warning("the engine does not end, although it was killed")
+        _log.warning("the engine did not end although it was killed")
         process.setParent(None)
         _LEFT_BEHIND.append(process)
 

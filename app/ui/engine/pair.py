@@ -90,14 +90,14 @@ class PairLoader(QObject):
         self._last_exit: EngineExit | None = None
         self._files: PairFiles | None = None
         self._given: PairFiles | None = None
-        """What the engine was given last."""
+        """What the engine was last asked to load."""
         self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._load_request = 0
         self._measure_request = 0
         self._plan: Callable[[PairFiles, Planned], None] | None = None
         self._asked = 0
-        """Number of the load asked for last; a plan for an earlier one is dropped."""
+        """Number of the latest load request; plans for earlier ones are ignored."""
         self._is_planning = False
         self._remark = ""
         engine.load_progressed.connect(self._on_load_progressed)

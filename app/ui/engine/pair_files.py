@@ -61,10 +61,10 @@ class LoadingMarker:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
         except OSError as error:
-            _log.warning("cannot note which pair is loaded: %s", error)
+            _log.warning("cannot record which pair is being loaded: %s", error)
 
     def clear(self) -> None:
         try:
             self._path.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("cannot remove the note of the pair being loaded: %s", error)
+            _log.warning("cannot remove the record of the pair being loaded: %s", error)

@@ -10,7 +10,7 @@ from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
-GUIDE_SUBTITLE = "a small model about this app"
+GUIDE_SUBTITLE = "a tiny model that knows this app"
 _HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
 
 

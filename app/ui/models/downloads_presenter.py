@@ -21,7 +21,7 @@ from app.ui.models.library_service import models_folder
 from app.ui.widgets.questions import ask, warn
 
 REFRESH_MS = 250
-_HELD = "The models folder is being moved. Start downloads again when that is done."
+_HELD = "The models folder is being moved. Start downloads again when the move is done."
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
@@ -59,8 +59,8 @@ class DownloadsPresenter(QObject):
             {
                 "Pause": lambda item: self._change(lambda queue: queue.pause(item)),
                 "Resume": lambda item: self._start(lambda queue: queue.resume(item)),
-                "Open its page": self._open_page,
-                "Enter a token…": lambda _item: commands.ask_for_token(),
+                "Open page": self._open_page,
+                "Enter token…": lambda _item: commands.ask_for_token(),
                 "Cancel": lambda item: self._change(lambda queue: queue.cancel(item)),
                 "Discard": self._on_discard,
                 "Open…": self._on_open,
@@ -188,6 +188,6 @@ class DownloadsPresenter(QObject):
         ask(
             self.tab,
             "Discard download",
-            f"Discard {title}? The {arrived} that have arrived are deleted.",
+            f"Discard {title}? The {arrived} downloaded so far will be deleted.",
             lossy={"Discard": lambda: self._change(lambda queue: queue.discard(item_id))},
         )

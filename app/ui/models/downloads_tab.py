@@ -20,14 +20,14 @@ _CAN_RESUME = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED)
 _SHOWN: dict[str, tuple[ItemState, ...] | None] = {
     "Pause": _CAN_PAUSE,
     "Resume": _CAN_RESUME,
-    "Open its page": None,
-    "Enter a token…": None,
+    "Open page": None,
+    "Enter token…": None,
     "Cancel": (*_CAN_PAUSE, ItemState.PAUSED),
     "Discard": _CAN_RESUME,
     "Open…": (ItemState.DONE,),
     "Remove from list": (ItemState.DONE,),
 }
-"""The buttons of a card and the states of its item in which each can be seen; ``None``: while there is a page."""
+"""The buttons of a card and the states of its item in which each is visible; ``None``: while there is a page."""
 
 
 class DownloadsTab(QWidget):
@@ -47,7 +47,7 @@ class DownloadsTab(QWidget):
         self.resume_all = small_button("Resume all")
         self._problem = label(role="warning", wraps=True)
         self._empty = label(
-            "No downloads. Get models under Recommended or Search; they appear here and survive a restart.",
+            "No downloads yet. Get models under Recommended or Search; they appear here and continue after a restart.",
             "quiet",
             wraps=True,
         )
@@ -103,8 +103,8 @@ class _Card(QFrame):
         self._buttons = {text: small_button(text) for text in _SHOWN}
         for text, button in self._buttons.items():
             button.clicked.connect(lambda _checked=False, action=actions[text]: action(item_id))
-        self._buttons["Cancel"].setToolTip("Stops the download and keeps what has arrived")
-        self._buttons["Discard"].setToolTip("Deletes what has arrived")
+        self._buttons["Cancel"].setToolTip("Stops the download and keeps what has been downloaded")
+        self._buttons["Discard"].setToolTip("Deletes what has been downloaded")
         figures = row((self._figures, 1), *self._buttons.values())
         figures.setAlignment(self._figures, MIDDLE)
         column(self._title, self._bar, self._message, figures, margins=CARD_MARGINS, on=self)
@@ -114,7 +114,7 @@ class _Card(QFrame):
         self._title.setText(printable(item.title, 200))
         self._bar.setValue(round(_STEPS * progress.done / max(item.size, 1)))
         self._bar.setVisible(state is not ItemState.DONE)
-        self._bar.setAccessibleName(f"Progress of {self._title.text()}")
+        self._bar.setAccessibleName(f"Download progress: {self._title.text()}")
         self._figures.setText(wording.figures(progress))
         show_text(self._message, progress.message, "bad" if state is ItemState.FAILED else "warning")
         self._buttons["Resume"].setText("Try again" if state is ItemState.FAILED else "Resume")

@@ -18,48 +18,51 @@ _NO_GPU = "No GPU in this build: everything runs on the processor."
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
-    help_text = "How many layers are computed on the GPU. Automatic: as many as fit; 0 keeps all on the processor."
-    return Setting(key, name, help_text, 1, "automatic", "offload, GPU layers", low=-1, high=10_000)
+    help_text = "How many layers run on the GPU. Automatic: as many as fit. 0 runs everything on the CPU."
+    return Setting(key, name, help_text, 1, "automatic", "GPU offload, GPU layers", low=-1, high=10_000)
 
 
 _LOADING = (
     Setting(
         "context_length",
         "Context length",
-        "Tokens a chat can have. Automatic: what the target was trained for, at most 8,192.",
+        "How many tokens a chat can hold. Automatic: what the target model was trained for, up to 8,192.",
         1024,
         "automatic",
     ),
-    Setting("threads", "Threads", "Automatic: one for each physical core.", 1, "automatic"),
+    Setting("threads", "Threads", "Automatic: one per physical core.", 1, "automatic"),
     _gpu_layers("target_gpu_layers", "Target on the GPU"),
     _gpu_layers("draft_gpu_layers", "Draft on the GPU"),
     Setting(
         "batch_size",
         "Batch size",
-        "Tokens of a prompt processed between two looks at Stop and the progress.",
+        "How many prompt tokens are processed before Stop and the progress are checked again.",
         32,
         high=65_536,
     ),
     Setting(
         "micro_batch_size",
         "Micro-batch size",
-        "Most tokens computed at once; smaller needs less memory.",
+        "How many tokens are processed at once; smaller values need less memory.",
         32,
         high=65_536,
     ),
     Setting(
         "kv_type",
         "KV cache",
-        "q8_0 needs half the memory of f16, q4_0 a quarter, at some loss.",
+        "q8_0 needs half the memory of f16 and q4_0 a quarter, with some loss of quality.",
         term="KV type",
     ),
     Setting(
         "chat_cache_mib",
         "Recent chats",
-        "Memory to go on with a recent chat without reading it again; long ones go to disk. 0 keeps none.",
+        (
+            "Memory for continuing recent chats without processing them again; long ones are stored on disk. 0 turns "
+            "it off."
+        ),
         256,
         "automatic",
-        "kept KV caches",
+        "prompt cache",
         suffix=" MiB",
     ),
 )
@@ -98,17 +101,20 @@ class AcceptRuleFields(QWidget):
         (
             "coupled",
             "Coupled: same seed, same answer",
-            "The same seed gives the same answer with any draft, any draft length, or none.",
+            "The same seed gives the same answer with any draft model, any draft length, or no draft.",
         ),
         (
             "rejection",
             "Rejection sampling",
-            "The classic rule: answers are as likely as without a draft, but the draft changes which one a seed gives.",
+            (
+                "The classic method: answers are as likely as without a draft, but the draft affects which answer a "
+                "seed gives."
+            ),
         ),
         (
             "block",
             "Block verification",
-            "As rejection sampling, but it judges a draft as a whole and keeps as much of it or more.",
+            "Like rejection sampling, but it checks the draft as a whole and accepts as many tokens or more.",
         ),
     )
 

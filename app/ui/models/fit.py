@@ -17,7 +17,7 @@ from app.ui.widgets.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]
 
-_ALONE = "The target alone is loaded."
+_ALONE = "The target model is loaded without a draft."
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class PairCheck:
     verdict: str
     mood: Mood = "plain"
     target: str = ""
-    """What the target is, in one line; empty where it is no model."""
+    """The target in one line; empty where the file is not a model."""
     draft: str = ""
     can_load: bool = False
     target_shape: ModelShape | None = None
-    """For the memory plan."""
+    """For estimating memory use."""
     draft_shape: ModelShape | None = None
-    """Only of a draft that fits."""
+    """Only where the draft fits the target."""
 
 
-NO_TARGET = PairCheck("Choose the file of a target model.")
-READING = PairCheck("Reading the files …", can_load=True)
+NO_TARGET = PairCheck("Choose a target model file.")
+READING = PairCheck("Reading the files…", can_load=True)
 
 
 def describe(header: GgufHeader) -> str:
@@ -60,7 +60,7 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
     except KnownError as error:
         return PairCheck(str(error), "bad")
     alone = PairCheck(
-        "No draft model: guesses come from the chat itself (n-grams).",
+        "No draft model. Draft tokens are taken from the chat itself (n-grams).",
         target=describe(first),
         can_load=True,
         target_shape=shape_of(first),

@@ -27,14 +27,14 @@ def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
     """By what its header says, for the model alone."""
     plan = make_plan(shape, None, machine)
     if not plan.fits:
-        return FitBadge("too large", "bad", plan.sentence)
+        return FitBadge("Too large", "bad", plan.sentence)
     if plan.context_length < shape.default_context:
-        return FitBadge("short context", "warning", plan.sentence)
+        return FitBadge("Short context", "warning", plan.sentence)
     if not machine.devices:
-        return FitBadge("in memory", "good", plan.sentence)
+        return FitBadge("Runs on CPU", "good", plan.sentence)
     if plan.target_gpu_layers < 0 or plan.target_gpu_layers >= shape.gpu_slots:
-        return FitBadge("on the GPU", "good", plan.sentence)
-    return FitBadge("partly on the GPU" if plan.target_gpu_layers else "in memory", "warning", plan.sentence)
+        return FitBadge("Runs on GPU", "good", plan.sentence)
+    return FitBadge("Partly on GPU" if plan.target_gpu_layers else "Runs on CPU", "warning", plan.sentence)
 
 
 def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
@@ -42,10 +42,10 @@ def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
     gpu = sum(device.free_bytes for device in machine.devices)
     about = f"Needs about {size_text(needed)}"
     if gpu and needed <= gpu:
-        return FitBadge("on the GPU", "good", f"{about}; {size_text(gpu)} are free on the GPU.")
+        return FitBadge("Runs on GPU", "good", f"{about}; the GPU has {size_text(gpu)} free.")
     if needed <= machine.memory_free:
-        detail = f"{about}; {size_text(machine.memory_free)} of memory are free."
-        return FitBadge("partly on the GPU", "warning", detail) if gpu else FitBadge("in memory", "good", detail)
+        detail = f"{about}; {size_text(machine.memory_free)} of memory is free."
+        return FitBadge("Partly on GPU", "warning", detail) if gpu else FitBadge("Runs on CPU", "good", detail)
     if needed <= gpu + machine.memory_free:
-        return FitBadge("partly on the GPU", "warning", f"{about}, more than the GPU has free.")
-    return FitBadge("too large", "bad", f"{about}; {size_text(max(gpu, machine.memory_free))} are free.")
+        return FitBadge("Partly on GPU", "warning", f"{about}, which is more than the GPU has free.")
+    return FitBadge("Too large", "bad", f"{about}, but only {size_text(max(gpu, machine.memory_free))} is free.")

@@ -56,7 +56,7 @@ class HubPresenter(QObject):
         self._show_search = show_search
         self._catalog: Catalog = load_catalog()
         self._searched = self._looked = 0
-        """Numbers of the latest search and of the latest repository; answers to earlier ones are dropped."""
+        """Counts of the latest search and the latest repository; answers to earlier ones are ignored."""
         self._offers = 0
         self.recommended.search.clicked.connect(show_search)
         self.search.search_requested.connect(self._on_search)
@@ -84,7 +84,7 @@ class HubPresenter(QObject):
 
     def get_pair(self, pair: CatalogPair) -> None:
         """Look a pair up and have it downloaded."""
-        self.recommended.show_status(f"Looking up the files of {pair.title} …")
+        self.recommended.show_status(f"Looking up the files of {pair.title}…")
         self._service.resolve(pair, self._on_resolved, lambda error: self.recommended.show_status(str(error), "bad"))
 
     def _on_resolved(self, item: Item) -> None:
@@ -104,7 +104,7 @@ class HubPresenter(QObject):
     def _on_search(self, words: str, sort: str) -> None:
         self._searched += 1
         number = self._searched
-        self.search.show_status("Searching …")
+        self.search.show_status("Searching…")
 
         def found(results: list[SearchResult]) -> None:
             if number == self._searched:
@@ -122,7 +122,7 @@ class HubPresenter(QObject):
     def show_repository(self, name: str) -> None:
         """Look a repository up and show its files."""
         number = self._turn_page()
-        self._page.clear(f"Looking into {printable(name)} …")
+        self._page.clear(f"Looking up {printable(name)}…")
 
         def found(repository: Repository) -> None:
             if number == self._looked:
@@ -144,7 +144,7 @@ class HubPresenter(QObject):
             self._service.header(
                 model,
                 lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
-                lambda error: self._page.show_fit(model, FitBadge("not known", "quiet", str(error))),
+                lambda error: self._page.show_fit(model, FitBadge("unknown", "quiet", str(error))),
             )
 
     # ------------------------------------------------------------ drafts
@@ -153,7 +153,7 @@ class HubPresenter(QObject):
         """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
         self._turn_page()
         self._show_search()
-        self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in the library.")
+        self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in your library.")
         self._find_drafts(entry.path, ())
 
     @Slot()
@@ -176,10 +176,10 @@ class HubPresenter(QObject):
 
     def _on_drafts_done(self, number: int) -> None:
         if not number:
-            text = "No small model of this family was found. Search for one by its name."
+            text = "No small model of this family was found. Search for one by name."
         else:
-            fit = "none fits" if not self._offers else "1 fits" if self._offers == 1 else f"{self._offers} fit"
-            text = f"{number} looked at, {fit}. Their vocabularies were compared, not their names."
+            fit = "none fit" if not self._offers else "1 fits" if self._offers == 1 else f"{self._offers} fit"
+            text = f"{number} checked, {fit}. Their vocabularies were compared, not just their names."
         self._page.show_drafts_status(text)
 
     # ------------------------------------------------------------ getting
@@ -213,7 +213,7 @@ class HubPresenter(QObject):
 
 
 _BESIDE_WEIGHTS = 1_000_000_000
-"""Bytes for KV cache and buffers, before a header says more."""
+"""Bytes for the KV cache and buffers until a header gives better numbers."""
 
 
 def machine_text(machine: MachineMemory) -> str:
@@ -224,7 +224,7 @@ def machine_text(machine: MachineMemory) -> str:
     ]
     parts.append(f"memory: {size_text(machine.memory_free)} of {size_text(machine.memory_total)} free")
     text = " · ".join(parts)
-    return text[0].upper() + text[1:] if machine.devices else f"No GPU in this build · {text}"
+    return text[0].upper() + text[1:] if machine.devices else f"No GPU support in this build · {text}"
 
 
 def _short(repository: str) -> str:

@@ -44,7 +44,7 @@ class HubService(QObject):
         self.network = self._connection.network
         self._lane = Lane(self, "hub", at_once=4)
         self._finding = threading.Event()
-        """Set to end the search for drafts that is running; each search has its own."""
+        """Set to stop the draft search that is running; each search has its own event."""
 
     def apply_settings(self) -> None:
         """The settings of the network have changed."""

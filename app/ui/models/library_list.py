@@ -21,12 +21,12 @@ from app.ui.widgets.theme import SPACING
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
-"""In a narrower list a column makes room for those that matter most."""
+"""In a narrower list, less important columns are hidden."""
 _FIT = 5
 _SORT_ARROW, _CELL_MARGIN = 20, 3 * SPACING
 _FITS_ORDER = ("good", "warning", "bad", "quiet")
 _DAY_SECONDS = 24 * 3600
-_GONE = FitBadge("folder missing", detail="The folder is not there at the moment. Nothing is forgotten.")
+_GONE = FitBadge("Folder missing", detail="This folder isn't available right now. Nothing has been removed.")
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -41,9 +41,9 @@ class LibraryRow:
     fit: FitBadge
     tooltip: str
     is_grey: bool
-    """It is not there at the moment, or cannot be used."""
+    """The folder is unavailable right now, or the model can't be used."""
     words: str = field(repr=False)
-    """What a search looks into, lower case."""
+    """The text that a search looks through, in lower case."""
 
 
 def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
@@ -55,7 +55,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
     if not entry.available:
         fit = _GONE
     elif entry.problem:
-        fit = FitBadge("cannot be loaded", "bad", entry.problem)
+        fit = FitBadge("Can't be loaded", "bad", entry.problem)
     return LibraryRow(
         path=str(entry.path),
         cells=(
@@ -188,7 +188,7 @@ class LibraryList(QTreeView):
         super().__init__(parent)
         self.rows = LibraryModel()
         self.setModel(self.rows)
-        set_up_table(self, "Models of the library")
+        set_up_table(self, "Models in the library")
         self.setRootIsDecorated(False)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)

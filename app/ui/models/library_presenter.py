@@ -23,14 +23,17 @@ from app.ui.models.reveal import reveal
 from app.ui.widgets.questions import ask
 
 _CHECKED = {
-    True: ("✓ The checksum is right: the file is what was downloaded.", "good"),
+    True: ("✓ Complete · checksum verified", "good"),
     False: (
-        "The checksum is wrong: the file is not what was downloaded. Delete it and download it again; do not load it.",
+        (
+            "The checksum doesn't match, so the file is not what was published. Delete it and download it again; don't "
+            "load it."
+        ),
         "bad",
     ),
-    None: ("No checksum is known of all its files, so they cannot be verified.", "warning"),
+    None: ("Slipstream doesn't know the checksums of all its files, so they can't be verified.", "warning"),
 }
-"""What is said of a file that was checked, and its role."""
+"""The result for a checked file, and its text role."""
 
 
 class LibraryPresenter(QObject):
@@ -54,11 +57,11 @@ class LibraryPresenter(QObject):
         self._commands = commands
         self._find_drafts = find_drafts
         self._checking: set[str] = set()
-        """Paths of the models being checked, or waiting for it."""
+        """Paths of the models being checked or waiting to be."""
         self._checked: dict[str, tuple[str, str]] = {}
-        """What came of it, a sentence and its role; shown when the model is."""
+        """The result of a check: a sentence and its role, shown when the model is selected."""
         self._deleted = ""
-        """What was deleted last, until another model is chosen."""
+        """The model that was deleted last, until another one is selected."""
         service.scanned.connect(self.refresh)
         service.scan_failed.connect(self._on_scan_failed)
         service.progressed.connect(self._on_progressed)
@@ -123,7 +126,7 @@ class LibraryPresenter(QObject):
         if self._page.path() != path:
             return
         fitting = sum(one.verdict.fits for one in ranked)
-        status = "" if fitting else "No other model of the library fits its vocabulary."
+        status = "" if fitting else "No other model in the library has a matching vocabulary."
         self._page.show_drafts(ranked, status)
 
     @Slot(str)
@@ -176,12 +179,12 @@ class LibraryPresenter(QObject):
             self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
             return
         if any(self._commands.is_loaded(str(part)) for part in entry.parts):
-            self._page.show_status("This model is loaded. Open another one first, then delete it.", "warning")
+            self._page.show_status("This model is loaded. Open another model first, then delete this one.", "warning")
             return
         freed = size_text(self._service.would_free(entry))
 
         def done(freed: int) -> None:
-            self._deleted = f"{printable(entry.title, 120)} is deleted; {size_text(freed)} are free again."
+            self._deleted = f"{printable(entry.title, 120)} was deleted. {size_text(freed)} of disk space was freed."
             self.scan()
 
         def failed(error: KnownError) -> None:
@@ -190,7 +193,7 @@ class LibraryPresenter(QObject):
         ask(
             self._tab,
             "Delete model",
-            f"Delete {printable(entry.title, 120)}? This frees {freed} and cannot be undone.",
+            f"Delete {printable(entry.title, 120)}? This frees {freed} and can't be undone.",
             lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
         )
 
@@ -204,17 +207,17 @@ def _summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
     there = [entry for entry in entries if entry.available]
     text = f"{len(there)} model{'' if len(there) == 1 else 's'}, {size_text(sum(entry.size for entry in there))}"
     if away := len(entries) - len(there):
-        text += f" · {away} in folders that are not there"
+        text += f" · {away} in folders that aren't available"
     return text if free is None else f"{text} · {size_text(free)} free in the models folder"
 
 
 def offer(found: Sequence[ModelFolder]) -> str:
-    """``Models of LM Studio and Ollama were found on this computer. Folders… adds them.``"""
+    """``Models from LM Studio and Ollama were found on this computer. Choose Folders… to add them (read only).``"""
     names = list(dict.fromkeys(folder.kind.label for folder in found))
     if not names:
         return ""
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"Models of {listed} were found on this computer. Folders… adds them, read only."
+    return f"Models from {listed} were found on this computer. Choose Folders… to add them (read only)."
 
 
 def _free(folder: Path) -> int | None:

@@ -26,9 +26,9 @@ from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
 from app.ui.widgets.tasks import Failed, Lane
 
 _PROGRESS_SHARE = 0.002
-"""A step of progress worth telling."""
+"""Smaller steps of progress are not reported."""
 _PATIENCE_SECONDS = 5.0
-"""At the end, for what is under way."""
+"""Seconds to wait at exit for work that is under way."""
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class LibraryService(QObject):
         self._lane = Lane(self, "library")
         self._slow_lane = Lane(self, "library files")
         self._stops: dict[str, threading.Event] = {}
-        """Of the checks and moves, by the path `progressed` names."""
+        """Progress of checks and moves, by the path that `progressed` names."""
 
     # ------------------------------------------------------------ what is there
 

@@ -19,10 +19,10 @@ from app.ui.widgets.controls import beside, clear_layout, label, plain_tooltip, 
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
-_NOTHING = "Choose a model to see what it is and which drafts fit it."
+_NOTHING = "Select a model to see its details and the drafts that fit it."
 _ROWS_AT_ONCE = 3
 FIRST_DRAFTS = 5
-"""Rows that are shown at once, of the drafts that fit and of the others; the rest when asked for."""
+"""How many rows are shown at first, of fitting drafts and of others; the rest on request."""
 
 
 class LibraryTab(QWidget):
@@ -41,8 +41,8 @@ class LibraryTab(QWidget):
         self._offer = label(role="quiet", wraps=True)
         self._empty = label(wraps=True)
         self.get = small_button("Get models")
-        self.again = small_button("Look again")
-        self.again.setToolTip("Looks into the folders again")
+        self.again = small_button("Rescan")
+        self.again.setToolTip("Scans the folders again")
         self.folders = small_button("Folders…")
         self.list = LibraryList()
         self.page = ModelPage()
@@ -65,7 +65,7 @@ class LibraryTab(QWidget):
 
     def show_scanning(self) -> None:
         """The folders are being looked into."""
-        self._summary.setText("Looking into the folders …")
+        self._summary.setText("Scanning the folders…")
 
     def _lay_out(self) -> None:
         left = QWidget(minimumWidth=280)
@@ -92,9 +92,9 @@ class LibraryTab(QWidget):
 
     def _show_emptiness(self) -> None:
         if not self._total:
-            text = "No models here yet. Get one with its draft, or add a folder that has some."
+            text = "No models yet. Get one together with its draft, or add a folder that already contains models."
         else:
-            text = "" if self.list.rows.shown else "No model has these words."
+            text = "" if self.list.rows.shown else "No models found."
         show_text(self._empty, text)
         self.get.setVisible(not self._total)
 
@@ -124,18 +124,18 @@ class ModelPage(QWidget):
         self._problem = label(role="bad", wraps=True)
         self._facts = QGridLayout()
         self._drafts = column()
-        self._drafts_heading = label("Drafts for it", "heading")
+        self._drafts_heading = label("Drafts for this model", "heading")
         self._drafts_status = label(role="quiet", wraps=True)
         self._all_drafts = small_button("")
         self.find_draft = small_button("Find a draft on Hugging Face…")
         self._status = label(role="quiet", wraps=True)
         self._bar = QProgressBar(textVisible=False, maximum=1000)
-        self._bar.setAccessibleName("Checking the file")
+        self._bar.setAccessibleName("Verifying the file")
         self.stop = small_button("Stop")
         self.open = QPushButton("Open…")
         theme.set_role(self.open, "primary")
         self._file = QPushButton("File ▾")
-        self._file.setAccessibleName("What to do with the file")
+        self._file.setAccessibleName("File actions")
         self._menu = QMenu(self._file, toolTipsVisible=True)
         self._file.setMenu(self._menu)
         self.reveal = self._menu.addAction("Show in folder")
@@ -165,12 +165,12 @@ class ModelPage(QWidget):
         """``freed``: bytes that deleting it gives back."""
         path = str(entry.path)
         if path != self._path:
-            self.show_drafts([], "Looking for drafts …")
+            self.show_drafts([], "Looking for drafts…")
             self.show_status("")
             self.show_verifying(None)
         self._path = path
         self._title.setText(printable(entry.title, 120))
-        away = "" if entry.available else "The folder it is in is not there at the moment."
+        away = "" if entry.available else "This folder isn't available right now."
         show_text(self._problem, entry.problem or away)
         self._show_facts([(name, value) for name, value in _facts(entry, fit) if value])
         self.open.setEnabled(entry.usable)
@@ -212,7 +212,9 @@ class ModelPage(QWidget):
 
     def _refresh_verify(self) -> None:
         self.verify.setEnabled(self._can_verify and self._bar.isHidden())
-        self.verify.setToolTip("" if self._can_verify else "No checksum is known: Slipstream did not download it.")
+        self.verify.setToolTip(
+            "" if self._can_verify else "Slipstream didn't download this file, so its checksum isn't known."
+        )
 
     def _lay_out(self) -> None:
         self._inside = QWidget()
@@ -288,17 +290,17 @@ class ModelPage(QWidget):
         widget = QWidget()
         line = row((words, 1), on=widget)
         if verdict.fits:
-            use = small_button("Load with it")
-            use.setAccessibleName(f"Load with the draft {title.text()}")
+            use = small_button("Load together")
+            use.setAccessibleName(f"Load together with the draft {title.text()}")
             use.clicked.connect(lambda: self.pair_requested.emit(self._path, str(entry.path)))
             line.addWidget(use, 0, TOP)
         return widget
 
 
 def _measured(trial: Trial) -> str:
-    """``68 % kept · 1.8× plain · 22 Nov 2026``."""
+    """``68% accepted · 1.8× faster · Nov 22, 2026``."""
     accepted = "nothing drafted" if trial.acceptance_rate is None else units.accepted(trial.acceptance_rate)
-    return f"{accepted} · {units.factor(trial.speed_up)} · {date_text(trial.measured_at)}"
+    return f"{accepted} · {units.speed_up(trial.speed_up)} · {date_text(trial.measured_at)}"
 
 
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
@@ -306,8 +308,8 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
     facts: list[tuple[str, str]] = []
     if found is not None:
         tokenizer = found.tokenizer
-        heads = f", {found.heads} heads, {found.kv_heads} of keys and values" if found.heads else ""
-        experts = f"{found.experts}, {found.experts_used} used a token" if found.experts else ""
+        heads = f", {found.heads} heads, {found.kv_heads} key/value heads" if found.heads else ""
+        experts = f"{found.experts}, {found.experts_used} used per token" if found.experts else ""
         facts += [
             ("Name", printable(found.name, 120)),
             ("Parameters", f"{count_text(found.parameters)} ({printable(found.architecture)})"),
@@ -315,13 +317,13 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
             ("Context", f"{found.training_context:,} tokens in training" if found.training_context else ""),
             ("Layers", f"{found.layers}{heads}" if found.layers else ""),
             ("Experts", experts),
-            ("MTP layers", f"{found.mtp_layers}, which this version cannot use" if found.mtp_layers else ""),
+            ("MTP layers", f"{found.mtp_layers}, not supported by this version" if found.mtp_layers else ""),
             ("Vocabulary", f"{tokenizer.size:,} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
-            ("Chat template", "its own" if found.template_sha256 else "none (ChatML is used)"),
+            ("Chat template", "built in" if found.template_sha256 else "none (ChatML is used)"),
         ]
     if entry.usable:
         facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))
-    facts.append(("Licence", printable(entry.licence) or "not given"))
+    facts.append(("License", printable(entry.licence) or "not specified"))
     if entry.origin is not None:
         facts.append(("From", f"{printable(entry.origin.repository, 120)}, commit {entry.origin.commit[:8]}"))
     parts = f" ({len(entry.parts)} parts)" if len(entry.parts) > 1 else ""

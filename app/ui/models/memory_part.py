@@ -21,11 +21,14 @@ from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
 _STEPS = 64
-"""Of the slider for the context, evenly spaced in the logarithm."""
-_CONTEXT_HELP = "Tokens a chat can have. A longer context takes more memory; the draft gives way first."
-_LAYERS_HELP = "How many layers of the target are computed on the GPU; the rest runs on the processor, slower."
+"""Steps of the context slider, evenly spaced on a logarithmic scale."""
+_CONTEXT_HELP = (
+    "How many tokens a chat can hold. A longer context takes more memory; if that runs out, the draft "
+    "is left out first."
+)
+_LAYERS_HELP = "How many layers of the target run on the GPU. The rest runs on the CPU, which is slower."
 _BAR, _GAP, _SWATCH = 14, 1, 9
-"""Pixels: the height of a bar, between its segments, and the side of a color in the legend."""
+"""In pixels: a bar's height, the gap between its segments, and the size of a color in the legend."""
 
 
 class MemoryPart(QWidget):
@@ -106,7 +109,9 @@ class MemoryPart(QWidget):
             names = ", ".join(printable(device.description, 60) for device in machine.devices)
             self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_space)
         left_free = size_text(max(machine.memory_free - plan.system_space, 0))
-        self._system.show_memory(f"Memory ({left_free} kept free)", _segments(plan.estimate.system), plan.system_space)
+        self._system.show_memory(
+            f"Memory ({left_free} left for other programs)", _segments(plan.estimate.system), plan.system_space
+        )
 
     def _show_context(self, context: int, longest: int) -> None:
         self._longest = max(longest, LEAST_CONTEXT + 1)
@@ -152,11 +157,11 @@ def _slider(name: str, help_text: str) -> QSlider:
 
 def _segments(parts: Parts) -> list[Segment]:
     return [
-        Segment("Target", parts.target_weights, 0),
-        Segment("its KV cache", parts.target_kv, 5),
-        Segment("Draft", parts.draft_weights, 2),
-        Segment("its KV cache", parts.draft_kv, 3),
-        Segment("to compute", parts.compute, 4),
+        Segment("Target weights", parts.target_weights, 0),
+        Segment("Target KV cache", parts.target_kv, 5),
+        Segment("Draft weights", parts.draft_weights, 2),
+        Segment("Draft KV cache", parts.draft_kv, 3),
+        Segment("Compute buffers", parts.compute, 4),
     ]
 
 
@@ -173,7 +178,7 @@ class Segment:
 
 
 class MemoryBar(QWidget):
-    """Segments over the memory there is; what does not fit reaches over its end, which is marked."""
+    """Segments over the available memory. What does not fit extends past its end, which is marked."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ class OpenModelsDialog(QDialog):
         self._lane = Lane(self, "dropped files")
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
-        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Drafts")
+        self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Draft model")
         self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
         for one in (self._target, self._draft):
             one.picker.setVisible(library is not None)
@@ -226,7 +226,7 @@ class OpenModelsDialog(QDialog):
     def _on_checked(self, check: PairCheck) -> None:
         self._check = check
         self._verdict.setText(("✓ " if check.mood == "good" else "") + visible(check.verdict))
-        self._verdict.setAccessibleName(f"Whether the models fit: {check.verdict}")
+        self._verdict.setAccessibleName(f"Compatibility: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:
             self._target.set_info(check.target)

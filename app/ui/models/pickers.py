@@ -26,8 +26,8 @@ from app.ui.widgets.theme import SPACING
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
 MOST, MOST_GREY = 30, 12
-"""Entries of a picker that can be chosen and that cannot; more would fill the screen, or hide those that can."""
-_NO_TARGET = "Choose a target first."
+"""How many models a picker lists, of those that can be chosen and of those that can't; more would fill the screen."""
+_NO_TARGET = "Choose a target model first."
 
 
 def dropped_files(data: QMimeData) -> list[str]:
@@ -40,7 +40,7 @@ class FileRow(QWidget):
     """A path one can type, choose or drop, and below it what the file is."""
 
     path_changed = Signal()
-    """Not at every key: when the typing pauses."""
+    """Milliseconds: not on every key, but when the typing pauses."""
 
     def __init__(
         self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "", picker: str = "Library"
@@ -53,7 +53,7 @@ class FileRow(QWidget):
         super().__init__()
         self._title = title
         self._start_folder = start_folder
-        self._edit = QLineEdit(placeholderText="None" if can_be_empty else "A .gguf file: choose it or drop it here")
+        self._edit = QLineEdit(placeholderText="None" if can_be_empty else "Choose a .gguf file or drop it here")
         self._edit.setAccessibleName(title)
         choose = QPushButton("Choose…", autoDefault=False)
         choose.setAccessibleName(f"Choose {title.lower()}")
@@ -129,7 +129,7 @@ class Pick:
     text: str
     can_choose: bool = True
     reason: str = ""
-    """Shown behind the text of what cannot be chosen, and as a tooltip."""
+    """Shown behind the text of an entry that can't be chosen, and as its tooltip."""
 
 
 class ModelPicker(QPushButton):
@@ -155,7 +155,7 @@ class ModelPicker(QPushButton):
         self._add(choosable, MOST, "more in the model library")
         if choosable and grey:
             self._menu.addSeparator()
-        self._add(grey, MOST_GREY, "more that do not fit")
+        self._add(grey, MOST_GREY, "more that don't fit")
         if not picks:
             self._menu.addAction(otherwise).setEnabled(False)
 
@@ -228,7 +228,7 @@ def _name(entry: LibraryEntry) -> str:
 
 
 def _target_pick(entry: LibraryEntry) -> Pick:
-    away = "" if entry.available else "its folder is not there"
+    away = "" if entry.available else "its folder isn't available"
     return Pick(str(entry.path), _name(entry), entry.usable, entry.problem or away)
 
 
@@ -236,7 +236,7 @@ def _draft_pick(ranked: RankedDraft) -> Pick:
     text, trial = _name(ranked.entry), ranked.trial
     if ranked.verdict.fits and trial is not None:
         accepted = "" if trial.acceptance_rate is None else f"{units.accepted(trial.acceptance_rate)}, "
-        text += f" · {accepted}{units.factor(trial.speed_up)} here"
+        text += f" · {accepted}{units.speed_up(trial.speed_up)} here"
     elif ranked.verdict.fits and ranked.verdict.warning:
         text += " · large for a draft"
     return Pick(str(ranked.entry.path), text, ranked.verdict.fits, ranked.verdict.reason)

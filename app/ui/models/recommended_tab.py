@@ -23,7 +23,7 @@ class Recommendation:
     pair: CatalogPair
     fit: FitBadge
     state: str = ""
-    """``in the library`` or ``downloading``; empty where neither."""
+    """``In your library`` or ``Downloading``; empty where neither."""
 
 
 class RecommendedTab(QWidget):
@@ -67,7 +67,9 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(label("Best for this computer", "heading"))
             self._cards.addWidget(self._card(best, is_best=True))
         else:
-            text = "No pair of the catalogue fits the memory of this computer. The Slipstream Guide works everywhere."
+            text = (
+                "None of the recommended pairs fits into this computer's memory. The Slipstream Guide works everywhere."
+            )
             self._cards.addWidget(label(text, wraps=True))
         if others:
             self._cards.addWidget(label("Other pairs", "heading"))
@@ -93,7 +95,7 @@ class RecommendedTab(QWidget):
         column(
             row((label(pair.title, "heading", wraps=True), 1), fit),
             label(pair.why, wraps=True),
-            row((label(f"Licence: {licences}", "quiet", wraps=True), 1), details, get),
+            row((label(f"License: {licences}", "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
         )

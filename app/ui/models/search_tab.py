@@ -24,8 +24,8 @@ SORTS = (
     ("newest", "Newest"),
 )
 _GATED = {
-    "automatic": "Gated: accept its terms on its page, then enter an access token.",
-    "manual": "Gated: its owner decides who may download it. Ask on its page, then enter an access token.",
+    "automatic": "Gated: accept the terms on the model's page, then enter an access token.",
+    "manual": "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token.",
 }
 
 
@@ -45,7 +45,7 @@ class SearchTab(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        example = "Search GGUF models on Hugging Face, such as qwen3 8b"
+        example = "Search Hugging Face for GGUF models, such as qwen3 8b"
         self._words = QLineEdit(placeholderText=example, clearButtonEnabled=True)
         self._words.setAccessibleName("Search words")
         self._sort = QComboBox()
@@ -57,7 +57,7 @@ class SearchTab(QWidget):
         self._status = label(role="quiet", wraps=True)
         self._results = Table(
             "Repositories found",
-            ["Repository", "Downloads", "Likes", "Changed"],
+            ["Repository", "Downloads", "Likes", "Updated"],
             right=(1, 2),
             least_widths={1: 320, 2: 480, 3: 400},
         )
@@ -77,7 +77,7 @@ class SearchTab(QWidget):
         go.clicked.connect(self._on_search)
         self._sort.activated.connect(self._on_search)
         self._results.itemSelectionChanged.connect(self._on_selected)
-        self.show_status("Type what you look for. Nothing is asked of the network before.")
+        self.show_status("Type what you're looking for. Nothing is sent before you press Search.")
 
     # ------------------------------------------------------------ what is shown
 
@@ -89,7 +89,7 @@ class SearchTab(QWidget):
             item = self._results.add(cells, one.id)
             gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
-        self.show_status("" if results else "Nothing found. Try fewer or other words.")
+        self.show_status("" if results else "No models found. Try fewer or different words.")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
         """What the search does, or why it failed."""
@@ -118,7 +118,7 @@ class RepositoryPage(QWidget):
 
     Attributes:
         repository: What is shown; ``None`` while drafts for a model on this computer are looked for.
-        web_page, token, find_draft, get: The buttons "Open its page", "Enter a token…", "Find a draft" and "Get".
+        web_page, token, find_draft, get: The buttons "Open page", "Enter token…", "Find a draft" and "Get".
 
     Signals:
         model_chosen: Another `model` is selected, or none.
@@ -138,9 +138,9 @@ class RepositoryPage(QWidget):
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
-        self.web_page = small_button("Open its page")
-        self.token = small_button("Enter a token…")
-        self.find_draft = QPushButton("Find a draft for this")
+        self.web_page = small_button("Open page")
+        self.token = small_button("Enter token…")
+        self.find_draft = QPushButton("Find a draft for this model")
         self.get = QPushButton("Get")
         theme.set_role(self.get, "primary")
         column(
@@ -174,7 +174,7 @@ class RepositoryPage(QWidget):
 
     # ------------------------------------------------------------ what is shown
 
-    def clear(self, message: str = "Choose a repository to see its files.") -> None:
+    def clear(self, message: str = "Select a repository to see its files.") -> None:
         """Show no repository."""
         self.repository = None
         self._title.setText("")
@@ -189,19 +189,19 @@ class RepositoryPage(QWidget):
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
-        licence = printable(repository.licence) if repository.licence else "not given"
-        self._facts.setText(f"Licence: {licence} · commit {repository.commit[:8]}")
+        licence = printable(repository.licence) if repository.licence else "not specified"
+        self._facts.setText(f"License: {licence} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
         for model in repository.models:
             self._dress(self._files.add((), model), model, fits[model])
         self._files.setVisible(bool(repository.models))
         if not repository.models:
-            self._facts.setText(f"{self._facts.text()}\nThere are no GGUF models in it.")
+            self._facts.setText(f"{self._facts.text()}\nIt has no GGUF models.")
         self._refresh()
 
     def begin_drafts(self) -> None:
         """A search for drafts begins."""
-        self._clear_drafts("Looking for drafts: their vocabularies are read and compared …")
+        self._clear_drafts("Looking for drafts: reading and comparing their vocabularies…")
 
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
         """Whether this model fits has become known."""

@@ -13,7 +13,7 @@ from app.ui.widgets.controls import clear_layout, label, plain_tooltip, show_tex
 from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
-_OTHERS = "Models in these folders appear in the library. Nothing is written or deleted there."
+_OTHERS = "Models in these folders appear in your library. Slipstream never changes or deletes anything there."
 
 
 class ModelsPage(QWidget):
@@ -35,7 +35,7 @@ class ModelsPage(QWidget):
         self.reveal.setToolTip("Show the folder in the file manager")
         self.reveal.setAccessibleName("Show the models folder in the file manager")
         self._moving = QProgressBar(textVisible=False, maximum=1000)
-        self._moving.setAccessibleName("Moving the models")
+        self._moving.setAccessibleName("Moving models")
         self.cancel = QPushButton("Stop moving", autoDefault=False)
         self._status = label(role="quiet", wraps=True)
         self._others = column(gap=-1)
@@ -83,12 +83,12 @@ class ModelsPage(QWidget):
     def _lay_out(self) -> None:
         column(
             label("Models folder", "heading"),
-            label("Downloaded models go here. It can be on another disk.", "quiet", wraps=True),
+            label("Downloaded models are stored here. The folder can be on another disk.", "quiet", wraps=True),
             row((self._folder, 1), self.reveal, self.change),
             row((self._moving, 1), self.cancel),
             self._status,
             3 * SPACING,
-            label("Also look in", "heading"),
+            label("Other folders to look in", "heading"),
             label(_OTHERS, "quiet", wraps=True),
             self._others,
             (self.add, LEFT),

@@ -19,29 +19,33 @@ from app.ui.widgets.table import RIGHT, Table
 from app.ui.widgets.theme import SPACING
 
 PURPOSES = (
-    ("Search", "sends the words you typed and the sort order"),
-    ("Model page", "sends the name of a repository, to list its files, sizes and licence"),
-    ("Model header", "sends the name of a file and reads its beginning, to compare vocabularies before a download"),
+    ("Search", "sends your search words and the sort order"),
+    ("Model page", "sends the name of a repository, to list its files, sizes and license"),
+    (
+        "Model header",
+        "sends the name of a file and reads its beginning, to compare vocabularies before you download it",
+    ),
     ("Download", "sends the names of the files"),
 )
-"""All there is, named as the list of the traffic names it, and what is sent for it."""
+"""Every kind of request, named as in the traffic list, and what it sends."""
 _TOKEN_SENT = (
-    "If you entered an access token, it goes to Hugging Face with these; to a mirror only if you allow it above."
+    "If you entered an access token, it is sent to Hugging Face with these requests, and to a mirror only if you "
+    "allow it above."
 )
 _WHERE_TOKENS_GO = (
-    "It is kept in the system's keyring, or where there is none in memory until Slipstream ends. It is never written "
-    "to a file, and is sent to {host} only."
+    "The token is stored in the system's keyring or, if there is none, in memory until Slipstream closes. It is never "
+    "written to a file, and it is sent only to {host}."
 )
 _GATED = (
-    "Some repositories are gated: their terms must be accepted on their page, and a download needs an access token of "
-    "your account. A token that may only read is enough."
+    "Some repositories are gated: you have to accept their terms on their page, and downloads need an access token "
+    "from your account. A read-only token is enough."
 )
 _DOWNLOADS = (
-    Setting("parallel_downloads", "At the same time", "Files that are downloaded beside each other."),
+    Setting("parallel_downloads", "Simultaneous downloads", "How many files are downloaded at the same time."),
     Setting(
         "download_limit",
-        "Limit",
-        "For all downloads together. 0 is no limit.",
+        "Speed limit",
+        "For all downloads together, in MB/s. 0 means no limit.",
         lowest="no limit",
         high=10_000,
         suffix=" MB/s",
@@ -67,12 +71,12 @@ class NetworkPage(QWidget):
         super().__init__()
         self._shows = False
         self._offline = QCheckBox("Work offline")
-        explain(self._offline, "Slipstream uses no network at all: no search and no downloads. Chats never need it.")
+        explain(self._offline, "No searches and no downloads. Chats work without a network anyway.")
         self._endpoint = QLineEdit(placeholderText="https://huggingface.co")
         self._endpoint_problem = label(role="bad", wraps=True)
-        self._to_mirror = QCheckBox("Send the access token to this mirror too")
+        self._to_mirror = QCheckBox("Also send the access token to this mirror")
         self._token = label(wraps=True)
-        self.enter_token = QPushButton("Enter a token…", autoDefault=False)
+        self.enter_token = QPushButton("Enter token…", autoDefault=False)
         self._token_problem = label(role="bad", wraps=True)
         self.remove_token = QPushButton("Remove", autoDefault=False)
         self.remove_token.setAccessibleName("Remove the access token")
@@ -100,7 +104,7 @@ class NetworkPage(QWidget):
     def show_token(self, is_set: bool, where: str) -> None:
         """``where`` says in a sentence where it is kept, or that there is none."""
         self._token.setText(where)
-        self.enter_token.setText("Replace…" if is_set else "Enter a token…")
+        self.enter_token.setText("Replace…" if is_set else "Enter token…")
         self.remove_token.setVisible(is_set)
         self.show_token_problem("")
 
@@ -130,7 +134,7 @@ class NetworkPage(QWidget):
         self._endpoint.setAccessibleName("Address of Hugging Face or a mirror")
         column(
             self._offline,
-            _help("No network at all. Chats and loaded models never need it."),
+            _help("Slipstream doesn't use the network. Chats and loaded models don't need it."),
             2 * SPACING,
             address,
             self._endpoint,
@@ -144,8 +148,8 @@ class NetworkPage(QWidget):
             label("Downloads", "heading"),
             self._downloads,
             2 * SPACING,
-            label("What goes over the network", "heading"),
-            _help("Only what you start, and only this. Nothing you write in a chat leaves this computer."),
+            label("What Slipstream sends", "heading"),
+            _help("Only when you ask for it, and only this. Nothing you write in a chat leaves this computer."),
             *(label(f"{name}: {sent}.", wraps=True) for name, sent in PURPOSES),
             _help(_TOKEN_SENT),
             SPACING,
@@ -174,11 +178,11 @@ class TokenDialog(QDialog):
         self.setMinimumWidth(440)
         self._token = QLineEdit(echoMode=QLineEdit.EchoMode.Password, placeholderText="hf_…")
         self._token.setAccessibleName("Access token")
-        make = QPushButton("Make a token on its page", autoDefault=False)
+        make = QPushButton("Create a token on the website", autoDefault=False)
         make.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(f"{endpoint}/settings/tokens")))
         box = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
         save = box.button(QDialogButtonBox.StandardButton.Ok)
-        save.setText("Keep")
+        save.setText("Save")
         save.setEnabled(False)
         box.button(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
         box.addButton(make, QDialogButtonBox.ButtonRole.HelpRole)
@@ -203,7 +207,9 @@ class _TrafficTable(Table):
     """Time, host, purpose and bytes of each request."""
 
     def __init__(self) -> None:
-        super().__init__("Network traffic since the start", ["Time", "Host", "What for", "Received"], stretched=2)
+        super().__init__(
+            "Network traffic since Slipstream started", ["Time", "Host", "Purpose", "Received"], stretched=2
+        )
         self._rows: list[Traffic] | None = None
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setMinimumHeight(120)
@@ -220,7 +226,7 @@ class _TrafficTable(Table):
             item = self.add([time, printable(one.host), printable(one.purpose, 120), received])
             item.setTextAlignment(3, RIGHT)
         if not rows:
-            self.add(["–", "", "Nothing since Slipstream was started", ""])
+            self.add(["–", "", "No traffic since Slipstream started", ""])
 
     def sizeHint(self) -> QSize:
         return QSize(400, 160)

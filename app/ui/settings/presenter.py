@@ -27,9 +27,9 @@ from app.ui.widgets.tabbed_window import TabbedWindow
 
 TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {
-    "nowhere": "No token. Repositories that need one say so.",
-    "keyring": "A token is kept in the system's keyring.",
-    "memory": "A token is kept in memory until Slipstream ends: there is no keyring here to keep it in.",
+    "nowhere": "No token. Gated repositories need one.",
+    "keyring": "A token is stored in the system's keyring.",
+    "memory": "The token is kept in memory until Slipstream closes, because this system has no keyring to store it in.",
     "environment": "The token in the variable HF_TOKEN is used.",
 }
 
@@ -75,7 +75,7 @@ class SettingsPresenter(QObject):
         self._save_soon = save_soon
         self._save = save
         self._moving: tuple[Path, Path] | None = None
-        """From where to where the models are being moved."""
+        """The folders the models are being moved from and to."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
         self._timer.timeout.connect(self._refresh_traffic)
         self._page = ModelsPage(self._on_folder_added, self._on_folder_removed)
@@ -160,7 +160,7 @@ class SettingsPresenter(QObject):
         if new == old:
             return
         if self._models.downloads.is_active():
-            self._page.show_status("Pause the downloads first: they are written to this folder.")
+            self._page.show_status("Pause the downloads first: they are being written to this folder.")
         else:
             self._library.compute(
                 lambda: _has_files(old),
@@ -171,15 +171,15 @@ class SettingsPresenter(QObject):
         ask(
             self.window,
             "Models folder",
-            f"There are models in {printable(str(old), 200)}. Move them to the new folder? If they stay, they are no "
-            "longer in the library unless you add the old folder to it.",
-            safe={"Move them": lambda: self._move(new)},
+            f"There are models in {printable(str(old), 200)}. Move them to the new folder? If you leave them there, "
+            "they disappear from your library unless you add the old folder to it.",
+            safe={"Move models": lambda: self._move(new)},
             lossy={"Leave them there": lambda: self._use_folder(new)},
         )
 
     def _move(self, new: Path) -> None:
         self._moving = models_folder(self._values), new
-        self._page.show_status(f"Moving the models to {printable(str(new), 200)} …")
+        self._page.show_status(f"Moving models to {printable(str(new), 200)}…")
         self._page.show_moving(0.0)
         self._models.downloads.is_held = True
         self._library.move(new, self._save_folder, self._on_moved, lambda error: self._end_move(str(error)))
@@ -192,7 +192,7 @@ class SettingsPresenter(QObject):
         if self._moving is not None:
             self._models.downloads.folder_moved(*self._moving)
             self._use_folder(self._moving[1])
-        text = f"{len(left)} files could not be deleted in the old folder; they are in the new one too."
+        text = f"{len(left)} files couldn't be deleted from the old folder. They are also in the new one."
         self._end_move(text if left else "")
 
     def _end_move(self, text: str) -> None:

@@ -14,7 +14,7 @@ from app.ui.widgets.tasks import Lane
 _log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
-"""At the end, for a disk that does not answer."""
+"""Seconds to wait at exit for a disk that does not answer."""
 
 
 class SettingsSaver(QObject):

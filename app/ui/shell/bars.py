@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.models.text import visible
 from app.ui.chat.parts import Card
 from app.ui.notices import Action, Notice
 from app.ui.widgets import icons, theme
+from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import ElidedLabel, plain_tooltip
 from app.ui.widgets.entries import Widths, prose_margin, prose_width
 from app.ui.widgets.layouts import column, row
@@ -38,6 +39,11 @@ class NoticeBar(QScrollArea):
         self._notices: dict[str, Notice] = {}
         content = QWidget()
         theme.set_role(content, "reading")
+        # Qt puts something in the focus order only behind what can have the focus. Hidden, it never gets it.
+        self._place_in_focus = QWidget(content)
+        self._place_in_focus.setAccessibleName("Notices")
+        self._place_in_focus.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._place_in_focus.hide()
         self._column = column(gap=SPACING, on=content)
         self.setWidget(content)
         self.setAccessibleName("Notices")
@@ -60,9 +66,17 @@ class NoticeBar(QScrollArea):
         for subject, notice in notices.items():
             if subject not in self.cards:
                 self._add(subject, notice)
+        self._order_focus()
         self._notices = dict(notices)
         self.setVisible(bool(notices))
         self.fit()
+
+    def _order_focus(self) -> None:
+        """Buttons that came later than the rest of the window have their turn here, too."""
+        last: QWidget = self._place_in_focus
+        for button in (button for card in self.cards.values() for button in card.buttons):
+            QWidget.setTabOrder(last, button)
+            last = button
 
     def _add(self, subject: str, notice: Notice) -> None:
         actions = [(action.value, partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
@@ -132,7 +146,7 @@ class UndoBar(QWidget):
         self._label.setToolTip(plain_tooltip(text))
         self.show()
         self._timer.start()
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, self._label.text()))
+        announce(self, self._label.text())
 
     @Slot()
     def withdraw(self) -> None:

@@ -118,6 +118,7 @@ class AppCommands(QObject):
         window = self._window
         return {
             "new_chat": self.new_chat,
+            "new_temporary_chat": self.new_temporary_chat,
             "open_models": self.open_models,
             "load_guide": self.load_guide,
             "show_library": lambda: self.models().show_library(),
@@ -128,6 +129,8 @@ class AppCommands(QObject):
             "search_chats": self._search_chats,
             "rename_chat": self._rename_chat,
             "delete_chat": self._delete_shown_chat,
+            "undo_chat": self.undo_deletion,
+            "show_trash": self.show_trash,
             "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
             "stop": self._stop,
             "regenerate": self._regenerate,
@@ -145,6 +148,11 @@ class AppCommands(QObject):
     @Slot()
     def new_chat(self) -> None:
         self._chats.new()
+        self._window.composer.setFocus()
+
+    def new_temporary_chat(self) -> None:
+        """Show a chat that is never stored."""
+        self._chats.new_temporary()
         self._window.composer.setFocus()
 
     @Slot(str)

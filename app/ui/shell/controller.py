@@ -42,6 +42,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
+from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_list_wiring import connect_chat_list
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
@@ -125,6 +126,7 @@ class Controller(QObject):
         )
         self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self.commands, self)
         self._edit_menu = EditMenu(window.menus, self)
+        self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
         )

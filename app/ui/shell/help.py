@@ -13,26 +13,37 @@ from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPlainTextEdit, QWidget
 
 from app import __version__, paths
+from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.messages import PROTOCOL_VERSION, Hello
+from app.ui.chat import footer
+from app.ui.compare import pane, table
 from app.ui.speed.wording import HELP
 from app.ui.widgets import icons
 from app.ui.widgets.controls import label
+from app.ui.widgets.forms import words_of
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 _LOGO = 64
 _WIDTH = 480
 _MARGINS = (6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
-_FIGURES = (
-    ("speed", "Speed"),
-    ("acceptance", "Kept"),
-    ("speed-up", "Speed-up"),
-    ("positions", "Kept by position"),
-    ("round", "A round"),
-    ("curve", "Speed by draft length"),
-    ("kinds", "What drafting pays on"),
-    ("draft-length", "Draft length"),
-    ("drafter", "Who guesses"),
+_SPEED_PANEL = {
+    "status": "What drafting is doing",
+    "speed": "Speed",
+    "acceptance": "Accepted",
+    "speed-up": "Speed-up",
+    "measure": "Measuring without a draft",
+    "positions": "Accepted by position",
+    "round": "One round",
+    "curve": "Speed by draft length",
+    "kinds": "Where drafting helps",
+    "draft-length": "Draft length",
+    "drafter": "Drafter",
+    "show-drafted": "Show drafted tokens",
+}
+_CONTEXT_TEXT = (
+    "How much of the model’s context the next message will take: the system prompt, the messages so far and what you "
+    "are typing. Shift+F1 shows how many tokens each of them takes."
 )
 _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
 
@@ -126,13 +137,30 @@ class FiguresDialog(_HelpDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("What the figures mean", parent)
-        text = QPlainTextEdit("\n\n".join(f"{title}\n{HELP[name]}" for name, title in _FIGURES))
+        text = QPlainTextEdit("\n\n\n".join("\n\n".join((title.upper(), *group)) for title, group in figures().items()))
         text.setReadOnly(True)
         text.setAccessibleName("What the figures mean")
         text.setTabChangesFocus(True)
         text.setTextInteractionFlags(_SELECTABLE)
         column(text, self.buttons, gap=4 * SPACING, margins=_MARGINS, on=self)
         self.resize(_WIDTH, _WIDTH)
+
+
+def figures() -> dict[str, list[str]]:
+    """For each place that shows figures what they are: a name, and below it a definition."""
+    parameters = [words_of(SamplingChoice, name) for name in SamplingChoice.__struct_fields__]
+    settings = [words_of(ChatSettings, name) for name in ChatSettings.__struct_fields__]
+    return {
+        "Speed panel": [f"{title}\n{HELP[name]}" for name, title in _SPEED_PANEL.items()],
+        "Below an answer": [footer.HELP],
+        "Context": [_CONTEXT_TEXT],
+        "Chat settings": [f"{title}\n{text}" for title, text in (*parameters, *settings) if title],
+        "Compare": [
+            f"Speed\n{pane.SPEED_HELP}",
+            f"Time\n{pane.CLOCK_HELP}",
+            *(f"{title}\n{text}" for title, text in zip(table.COLUMNS, table.HELP, strict=True)),
+        ],
+    }
 
 
 def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:

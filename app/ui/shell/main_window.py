@@ -19,10 +19,12 @@ from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
+from app.ui.shell.panes import Panes, first_stop
 from app.ui.shell.side_panel import SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
+from app.ui.widgets.explanations import ExplanationKeys, explain_focused
 from app.ui.widgets.layouts import column
 
 FIRST_SIZE = QSize(1100, 720)
@@ -85,6 +87,11 @@ class MainWindow(QMainWindow):
         self._side.currentChanged.connect(self._show_states)
         self._side.currentChanged.connect(self.panels_changed)
         self.menus.connect_action("focus_composer", self.composer.setFocus)
+        self._panes = self._make_panes()
+        self.menus.connect_action("next_pane", lambda: self._panes.go(1))
+        self.menus.connect_action("previous_pane", lambda: self._panes.go(-1))
+        self.menus.connect_action("explain", lambda: explain_focused(self._panes.pane_of))
+        ExplanationKeys(self)
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
@@ -140,6 +147,24 @@ class MainWindow(QMainWindow):
             splitter.setStretchFactor(place, stretch)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SIDE_WIDTH, SIDE_WIDTH])
         return splitter
+
+    def _make_panes(self) -> Panes:
+        def first_chat() -> QWidget:
+            view = self.chat_list.view
+            return view if view.isVisible() else self.chat_list.new_button
+
+        return Panes(
+            (
+                (self.top_bar, lambda: self.top_bar.chats),
+                (self.chat_list, first_chat),
+                (self.transcript, lambda: self.transcript.column),
+                (self.notice_bar, lambda: first_stop(self.notice_bar)),
+                (self.undo_bar, lambda: self.undo_bar.undo),
+                (self.composer, lambda: self.composer.editor),
+                (self._side, self._side.tabBar),
+            ),
+            self,
+        )
 
     def _set_widths(self) -> None:
         """How narrow the panels can be: each of them has room beside the chat, also where text is large."""

@@ -79,6 +79,9 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("show_drafted", "Show &drafted tokens", "Ctrl+Shift+D", checkable=True),
         _SEPARATOR,
         _Entry("show_trash", "&Trash"),
+        _SEPARATOR,
+        _Entry("next_pane", "&Next pane", "F6"),
+        _Entry("previous_pane", "&Previous pane", "Shift+F6"),
     ),
     "&Chat": (
         _Entry("stop", "&Stop", "Esc"),
@@ -101,6 +104,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
     ),
     "&Help": (
         _Entry("show_shortcuts", "&Keyboard shortcuts", ("F1", "Ctrl+/")),
+        _Entry("explain", "&What’s this?", "Shift+F1"),
         _Entry("show_figures", "What the &figures mean"),
         _Entry("open_logs", "Open &log folder"),
         _SEPARATOR,

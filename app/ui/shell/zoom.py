@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QWheelEvent
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QFrame
 
 from app.settings import Settings
 from app.ui.settings.general_page import ZOOM_STEPS, apply, zoom_beside
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import theme
+from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import row
 from app.ui.widgets.reading_place import ReadingPlace
@@ -88,5 +89,5 @@ class ZoomSign(QFrame):
         self.move(below.x() - self.width() - 3 * SPACING, below.y() + 3 * SPACING)
         self.show()
         self.raise_()
-        QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, self.text.accessibleName()))
+        announce(self, self.text.accessibleName())
         self._timer.start()

@@ -1,4 +1,4 @@
-"""The rows of the Speed panel one changes something with: draft length, drafter, tints of the drafted tokens."""
+"""The Speed panel's settings: draft length, drafter, tints of the drafted tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.ui.widgets.theme import SPACING
 
 
 class DraftLengthControl(QWidget):
-    """How many tokens to guess: as far as it pays, or a fixed number from off to the longest draft."""
+    """The draft length: automatic, or a fixed number from off to the longest draft."""
 
     value_changed = Signal(object)
     """Carries a `DraftLength`."""
@@ -52,25 +52,25 @@ class DraftLengthControl(QWidget):
         self._show(self._default if value == "auto" else value)
 
     def set_default(self, length: int) -> None:
-        """The fixed number one begins with."""
+        """The fixed number that turning Auto off starts with."""
         self._default = length
         if self._auto.isChecked():
             self._show(length)
 
     def set_in_use(self, text: str) -> None:
-        """What the automatic choice comes to, such as ``4 now``; may be empty."""
+        """What the automatic choice currently is, such as ``4 now``; may be empty."""
         if text != self._in_use:
             self._in_use = text
             self._describe()
 
     def fix(self) -> None:
-        """Go from the automatic choice to the default, as the user would."""
+        """Switch from Auto to the default length, as the user would."""
         if self._auto.isChecked():
             self._auto.click()
         self.take_focus()
 
     def take_focus(self) -> None:
-        """Give the keyboard to what can be changed."""
+        """Move the keyboard focus to whichever control is enabled."""
         (self._auto if self._auto.isChecked() else self._slider).setFocus()
 
     def _show(self, length: int) -> None:
@@ -101,7 +101,7 @@ class DraftLengthControl(QWidget):
 
 
 class DrafterControl(QWidget):
-    """Who guesses; hidden while the pair leaves no choice."""
+    """Which drafter to use; hidden while the pair leaves no choice."""
 
     choice_changed = Signal(str)
 
@@ -133,7 +133,7 @@ class DrafterControl(QWidget):
             self._offer()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """Offer what this pair allows; while there is none, what the last one did, so that no row comes and goes."""
+        """Offer what this pair allows; while none is loaded, what the last one did, so that no row comes and goes."""
         if pair is not None:
             self._pair = pair
             self._offer()
@@ -155,13 +155,13 @@ class DrafterControl(QWidget):
 
 
 class ShowDrafted(QWidget):
-    """Whether drafted tokens are tinted, which `box` says, and while they are, which tint is whose."""
+    """The check box for tinting drafted tokens and, while they are tinted, a legend of the tints."""
 
     def __init__(self) -> None:
         super().__init__()
         self.box = QCheckBox("Show drafted tokens")
         legend = QWidget()
-        legend.setAccessibleName("Tints: draft model, n-grams with a dotted line below")
+        legend.setAccessibleName("Tints: draft model, n-grams with a dotted underline")
         parts: list[Part] = []
         for drafter, name in drafters.NAMES.items():
             parts += [Swatch(is_ngram=drafter == "ngram"), label(name, "quiet"), SPACING]

@@ -12,7 +12,7 @@ from app.ui.widgets import theme, units
 
 
 class Drawing(QWidget):
-    """As wide as there is room, with smooth edges and figures of one width. What it shows is painted in `paint`."""
+    """A drawing as wide as there is room, antialiased and with tabular figures. Subclasses draw in `paint`."""
 
     _LEAST_WIDTH = 120
 
@@ -101,8 +101,7 @@ class Sparkline(Drawing):
 
 
 _MOST_BARS, _FIRST_BARS = 8, 4
-"""Of a long draft some positions stand for all, the first ones among them: the share only ever falls from one to the
-next."""
+"""A long draft does not get a bar for every position. The first positions always have one."""
 
 
 def _places(length: int) -> tuple[int, ...]:
@@ -115,10 +114,10 @@ def _places(length: int) -> tuple[int, ...]:
 
 
 class PositionBars(Drawing):
-    """One bar for a position of the draft: how often the guess there was kept."""
+    """One bar for each position in the draft: how often the tokens up to there were accepted."""
 
     def __init__(self) -> None:
-        super().__init__("Kept by position")
+        super().__init__("Accepted by position")
         self._shares: list[float] = []
         self.places: tuple[int, ...] = (1,)
         """The positions that have a bar."""
@@ -133,11 +132,11 @@ class PositionBars(Drawing):
             self.updateGeometry()
         self._shares, self.places = list(shares), places
         spoken = ", ".join(f"{place}: {units.share(part)}" for place, part in enumerate(shares, start=1))
-        self.setAccessibleDescription(spoken or "Not known yet")
+        self.setAccessibleDescription(spoken or "No data yet")
         self.update()
 
     def _row_height(self) -> int:
-        """Many positions stand closer."""
+        """Rows are closer together when there are many."""
         return self.fontMetrics().height() + (6 if len(self.places) <= 6 else 2)
 
     def sizeHint(self) -> QSize:
@@ -151,7 +150,7 @@ class PositionBars(Drawing):
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for row, place in enumerate(self.places):
             top = row * height
-            part = self._shares[place - 1] if place <= len(self._shares) else 0.0 if self._shares else None
+            part = self._shares[place - 1] if place <= len(self._shares) else None  # no draft was that long
             painter.setPen(colors.quiet)
             painter.drawText(QRectF(0, top, left - 10, height), middle, str(place))
             painter.setPen(colors.text if part is not None else colors.quiet)
@@ -170,10 +169,10 @@ def _paint_bar(painter: QPainter, area: QRectF, part: float, colors: theme.Theme
 
 
 class RoundBar(Drawing):
-    """Where the time of a round goes: one bar of three parts, with what they are and how long they take below."""
+    """The time of one round as a bar of three parts, with their names and times below."""
 
     def __init__(self) -> None:
-        super().__init__("Where the time of a round goes")
+        super().__init__("Time spent in one round")
         self._parts: tuple[float, ...] | None = None
 
     def show_parts(self, parts: tuple[float, ...] | None) -> None:
@@ -187,7 +186,7 @@ class RoundBar(Drawing):
         self.update()
 
     def _named_parts(self) -> Iterable[tuple[str, float | None]]:
-        return zip(("draft", "verify", "rest"), self._parts or (None, None, None), strict=True)
+        return zip(("draft", "verify", "other"), self._parts or (None, None, None), strict=True)
 
     def sizeHint(self) -> QSize:
         return QSize(160, 20 + 2 * self.fontMetrics().height())
@@ -227,10 +226,10 @@ class RoundBar(Drawing):
 
 
 class LengthCurve(Drawing):
-    """Speed by draft length: a column for each length, that of plain decoding at the left; above its level is the gain.
+    """Speed by draft length: a column for each length, starting with no draft; what rises above that one is the gain.
 
-    The column of the length in use is filled and says its speed, that of the length chosen for the next answer has a
-    mark below.
+    The column of the length in use is filled and labeled with its speed; the length chosen for the next answer has a
+    mark below it.
     """
 
     _PLOT_HEIGHT = 60
@@ -244,7 +243,7 @@ class LengthCurve(Drawing):
         self._chosen: int | None = None
 
     def show_curve(self, speeds: list[float], in_use: int | None, chosen: int | None) -> None:
-        """Tokens per second by draft length from 0 on; a length in use or chosen that is beyond them is not marked."""
+        """Tokens per second by draft length, from 0; a length in use or chosen that is not among them is not marked."""
         in_use, chosen = (mark if mark is not None and mark < len(speeds) else None for mark in (in_use, chosen))
         if (speeds, in_use, chosen) == (self._speeds, self._in_use, self._chosen):
             return
@@ -253,10 +252,10 @@ class LengthCurve(Drawing):
         self.update()
 
     def _in_words(self) -> str:
-        words = [f"{length or 'plain'}: {units.speed(speed)}" for length, speed in enumerate(self._speeds)]
+        words = [f"{length or 'without a draft'}: {units.speed(speed)}" for length, speed in enumerate(self._speeds)]
         best = max(range(len(self._speeds)), key=self._speeds.__getitem__, default=None)
         marks = (("best", best), ("in use", self._in_use), ("chosen", self._chosen))
-        return ", ".join([*words, *(f"{name}: {mark}" for name, mark in marks if mark is not None)]) or "Not known yet"
+        return ", ".join([*words, *(f"{name}: {mark}" for name, mark in marks if mark is not None)]) or "No data yet"
 
     def _column(self, length: int) -> QRectF:
         step = self.width() / len(self._speeds)
@@ -314,7 +313,7 @@ class LengthCurve(Drawing):
 
 
 class Swatch(Drawing):
-    """A piece of the underlay that drafted tokens get."""
+    """A sample of the tint that drafted tokens get."""
 
     def __init__(self, *, is_ngram: bool) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""What the Speed panel shows, worked out from rounds. No widgets, no clock of its own: times come in as seconds.
+"""Computes what the Speed panel shows from rounds. It has no widgets and no clock: times are passed in as seconds.
 
-The figures of an answer are defined in `app.protocol.statistics`. Here are those that move: live speed is the
+The figures of an answer are defined in `app.protocol.statistics`. The live ones are defined here: live speed is the
 tokens of the last 3 s ÷ that time, live acceptance the accepted ÷ tested tokens of the last 3 s.
 
-Rounds come up to a hundred times a second and the policy may decide anew in each; a sentence that followed every one of
-them could not be read. So whether drafting is paused and how far it drafts, `PauseWatch` and `LengthInUse`, change
-calmly.
+Rounds arrive up to a hundred times a second and the policy may decide differently in each; a sentence that followed
+every one of them could not be read. So `PauseWatch` (is drafting paused?) and `LengthInUse` (how far does it draft?)
+change slowly.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ POINTS = int(HISTORY_SECONDS / BUCKET_SECONDS)
 _WINDOW = int(LIVE_SECONDS / BUCKET_SECONDS)
 _STALLED_SECONDS = 0.5
 PAUSE_SECONDS = 0.5
-"""For so long rounds must agree before what is shown changes."""
+"""Seconds for which rounds must agree before what is shown changes."""
 _LONGEST_STEP = PAUSE_SECONDS / 2
-"""One round, however long, never decides alone."""
+"""No single round, however long, decides alone."""
 _LAST_ROUNDS = 5
-"""Who decides at the end of an answer: most of so many, as one of them may be a probe."""
+"""The majority of this many rounds decides at the end of an answer, because one of them may be a probe."""
 PAUSE_FIGURES_SECONDS = 1.0
 LENGTH_SECONDS = 2.0
-"""The window the draft length in use is the mean of."""
+"""The draft length in use is the mean over this window."""
 _LENGTH_HOLD_SECONDS = 1.0
 _LENGTH_STEP = 0.75
-"""How far the mean must be from what is shown before that changes: more than a half, else it would go to and fro."""
+"""How far the mean must be from what is shown before that changes: over a half, or it would flip back and forth."""
 
 
 class _Span(NamedTuple):
@@ -87,7 +87,7 @@ class RoundTime:
         return self.draft / self.passes, self.verify / self.passes, self.rest / self.passes
 
     def mean_pass(self) -> float | None:
-        """Mean seconds of guessing and verifying together."""
+        """Mean seconds of drafting and verifying together."""
         return (self.draft + self.verify) / self.passes if self.passes else None
 
 

@@ -1,4 +1,4 @@
-"""The Speed panel: what drafting does, how fast answers are written, and what one can change about it."""
+"""The Speed panel: what drafting does, how fast answers are written, and the settings that change it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ REFRESH_MS = 100
 
 
 class SpeedPanel(QScrollArea):
-    """Give it rounds as they come; it asks for nothing and works nothing out while it is hidden.
+    """Give it rounds as they arrive; it asks for nothing and computes nothing while it is hidden.
 
     Attributes:
-        draft_length, drafter, show_drafted, plain_speed: Its controls, which say what the user wants.
+        draft_length, drafter, show_drafted, plain_speed: Its controls, which hold the user's choices.
     """
 
     def __init__(self) -> None:
@@ -43,23 +43,23 @@ class SpeedPanel(QScrollArea):
         theme.set_role(self, "side")
         self._meter = Meter()
         self._told = wording.Situation()
-        """What the window told; `_situation` adds what is set and counted."""
+        """What the window reported; `_situation` adds the settings and the counts."""
         self._rows = DEFAULT_DRAFT_LENGTH
         self._curve: list[float] = []
-        """Of the last answer that had one."""
+        """From the last answer that had one."""
         self._length_used: int | None = None
         """Draft length of the draft model in the last answer."""
         self._kinds: list[KindFigures] = []
-        """Of all answers of the pair."""
+        """Over all answers of the pair."""
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self._on_tick)
         self._build()
         self._refresh()
 
-    # ------------------------------------------------------------ what the window tells
+    # ------------------------------------------------------------ from the window
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """A pair was loaded or given up. What was measured with another one is forgotten."""
+        """A pair was loaded or unloaded. Measurements of the previous one are dropped."""
         self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state)
         self._meter = Meter()
         self._curve, self._length_used = [], None
@@ -72,21 +72,21 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def set_engine_state(self, text: str) -> None:
-        """One or two words: starting, loading 40 %, ready, answering, stopped."""
+        """One or two words: starting, loading 40%, ready, answering, stopped."""
         self._told.engine_state = text
         self._note_change()
 
     def set_failure(self, reason: str | None) -> None:
-        """Why the engine is not there, in words for the user; ``None`` when it is back."""
+        """Why the engine stopped, in words for the user; ``None`` when it is back."""
         self._told.failure = reason
         self._told.answering = self._told.answering and reason is None
         self._note_change()
 
     def begin_generation(self) -> None:
-        """The request went out, with what is set now."""
+        """The request was sent, with the current settings."""
         self._meter.begin()
         self._told.answering, self._told.asked = True, self._situation().coming
-        # Not while the slider is moved: it would run away from under the pointer.
+        # Not while the slider is being moved: it would slip away from under the pointer.
         self._rows = self._least_rows()
         self._note_change()
 
@@ -96,7 +96,7 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def end_generation(self, figures: Figures | None) -> None:
-        """The answer is there, with the engine's figures unless it failed."""
+        """The answer is finished, with the engine's figures unless it failed."""
         self._told.answering = False
         self._meter.pauses.end()
         if figures is not None:
@@ -107,23 +107,23 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def set_curve(self, speeds: Sequence[float]) -> None:
-        """What each draft length would bring; without any, as after an answer without a draft, the last stays."""
+        """The expected speed at each draft length; empty, as after an answer without a draft, it changes nothing."""
         if speeds:
             self._curve = list(speeds)
             self._note_change()
 
     def set_plain_speed(self, tokens_per_second: float | None) -> None:
-        """The measured baseline of this target; ``None`` where there is none."""
+        """The measured speed of this target without a draft; ``None`` where there is none."""
         self._told.plain_speed = tokens_per_second
         self._note_change()
 
     def set_drafter(self, drafter: DrafterChoice) -> None:
-        """Silently."""
+        """Without a signal."""
         self.drafter.set_choice(drafter)
         self._note_change()
 
     def set_draft_length(self, length: DraftLength) -> None:
-        """Silently: the one who sets it knows."""
+        """Without a signal: the caller already knows."""
         if length == self.draft_length.value():
             return
         self.draft_length.set_value(length)
@@ -136,10 +136,12 @@ class SpeedPanel(QScrollArea):
     def _build(self) -> None:
         self._status_lines = StatusLines()
         self._speed = LiveFigure("Speed", "Speed over the last minute", wording.HELP["speed"])
-        self._acceptance = LiveFigure("Kept", "Share kept over the last minute", wording.HELP["acceptance"], 1.0)
+        self._acceptance = LiveFigure(
+            "Accepted", "Share accepted over the last minute", wording.HELP["acceptance"], 1.0
+        )
         self.plain_speed = PlainSpeed()
         self._positions = PositionBars()
-        self._round_heading = Heading("A round")
+        self._round_heading = Heading("One round")
         self._round = RoundBar()
         self.draft_length = DraftLengthControl()
         self.drafter = DrafterControl()
@@ -156,7 +158,7 @@ class SpeedPanel(QScrollArea):
         column(
             self._status_lines,
             stacked(self._speed, self._acceptance, self.plain_speed),
-            _explained("positions", Heading("Kept by position"), self._positions),
+            _explained("positions", Heading("Accepted by position"), self._positions),
             _explained("round", self._round_heading, self._round),
             stacked(self.draft_length, self.drafter, self.show_drafted),
             self._curve_section,
@@ -215,7 +217,7 @@ class SpeedPanel(QScrollArea):
         return self._told.pair.default_draft_length if self._told.pair else DEFAULT_DRAFT_LENGTH
 
     def _shares(self) -> list[float]:
-        """Kept by position, of the same passes as the figure above; without the far end where nothing ever was."""
+        """Accepted by position, over the same passes as the figure above, without the zeros at the end."""
         meter = self._meter
         shares = meter.live_acceptance_by_position() if self._told.answering else meter.acceptance_by_position()
         while len(shares) > self._rows and not shares[-1]:
@@ -223,13 +225,13 @@ class SpeedPanel(QScrollArea):
         return shares
 
     def _length_in_use(self, now: wording.Situation) -> str:
-        """What the automatic draft length came to in the answer that was asked with it, in a word or two."""
+        """What the automatic draft length was in the current or last answer, in a word or two."""
         length = self._meter.lengths.length
         if now.asked is None or now.asked.draft_length != "auto":
             return ""
         if now.paused is not None:
             return "paused" if now.is_paused else ""
-        return f"{length} {'now' if now.answering else 'lately'}" if length is not None else ""
+        return f"{length} {'now' if now.answering else 'recently'}" if length is not None else ""
 
     def _refresh_figures(self, now: wording.Situation) -> None:
         meter, figures = self._meter, now.figures
@@ -256,7 +258,7 @@ class SpeedPanel(QScrollArea):
 
 
 def _explained(key: str, *widgets: QWidget) -> QWidget:
-    """One below the other, each with the same help."""
+    """The widgets in a column, each with the same help text."""
     for widget in widgets:
         explain(widget, wording.HELP[key])
     return stacked(*widgets)

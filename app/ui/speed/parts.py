@@ -1,7 +1,7 @@
-"""What the Speed panel shows; `app.ui.speed.controls` has what one changes something with.
+"""What the Speed panel shows; its settings are in `app.ui.speed.controls`.
 
-Of the answer: the status, live figures, speed-up. Of more than one, and hidden until there is something to show: speed
-by draft length, and what drafting pays on.
+About the answer: the status, live figures, speed-up. About several answers, and hidden until there is something to
+show: speed by draft length, and where drafting helps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _HEADING_ROLES: dict[wording.Mood, str] = {
     "warning": "heading-warning",
     "bad": "heading-bad",
 }
+_MEASURE = "Measure without a draft"
 _LEAST_TOKENS = 20
-"""With fewer the figures of a kind of text are luck."""
+"""With fewer tokens than this, the figures for a kind of text are mostly chance."""
 
 
 class Heading(QWidget):
@@ -43,14 +44,14 @@ class Heading(QWidget):
 
 
 class StatusLines(QWidget):
-    """The status sentence: what in bold, then the figures or the reason; for a pause, what one can do about it.
+    """The status: what drafting does, in bold, then the figures or the reason; for a pause, what can be done about it.
 
     Attributes:
         always_draft_button: Ends a pause.
     """
 
     focus_lost = Signal()
-    """The pause that the keyboard was at is over."""
+    """The pause is over, and one of its buttons had the keyboard focus."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,14 +74,14 @@ class StatusLines(QWidget):
         explain(self, wording.HELP["status"])
 
     def set_default_length(self, length: int) -> None:
-        """The draft length that "Keep on" begins with."""
+        """The draft length that "Always draft" switches to."""
         explain(self.always_draft_button, wording.always_draft(length))
 
     def show_status(self, status: wording.Status) -> None:
         if status == self._status:
             return
         self._status = status
-        self._heading.setText(status.heading + status.joint.rstrip(" ·"))
+        self._heading.setText(status.heading)
         theme.set_role(self._heading, _HEADING_ROLES[status.mood])
         # A word joiner keeps "tok/s" together, which would break at its slash.
         self._detail.setText(status.detail.replace("/", "/\u2060"))
@@ -88,14 +89,14 @@ class StatusLines(QWidget):
         if status.why != self._why.whatsThis():
             explain(self._why, status.why)
             self._why.setAccessibleDescription(status.why)
-        # Before they are hidden: else the keyboard goes wherever Qt finds a place.
+        # Before they are hidden: otherwise Qt gives the focus to whatever comes next.
         if not status.why and self.window().focusWidget() in (self.always_draft_button, self._why):
             self.focus_lost.emit()
         self._buttons.setVisible(bool(status.why))
 
     @Slot()
     def _on_why(self) -> None:
-        # The tool tip at once, and also for those who do not point.
+        # Shows the tooltip immediately, and for keyboard users too.
         place = self._why.mapToGlobal(self._why.rect().bottomLeft())
         QToolTip.showText(place, self._why.toolTip(), self._why)
 
@@ -124,7 +125,7 @@ class LiveFigure(QWidget):
 
 
 class PlainSpeed(QWidget):
-    """The button that measures plain speed; once that is known, how much faster the answer was.
+    """The button that measures the speed without a draft; once that is known, how much faster the answer was.
 
     Attributes:
         buttons: Those that measure, of which one is shown.
@@ -135,15 +136,15 @@ class PlainSpeed(QWidget):
         self._measuring = False
         self._can_measure = False
         self._known = False
-        self._button = QPushButton("Measure plain speed")
+        self._button = QPushButton(_MEASURE)
         explain(self._button, wording.HELP["measure"])
         self._factor = label(scale=1.5, bold=True, figures=True)
         explain(self._factor, wording.HELP["speed-up"])
         self._baseline = label(role="quiet", figures=True)
         self._again = QToolButton()
-        self._again.setAccessibleName("Measure plain speed again")
+        self._again.setAccessibleName("Measure without a draft again")
         icons.set_icon(self._again, "regenerate")
-        explain(self._again, "Measure plain speed again. " + wording.HELP["measure"])
+        explain(self._again, "Measure without a draft again. " + wording.HELP["measure"])
         row(self._button, column(self._baseline, self._factor, gap=0), None, self._again, on=self)
         self.buttons = (self._button, self._again)
         self._arrange()
@@ -151,9 +152,9 @@ class PlainSpeed(QWidget):
     def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
         self._known = plain is not None
         self._can_measure = can_measure
-        self._factor.setText(units.factor(speed_up))
+        self._factor.setText(units.speed_up(speed_up))
         theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < wording.SLOWER else "plain")
-        self._baseline.setText(f"Plain {units.speed(plain)}")
+        self._baseline.setText(f"{units.speed(plain)} without a draft")
         self._arrange()
 
     def set_measuring(self, measuring: bool) -> None:
@@ -165,7 +166,7 @@ class PlainSpeed(QWidget):
         self._button.setVisible(not shows_figure)
         for part in (self._factor, self._baseline, self._again):
             part.setVisible(shows_figure)
-        self._button.setText("Measuring plain speed …" if self._measuring else "Measure plain speed")
+        self._button.setText("Measuring…" if self._measuring else _MEASURE)
         for button in self.buttons:
             button.setEnabled(self._can_measure and not self._measuring)
 
@@ -187,16 +188,16 @@ class CurveSection(QWidget):
 
 
 class KindsSection(QWidget):
-    """A row for each kind of text: how much was kept, and how much faster that made the target."""
+    """A row for each kind of text: how much was accepted, and how much faster that made the target."""
 
     def __init__(self) -> None:
         super().__init__()
         grid = QGridLayout()
-        grid.setHorizontalSpacing(3 * SPACING)
+        grid.setHorizontalSpacing(2 * SPACING)
         grid.setVerticalSpacing(SPACING)
         grid.setColumnStretch(0, 1)
         self._rows = {kind: _KindRow(grid, name) for kind, name in wording.KINDS.items()}
-        column(Heading("What drafting pays on"), grid, on=self)
+        column(Heading("Where drafting helps"), grid, on=self)
         explain(self, wording.HELP["kinds"])
         self.hide()
 
@@ -228,7 +229,7 @@ class _KindRow:
             rate = acceptance_rate(figures.accepted, figures.tested)
             gain = speed / plain if speed and plain else None
             self._acceptance.setText(units.accepted(rate) if rate is not None else "not drafted")
-            self._gain.setText(units.factor(gain) if gain is not None else units.speed(speed))
+            self._gain.setText(units.speed_up(gain) if gain is not None else units.speed(speed))
             theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
             for part in self._parts:
                 explain(part, wording.kind_details(figures, plain))

@@ -1,4 +1,4 @@
-"""How the Speed panel says things: the sentence of status, and the definitions behind the figures."""
+"""The text of the Speed panel: the status sentence, and the definitions of the figures."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from app.ui.widgets.units import NO_BREAK
 Mood = Literal["good", "plain", "warning", "bad"]
 
 SLOWER = 0.97
-"""Below this factor on plain speed an answer was slower; above it is noise."""
+"""Below this factor of the speed without a draft, an answer counts as slower; between this and 1 it is noise."""
 KINDS: dict[TextKind, str] = {"prose": "Prose", "code": "Code", "list": "Lists", "thinking": "Thinking"}
-"""Kinds of text, as they are called and in the order they are shown."""
+"""Kinds of text with their names, in the order in which they are shown."""
+_OFF = "Drafting is off"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an answer is asked with, as far as drafting goes."""
+    """The drafting settings an answer is requested with."""
 
     draft_length: DraftLength
     drafters: tuple[DrafterName, ...]
@@ -44,66 +45,65 @@ class Situation:
     engine_state: str = ""
     failure: str | None = None
     draft_length: DraftLength = "auto"
-    """Of the next answer, as `drafter`."""
+    """For the next answer, like `drafter`."""
     drafter: DrafterChoice = "auto"
     asked: Asked | None = None
-    """What the answer being written or the last one was asked with; ``None`` where there is none."""
+    """The settings of the answer being written or of the last one; ``None`` where there is none."""
     answering: bool = False
     figures: Figures | None = None
-    """Of the answer being written or the last one; ``None`` where there is none."""
+    """The figures of the answer being written or of the last one; ``None`` where there is none."""
     paused: Pause | None = None
-    """Why the drafting of that answer is paused, or was at its end."""
+    """Why drafting is paused in that answer, or was when it ended."""
     plain_pass: float | None = None
     """Mean seconds of a verify pass without a draft, in that answer."""
     drafted_pass: float | None = None
-    """Mean seconds of guessing and verifying together, in that answer."""
+    """Mean seconds of drafting and verifying together, in that answer."""
     plain_speed: float | None = None
 
     @property
     def speed_up(self) -> float | None:
-        """Decode speed ÷ measured plain speed."""
+        """Decode speed ÷ measured decode speed without a draft."""
         if self.figures is None or not self.plain_speed or self.figures.decode_tokens_per_second is None:
             return None
         return self.figures.decode_tokens_per_second / self.plain_speed
 
     @property
     def coming(self) -> Asked:
-        """What the next answer is asked with."""
+        """The settings of the next answer."""
         return Asked(self.draft_length, drafters.in_use(self.drafter, self.draft_length, self.pair))
 
     @property
     def changes(self) -> bool:
-        """Whether the next answer drafts otherwise than the figures are of."""
+        """Whether the next answer will draft differently from the one the figures are about."""
         if self.asked is None or not (self.asked.drafters or self.coming.drafters):
             return False
         return self.asked != self.coming
 
     @property
     def drafters(self) -> tuple[DrafterName, ...]:
-        """Who drafts: in the answer being written, else in the next one."""
+        """The drafters of the answer being written, else of the next one."""
         return self.asked.drafters if self.asked is not None and self.answering else self.coming.drafters
 
     @property
     def is_paused(self) -> bool:
-        """Whether those `drafters` are paused."""
+        """Whether these `drafters` are paused."""
         return self.paused is not None and (self.asked is None or self.asked.drafters == self.drafters)
 
 
 @dataclass(frozen=True)
 class Status:
-    """The status in two parts; `sentence` joins them."""
+    """The status in two parts, which `sentence` joins."""
 
     heading: str
     detail: str
     mood: Mood = "plain"
-    joint: str = " · "
     why: str = ""
-    """Explains a pause that the user may end."""
+    """Explains a pause that the user can end."""
 
     @property
     def sentence(self) -> str:
         """In one line, with ordinary spaces."""
-        return f"{self.heading}{self.joint}{self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
+        return f"{self.heading} · {self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
 
 
 def status(now: Situation) -> Status:
@@ -113,10 +113,10 @@ def status(now: Situation) -> Status:
     if now.pair is None:
         return _without_models(now.engine_state)
     if now.pair.drafting_off is not None:
-        return Status("Draft off", f"{_sentence(now.pair.drafting_off)} The target answers alone.")
+        return Status("No drafting", _sentence(now.pair.drafting_off))
     if now.pair.draft_refused is not None and not _has_drafted(now):
-        instead = "n-grams help instead." if now.drafters else "The target answers alone."
-        return Status("Draft refused", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
+        instead = "n-grams are used instead." if now.drafters else "Answers are written without a draft."
+        return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
@@ -127,63 +127,66 @@ def status(now: Situation) -> Status:
 
 
 def _has_drafted(now: Situation) -> bool:
-    """Whether there is something to say of what n-grams do in place of a refused draft."""
+    """Whether there are figures to show for the n-grams that replace a refused draft model."""
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
 def _without_models(engine_state: str) -> Status:
     state = engine_state.strip()
     if state == "stopped":
-        return Status("Engine stopped", "The chat says why, and restarts it.", "bad")
+        return Status("Engine stopped", "The chat says why and can restart it.", "bad")
     if state and state not in ("ready", "no model"):
         return Status(state[0].upper() + state[1:], "")
-    return Status("No models open", "Open a target model, and a draft model if you have one.")
+    return Status("No model open", "Open a target model, plus a draft model if you have one.")
 
 
 def _change(now: Situation) -> Status:
-    """The heading is of the answer being written, else of the next one; the figures are of another way to draft."""
-    detail = f"From the next answer on, {_next(now)}."
+    """The heading is about the answer being written, else the next one; the figures belong to other settings."""
+    detail = f"Starting with the next answer: {_next(now)}."
     if not now.drafters:
-        return Status("Draft off", detail)
+        return Status(_OFF, detail)
     if now.is_paused:
-        return Status(f"{_subject(now)} paused", detail)
-    return Status(f"{_subject(now)} on", detail, "good")
+        return Status(_paused_heading(now), detail)
+    return Status(_on_heading(now), detail, "good")
 
 
 def _next(now: Situation) -> str:
     coming = now.coming
     if not coming.drafters:
-        return "the target answers alone"
+        return "no drafting"
     if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
-        return _amount(coming.draft_length)
+        return _length(coming.draft_length)
     if len(coming.drafters) > 1:
-        return f"{' and '.join(drafters.IN_SENTENCES[name] for name in coming.drafters)} guess"
-    return "the draft model guesses alone" if coming.drafters == ("model",) else "n-grams guess alone"
+        return " and ".join(drafters.IN_SENTENCES[name] for name in coming.drafters)
+    return f"only {drafters.IN_SENTENCES[coming.drafters[0]]}"
 
 
-def _amount(length: DraftLength) -> str:
-    return "as many guesses as pay" if length == "auto" else f"up to {units.guesses(length)} a{NO_BREAK}pass"
+def _length(length: DraftLength) -> str:
+    return "draft length Auto" if length == "auto" else f"up to {units.draft_tokens(length)} per{NO_BREAK}pass"
 
 
 def _off(now: Situation) -> Status:
     reason = "Draft length is 0" if now.draft_length == 0 else "No drafter is chosen"
-    return Status("Draft off", _figures(now) or f"{reason}: the target answers alone.")
+    return Status(_OFF, _figures(now) or f"{reason}, so answers are written without a draft.")
 
 
-def _subject(now: Situation) -> str:
-    return "Draft" if "model" in now.drafters else "n-grams"
+def _on_heading(now: Situation) -> str:
+    return "Drafting" if "model" in now.drafters else "Drafting with n-grams"
+
+
+def _paused_heading(now: Situation) -> str:
+    return "Drafting is paused" if "model" in now.drafters else "Drafting with n-grams is paused"
 
 
 def _paused(now: Situation, pause: Pause) -> Status:
-    it_costs = "it costs more than it saves" if "model" in now.drafters else "they cost more than they save"
     accepted, needed = _told_apart(pause)
-    needs = f", needs{NO_BREAK}{needed}" if needed else ""
-    detail = f"on this text {it_costs} ({accepted}{NO_BREAK}kept{needs})"
-    return Status(f"{_subject(now)} paused", detail, joint=": ", why=_why(now, pause, accepted, needed))
+    needs = f", and this computer needs about{NO_BREAK}{needed} to break even" if needed else ""
+    detail = f"It isn't saving time on this text: {accepted} of the draft tokens were accepted{needs}."
+    return Status(_paused_heading(now), detail, why=_why(now, pause, accepted, needed))
 
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
-    """The two shares, with a decimal where they would else read the same; the second is empty where none helps."""
+    """Both shares, with a decimal if they would read the same without; the second is empty where none would do."""
     if pause.acceptance_rate < pause.break_even_rate < 1.0:
         for digits in (0, 1):
             rate, needed = units.share(pause.acceptance_rate, digits), units.share(pause.break_even_rate, digits)
@@ -193,57 +196,57 @@ def _told_apart(pause: Pause) -> tuple[str, str]:
 
 
 def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
-    costs = "guessing takes time, and a verify pass over guesses takes longer than a plain one"
+    costs = "Drafting takes time, and a verify pass takes longer when it has a draft to check."
     if pause.break_even_rate >= 1.0:
-        reason = f"No share of kept guesses would pay here: on this machine {costs}, by more than guesses can save."
+        reason = f"{costs} On this computer that costs more than even a fully accepted draft would save."
     elif needed:
-        reason = f"Needed is {needed}: {costs}, so on this machine drafting pays only from there on."
+        reason = f"{costs} On this computer, drafting saves time once about {needed} of the draft tokens are accepted."
     else:
-        reason = f"That is just under what pays here: {costs}."
+        reason = f"{costs} That is just below the break-even point on this computer."
     times = ""
     if now.plain_pass is not None and now.drafted_pass is not None:
-        with_guesses, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
-        times = f" In this answer a pass took {with_guesses} with its guesses and {plain} without any."
+        drafted, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
+        times = f" In this answer, a pass took {drafted} with a draft and {plain} without one."
     return (
-        f"Kept is {accepted}: about so many of the guesses made here are what the target says itself. {reason}{times}\n"
-        "Meanwhile the target answers alone, which is quicker. A few guesses are tried from time to time, and "
-        "drafting goes on by itself once it pays."
+        f"{accepted} of the draft tokens were accepted in this answer. {reason}{times}\n"
+        "While drafting is paused, the target model writes on its own, which is faster. Slipstream keeps testing a few "
+        "draft tokens and resumes on its own."
     )
 
 
 def _on(now: Situation) -> Status:
-    heading = f"{_subject(now)} on"
+    heading = _on_heading(now)
     detail = _figures(now)
     if not detail:
         return Status(heading, _waiting(now), "good")
     if now.drafters == ("ngram",) and now.figures is not None and not now.figures.draft.tested:
-        return Status(heading, f"nothing to guess from yet · {detail}", "good")
+        return Status(heading, f"no matches in the chat yet · {detail}", "good")
     if now.speed_up is not None and now.speed_up < SLOWER and not now.answering:
-        # Auto does not stay slower: more likely plain speed was measured when the machine was quicker.
-        advice = "measure plain speed again" if now.draft_length == "auto" else "try draft length Auto"
-        return Status(heading, f"{detail} · slower than plain here: {advice}", "warning")
+        # Auto does not stay slower: more likely the computer was faster when the speed without a draft was measured.
+        advice = "try measuring that again" if now.draft_length == "auto" else "try draft length Auto"
+        return Status(heading, f"{detail} · slower than without a draft: {advice}", "warning")
     return Status(heading, detail, "good")
 
 
 def _waiting(now: Situation) -> str:
     if now.answering:
-        return f"Reading the chat · {_amount(now.draft_length)}"
+        return f"Processing the prompt · {_length(now.draft_length)}"
     if drafters.has_model(now.pair):
-        return f"Figures come with the next answer · {_amount(now.draft_length)}"
-    return "Guesses come from the chat itself. A small draft model of the same family helps more."
+        return f"Figures appear with the next answer · {_length(now.draft_length)}"
+    return "Draft tokens are taken from the chat itself. A small draft model of the same family helps more."
 
 
 def _figures(now: Situation) -> str:
-    """``68 % kept · 2.9 tokens a pass · 74 tok/s · 1.8× plain``, as much of it as is known."""
+    """``68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster``, as much of it as is known."""
     parts = []
     if now.figures is not None and now.figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(now.figures.draft.acceptance_rate))
         if now.figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_a_pass(now.figures.draft.mean_acceptance_length))
+            parts.append(units.tokens_per_pass(now.figures.draft.mean_acceptance_length))
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
         parts.append(units.speed(now.figures.decode_tokens_per_second))
     if parts and now.speed_up is not None:
-        parts.append(units.factor(now.speed_up))
+        parts.append(units.speed_up(now.speed_up))
     return " · ".join(parts)
 
 
@@ -253,9 +256,9 @@ def _sentence(text: str) -> str:
 
 
 def length_used(asked: Asked, figures: Figures) -> int | None:
-    """The draft length of the draft model in an answer; for Auto its mean, 0 where most passes went without.
+    """The draft length of the draft model in an answer; for Auto the mean, 0 where most passes had no draft from it.
 
-    ``None`` where the draft model was not asked.
+    ``None`` where the draft model was not used.
     """
     if "model" not in asked.drafters:
         return None
@@ -270,75 +273,80 @@ def length_used(asked: Asked, figures: Figures) -> int | None:
 
 
 def kind_details(figures: KindFigures, plain: float | None) -> str:
-    """What stands behind the row of a kind of text."""
-    accepted = f"{figures.accepted:,} of {units.guesses(figures.tested)} kept, {units.speed(kind_speed(figures))}"
-    against = f"Plain {units.speed(plain)}." if plain else "Plain speed is not measured yet."
-    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} of this pair's answers, {accepted}. {against}"
+    """The counts behind the row of a kind of text."""
+    tested = units.draft_tokens(figures.tested)
+    accepted = f"{units.number(figures.accepted)} of {tested} accepted, {units.speed(kind_speed(figures))}"
+    against = (
+        f"Without a draft: {units.speed(plain)}." if plain else "The speed without a draft hasn't been measured yet."
+    )
+    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} in this pair's answers, {accepted}. {against}"
 
 
 def always_draft(default_length: int) -> str:
-    """What the button "Keep on" does."""
+    """What the button "Always draft" does."""
     return (
-        f"Drafts with the fixed draft length {default_length}, also where that does not pay: from the next answer on, "
-        "in every chat, until Draft length is Auto again."
+        f"Drafts even when that is slower, with a fixed draft length of {default_length}. This starts with the next "
+        "answer and applies to every chat until you set the draft length to Auto again."
     )
 
 
 HELP = {
     "status": (
-        "What drafting does now. Kept is the acceptance rate of this answer, tokens a pass its mean acceptance length, "
-        "tok/s its decode speed."
+        "What drafting is doing now, with the figures of this answer: the acceptance rate, the mean acceptance length "
+        "(tokens per pass) and the decode speed."
     ),
     "speed": (
-        "Live speed while an answer is written: tokens of the last 3 s ÷ that time. After it, decode speed: tokens "
-        "after the first ÷ time from the first to the last. Prompt processing is not in it. The dashed line is plain "
-        "speed, once it is measured."
+        "While an answer is being written: the tokens of the last 3 s ÷ that time. Afterwards, the decode speed: "
+        "tokens after the first ÷ time from the first to the last. Prompt processing is not included. The dashed line "
+        "is the measured speed without a draft."
     ),
     "acceptance": (
-        "Acceptance rate: accepted ÷ tested guesses (draft tokens that were given to a verify pass). While an answer "
-        "is written over the last 3 s, after it over the whole answer."
+        "Acceptance rate: accepted ÷ tested draft tokens (those that were checked in a verify pass). While an answer "
+        "is being written it covers the last 3 s, afterwards the whole answer."
     ),
     "speed-up": (
-        "Speed-up: decode speed of the answer ÷ the plain decode speed that was measured on this machine with the "
-        "same target, context length and sampler."
+        "Speed-up: the decode speed of this answer ÷ the decode speed without a draft, measured on this computer with "
+        "the same target model, context length and sampling settings."
     ),
     "measure": (
-        "Writes a short answer without a draft and without showing it, to have the plain decode speed of this target "
-        "as a baseline. Nothing is added to the chat."
+        "Writes a short answer without a draft and without showing it, to measure how fast the target model is on its "
+        "own. Nothing is added to the chat."
     ),
     "positions": (
-        "Acceptance by position: of the drafts that were this long, the share in which every token up to this position "
-        "was accepted; over the last 3 s while an answer is being written, over the whole answer afterwards. Where it "
-        "gets low, a longer draft no longer pays."
+        "Acceptance by position: of the drafts that had a token at this position, the share whose tokens up to and "
+        "including it were all accepted. While an answer is being written it covers the last 3 s, afterwards the whole "
+        "answer. Where the bars get short, a longer draft no longer helps."
     ),
     "round": (
-        "One round is one verify pass and what led to it, as a mean over the answer. Draft: the guesses are made. "
-        "Verify: the target checks all guesses in one pass. Rest: sampling, text and bookkeeping."
+        "A round is one verify pass and the drafting before it; these are means over the answer. Draft: proposing the "
+        "draft tokens. Verify: the target model checks all of them in one pass. Other: sampling, text and bookkeeping."
     ),
     "curve": (
-        "Tokens per second that each fixed draft length would bring on text like the last answer's: worked out from "
-        "the measured times of guessing and of verify passes and from how often guesses were kept, not run. 0 is "
-        "plain: above its dashed line is what is gained. The full column is the length in use, for Auto its mean in "
-        "the last answer; underlined is the fixed length of the next one. Auto can do better than its column: it stops "
-        "where a guess is not worth its time."
+        "The speed that each fixed draft length would reach on text like the last answer's. It is calculated from the "
+        "measured times of drafting and of verify passes and from the acceptance rate; these lengths were not run. "
+        "Length 0 is without a draft, and whatever rises above the dashed line is gained. The filled column is the "
+        "length in use (with Auto, the mean of the last answer), the underlined number is the fixed length of the next "
+        "answer. Auto can beat its column, because it stops drafting where another token isn't worth its time."
     ),
     "kinds": (
-        "What drafting brought with this pair on this machine by kind of text, over all answers, of which old ones "
-        "count less and less. Kept is the acceptance rate. Speed-up: decode speed on this kind of text ÷ measured "
-        "plain speed; as long as that is not measured, the decode speed. It stays on this machine."
+        "How well drafting works with this pair on this computer, by kind of text. It covers all answers, but recent "
+        "ones count more. The first figure is the acceptance rate, the second the decode speed on this kind of text "
+        "÷ the measured speed without a draft (or just the decode speed where that hasn't been measured). These "
+        "figures never leave this computer."
     ),
     "draft-length": (
-        "Draft length: how many tokens are guessed before each verify pass. Takes effect with the next answer. Auto "
-        "guesses as far as that pays, by what was measured on this machine, and pauses where it does not. A fixed "
-        "length is always used; 0 turns drafting off."
+        "Draft length: how many tokens are drafted before each verify pass. Auto drafts as many as save time, based on "
+        "measurements on this computer, and pauses when none do. A fixed length is always used; 0 turns drafting off. "
+        "Changes take effect with the next answer."
     ),
     "drafter": (
-        "Who guesses. The draft model works on any text. n-grams repeat what followed the same words earlier in the "
-        "chat: they cost next to nothing and are strong where text comes back, as in code. Automatic takes n-grams "
-        "where they have a match, else the draft model. Takes effect with the next answer."
+        "What proposes the draft tokens. The draft model works on any text. n-grams repeat what followed the same "
+        "words earlier in the chat: they cost almost nothing and work well on repetitive text such as code. Automatic "
+        "uses n-grams where they have a match and the draft model otherwise. Changes take effect with the next answer."
     ),
     "show-drafted": (
-        "Tints the guesses that were kept in an answer, by who made them: the draft model, or n-grams (dotted below). "
-        "Point at one to see its round, and at a token of the target's own to see the guess it replaced."
+        "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, or n-grams (dotted "
+        "underline). Point at one to see its round; point at one of the target model's own tokens to see the draft "
+        "token it replaced."
     ),
 }

@@ -13,10 +13,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import cast
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QMargins, QPoint, QRect, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
+from app.ui.widgets import focus_ring
 from app.ui.widgets import theme as themes
 from app.ui.widgets.entries import MARGIN, Entry, EntryWidget, Widths, prose_width
 from app.ui.widgets.turns import turns
@@ -32,7 +33,7 @@ AHEAD = 1
 MAX_TEXT = 3000
 """Characters shown of what is not built yet."""
 NEAR_END = 30
-"""As many pixels from the end, the view still counts as being there."""
+"""Within this many pixels of the end, the view still counts as being at the end."""
 
 
 def _stops(widget: QWidget) -> list[QWidget]:
@@ -61,6 +62,8 @@ class Column(QAbstractScrollArea):
         self._value = 0
         """Where the screen was, to tell in which direction the user scrolls."""
         self._scrolls_down = False
+        self._ringed: QWidget | None = None
+        """What has the keyboard: the view itself, or the text of a message."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
@@ -334,6 +337,9 @@ class Column(QAbstractScrollArea):
     @Slot("QWidget*", "QWidget*")
     def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
         """Bring a control that was reached with the keyboard into view."""
+        ringed, self._ringed = self._ringed, focus_ring.read_by_keyboard(self, now)
+        if ringed is not self._ringed:
+            self.viewport().update()
         if now is None or not self.viewport().isAncestorOf(now) or now.height() > self.viewport().height() // 2:
             return
         place = QRect(now.mapTo(self.viewport(), QPoint(0, 0)), now.size())
@@ -352,9 +358,20 @@ class Column(QAbstractScrollArea):
         space = QRectF(left, top, widths.prose, entry.height - skipped)
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
+    def _ring(self) -> QRect | None:
+        """Around what has the keyboard: a message, or all of them."""
+        if self._ringed is None or self._ringed is self:
+            return None if self._ringed is None else self.viewport().rect()
+        entry = next((one for one in self._built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
+        if entry is None or entry.widget is None:
+            return None
+        return QRect(entry.widget.pos(), QSize(self.widths().prose, entry.height)) + QMargins(5, 5, 5, 5)
+
     # -- Qt
 
     def paintEvent(self, _event: QPaintEvent) -> None:
+        if (ring := self._ring()) is not None:
+            focus_ring.draw(QPainter(self.viewport()), ring)
         missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
         if missing:
             widths, painter = self.widths(), QPainter(self.viewport())

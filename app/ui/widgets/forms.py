@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, Type, UnionType, type_info
-from PySide6.QtCore import QLocale, QRegularExpression, Qt
+from PySide6.QtCore import QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -22,11 +22,10 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.widgets import theme
+from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
-_ENGLISH = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 _SMALLEST = 0.0001
@@ -39,7 +38,7 @@ def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
     _keep_width(field)
     guard_wheel(field)
-    field.setLocale(_ENGLISH)
+    field.setLocale(units.LOCALE)
     field.setGroupSeparatorShown(True)
     # A style sheet's padding moves the arrows of a spin box, but not its text.
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)

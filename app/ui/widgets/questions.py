@@ -13,7 +13,7 @@ from app.storage.files import with_suffix
 from app.ui.widgets.tasks import Lane
 
 PATIENCE_MS = 500
-"""A drive that has not answered by then is not where a dialog opens."""
+"""Milliseconds; a dialog does not open on a drive that takes longer to answer."""
 _Role = QMessageBox.ButtonRole
 
 

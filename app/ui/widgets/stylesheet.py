@@ -7,8 +7,8 @@ Roles a widget can take with `theme.set_role`:
 - buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
   ``section`` (opens a part of a dialog)
 - fields: ``bare`` (no box of its own)
-- frames: ``card`` (raised, rounded), ``bar`` (raised, hairline below), ``side`` (raised), ``reading`` (the plain
-  surface), ``line`` (a hairline)
+- frames: ``card`` (raised, rounded), ``popup`` (over everything), ``bar`` (raised, hairline below), ``side`` (raised),
+  ``reading`` (the plain surface), ``line`` (a hairline)
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from app.errors import Cancelled, KnownError
 
 _log = logging.getLogger(__name__)
 
-BUG = "Something went wrong inside Slipstream; the log says what."
+BUG = "Something went wrong in Slipstream. The log has the details."
 
 T = TypeVar("T")
 Failed = Callable[[KnownError], None]
@@ -64,7 +64,8 @@ class Results:
         _bell()
         self._closed = False
         self._open: dict[Future[Any], tuple[Any, ...]] = {}
-        """What to call, and what only the window's thread may destroy. Used in the window's thread alone."""
+        """The functions to call, and objects that only the window's thread may destroy. Used only in the window's
+        thread."""
         owner.destroyed.connect(lambda: self._end())  # noqa: PLW0108 - a bound method is held weakly
 
     def when_done(
@@ -126,7 +127,7 @@ class Lane(Results):
         self._threads = 0
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._asked: set[Future[Any]] = set()
-        """What tasks want of the window's thread, and wait for."""
+        """What tasks ask of the window's thread and wait for."""
         self._changed = threading.Condition()
         super().__init__(owner)
 

@@ -16,11 +16,11 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 SPACING = 4
-"""Every distance is a multiple of this many pixels."""
+"""All distances are multiples of this many pixels."""
 RADIUS = 8
 """Corners of cards and fields, in pixels."""
 MINIMUM_CONTRAST = 4.5
-"""What WCAG 2.1 asks of text."""
+"""The contrast WCAG 2.1 requires for text."""
 MINIMUM_SHAPE_CONTRAST = 3.0
 """And of what is no text but tells something."""
 _SCALE = "fontScale"
@@ -246,7 +246,7 @@ class ThemeNotifier(QObject):
         self._system_font: QFont | None = None
         """As it was before the first zoom; kept, as ours is in its place then."""
         self.forced: Theme | None = None
-        """Used whatever the system says; see `override`."""
+        """Used instead of the system's theme; see `override`."""
         # Kept: without a reference of ours the wrapper of what it returns dies with it.
         self._hints = QGuiApplication.styleHints()
         self._hints.colorSchemeChanged.connect(self.refresh)

@@ -2,47 +2,59 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import QLocale
+
+LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
+"""Of all numbers and dates in the window: one locale, and that of its text, which is American English."""
 UNKNOWN = "–"
 NO_BREAK = "\u00a0"
+
+
+def number(value: float, digits: int = 0) -> str:
+    """``1,204`` or, with one digit, ``2.9``."""
+    return LOCALE.toString(float(value), "f", digits)
 
 
 def speed(tokens_per_second: float | None) -> str:
     """``74 tok/s``; one decimal below ten."""
     if tokens_per_second is None:
         return UNKNOWN
-    digits = 1 if tokens_per_second < 9.95 else 0
-    return f"{tokens_per_second:,.{digits}f}{NO_BREAK}tok/s"
+    return f"{number(tokens_per_second, 1 if tokens_per_second < 9.95 else 0)}{NO_BREAK}tok/s"
 
 
 def share(fraction: float | None, digits: int = 0) -> str:
-    """``68 %``."""
-    return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}{NO_BREAK}%"
+    """``68%``."""
+    return UNKNOWN if fraction is None else f"{number(fraction * 100, digits)}%"
 
 
 def accepted(acceptance_rate: float) -> str:
-    """``68 % kept``."""
-    return f"{share(acceptance_rate)}{NO_BREAK}kept"
+    """``68% accepted``."""
+    return f"{share(acceptance_rate)}{NO_BREAK}accepted"
 
 
-def tokens_a_pass(mean_acceptance_length: float) -> str:
-    """``2.9 tokens a pass``."""
-    return f"{mean_acceptance_length:.1f}{NO_BREAK}tokens a{NO_BREAK}pass"
+def tokens_per_pass(mean_acceptance_length: float) -> str:
+    """``2.9 tokens per pass``."""
+    return f"{number(mean_acceptance_length, 1)}{NO_BREAK}tokens per{NO_BREAK}pass"
 
 
 def tokens(count: int) -> str:
     """``214 tokens``, ``1 token``."""
-    return f"{count:,}{NO_BREAK}{'token' if count == 1 else 'tokens'}"
+    return f"{number(count)}{NO_BREAK}{'token' if count == 1 else 'tokens'}"
+
+
+def draft_tokens(count: int) -> str:
+    """``5 draft tokens``, ``1 draft token``."""
+    return f"{number(count)}{NO_BREAK}draft{NO_BREAK}{'token' if count == 1 else 'tokens'}"
 
 
 def seconds(duration: float) -> str:
     """``0.12 s``, ``3.4 s``, ``128 s``."""
-    digits = 2 if duration < 0.995 else 1 if duration < 9.95 else 0
-    return f"{duration:.{digits}f}{NO_BREAK}s"
+    return f"{number(duration, 2 if duration < 0.995 else 1 if duration < 9.95 else 0)}{NO_BREAK}s"
 
 
 def clock(duration: float) -> str:
     """``2.7 s``, ``128.4 s``: always with one decimal, for a figure that runs."""
-    return f"{duration:,.1f}{NO_BREAK}s"
+    return f"{number(duration, 1)}{NO_BREAK}s"
 
 
 def milliseconds(duration: float | None) -> str:
@@ -50,19 +62,18 @@ def milliseconds(duration: float | None) -> str:
     if duration is None:
         return UNKNOWN
     value = duration * 1000
-    return f"{value:,.{1 if value < 99.95 else 0}f}{NO_BREAK}ms"
+    return f"{number(value, 1 if value < 99.95 else 0)}{NO_BREAK}ms"
 
 
-def guesses(count: int) -> str:
-    """``5 guesses``, ``1 guess``."""
-    return f"{count:,}{NO_BREAK}{'guess' if count == 1 else 'guesses'}"
-
-
-def times(factor_: float | None) -> str:
+def times(factor: float | None) -> str:
     """``1.8×``."""
-    return UNKNOWN if factor_ is None else f"{factor_:.1f}×"
+    return UNKNOWN if factor is None else f"{number(factor, 1)}×"
 
 
-def factor(times: float | None) -> str:
-    """``1.8× plain``."""
-    return UNKNOWN if times is None else f"{times:.1f}×{NO_BREAK}plain"
+def speed_up(factor: float | None) -> str:
+    """``1.8× faster``, ``same speed``, ``0.7× as fast``."""
+    if factor is None:
+        return UNKNOWN
+    if round(factor, 1) == 1.0:
+        return f"same{NO_BREAK}speed"
+    return f"{times(factor)}{NO_BREAK}{'faster' if factor > 1 else f'as{NO_BREAK}fast'}"

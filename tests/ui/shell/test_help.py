@@ -17,7 +17,9 @@ from pytestqt.qtbot import QtBot
 from app import __version__, paths
 from app.protocol.devices import Device
 from app.protocol.messages import Hello
-from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog
+from app.ui.chat import footer
+from app.ui.compare import pane, table
+from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog, figures
 from app.ui.speed.wording import HELP
 
 
@@ -82,13 +84,16 @@ def _click(dialog: QDialog, words: str) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def test_every_figure_of_the_panel_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
+def test_every_figure_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
     dialog = FiguresDialog()
     qtbot.addWidget(dialog)
     dialog.show()
-    text = dialog.findChild(QPlainTextEdit)
-    assert text is not None
-    shown = text.toPlainText()
-    for name in ("speed", "acceptance", "speed-up", "positions", "round", "curve", "kinds", "draft-length", "drafter"):
-        assert HELP[name] in shown
-    assert text.focusPolicy() & Qt.FocusPolicy.TabFocus
+    field = dialog.findChild(QPlainTextEdit)
+    assert field is not None
+    shown = field.toPlainText()
+    for text in (*HELP.values(), footer.HELP, pane.SPEED_HELP, *table.HELP):
+        assert text in shown
+    for name in ("Temperature", "Repetition penalty", "System prompt", "Speed-up"):
+        assert f"\n{name}\n" in shown
+    assert all("\n" in one for one in figures()["Chat settings"])
+    assert field.focusPolicy() & Qt.FocusPolicy.TabFocus

@@ -21,7 +21,12 @@ PAIR = PairLoaded(
 ALONE = PairLoaded(request=2, target=PAIR.target, default_draft_length=6)
 OFF = PairLoaded(request=3, target=PAIR.target, drafting_off="The target cannot be rolled back.")
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
-PAUSED = "Draft paused: on this text it costs more than it saves (22 % kept, needs 41 %)"
+_REASON = (
+    "It isn't saving time on this text: 22% of the draft tokens were accepted, and this computer needs about 41% to "
+    "break even."
+)
+PAUSED = f"Drafting is paused · {_REASON}"
+N_GRAMS_PAUSED = f"Drafting with n-grams is paused · {_REASON}"
 FIGURES = Figures(
     completion_tokens=262,
     decode_tokens_per_second=74.2,

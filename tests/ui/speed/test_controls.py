@@ -54,7 +54,7 @@ def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
         QTest.keyClick(slider, Qt.Key.Key_Home)
     assert told.args == [0]
     assert "Off" in texts(panel)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft off"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting is off"))
     with qtbot.assertNotEmitted(panel.draft_length.value_changed):
         panel.set_draft_length(16)
     assert panel.draft_length.value() == 16
@@ -104,7 +104,7 @@ def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: "Auto · 4 now" in texts(panel))
     assert box(panel, "Auto").accessibleDescription() == "Auto · 4 now"
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "Auto · 4 lately" in texts(panel))
+    qtbot.waitUntil(lambda: "Auto · 4 recently" in texts(panel))
     panel.begin_generation()
     qtbot.waitUntil(lambda: "Auto" in texts(panel))
     panel.set_draft_length(5)
@@ -112,7 +112,7 @@ def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.begin_generation()
     panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
     panel.set_draft_length("auto")
-    qtbot.waitUntil(lambda: status_of(panel).endswith("From the next answer on, as many guesses as pay."))
+    qtbot.waitUntil(lambda: status_of(panel).endswith("Starting with the next answer: draft length Auto."))
     assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
 
 
@@ -122,16 +122,16 @@ def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot
     panel.add_rounds(paused_rounds(20, PAUSE))
     qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     panel.set_drafter("ngram")
-    n_grams = "From the next answer on, n-grams guess alone."
-    qtbot.waitUntil(lambda: status_of(panel) == f"Draft paused · {n_grams}")
+    n_grams = "Starting with the next answer: only n-grams."
+    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting is paused · {n_grams}")
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: status_of(panel) == f"n-grams on · {n_grams}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting with n-grams · {n_grams}")
     assert not any("paused" in text for text in texts(panel))
     panel.set_drafter("auto")
     qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     panel.set_drafter("ngram")
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on · Figures come with the next answer"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams · Figures appear with the next answer"))
 
 
 def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -140,7 +140,7 @@ def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot:
     panel.set_pair(OFF)
     qtbot.waitUntil(lambda: not box(panel, "Auto").isEnabled())
     assert not of_kind(panel, QComboBox).isEnabled()
-    assert status_of(panel) == "Draft off · The target cannot be rolled back. The target answers alone."
+    assert status_of(panel) == "No drafting · The target cannot be rolled back."
     panel.set_pair(PAIR)
     qtbot.waitUntil(box(panel, "Auto").isEnabled)
 
@@ -156,13 +156,13 @@ def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
         QTest.keyClick(drafter, Qt.Key.Key_End)
     assert told.args == ["ngram"]
     assert panel.drafter.choice() == "ngram"
-    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
     with qtbot.assertNotEmitted(panel.drafter.choice_changed):
         panel.set_drafter("chain")
         assert drafter.currentText() == "Automatic"
         panel.set_drafter("none")
     assert drafter.currentText() == "None"
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft off · No drafter"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting is off · No drafter"))
     panel.set_pair(ALONE)
     assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
 
@@ -180,33 +180,35 @@ def test_the_row_of_the_drafter_stays_while_a_pair_is_loaded(panel: SpeedPanel, 
 def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.begin_generation()
-    keep_on = button(panel, "Keep on")
+    keep_on = button(panel, "Always draft")
     panel.add_rounds(paused_rounds(3, PAUSE))
-    qtbot.waitUntil(lambda: not is_refreshing(panel) or status_of(panel).startswith("Draft on"))
+    qtbot.waitUntil(lambda: not is_refreshing(panel) or status_of(panel).startswith("Drafting · "))
     assert not keep_on.isVisible()
     panel.add_rounds(paused_rounds(8, PAUSE)[3:])
     qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
     assert keep_on.isVisible()
-    for words in ("fixed draft length 6", "in every chat", "until Draft length is Auto again"):
+    for words in ("fixed draft length of 6", "every chat", "until you set the draft length to Auto"):
         assert words in keep_on.whatsThis()
-    assert {"Draft paused:", "Auto · paused"} <= set(texts(panel))
+    assert {"Drafting is paused", "Auto · paused"} <= set(texts(panel))
     with qtbot.waitSignal(panel.draft_length.value_changed) as told:
         QTest.keyClick(keep_on, Qt.Key.Key_Space)
     assert told.args == [6]
-    qtbot.waitUntil(lambda: status_of(panel) == "Draft paused · From the next answer on, up to 6 guesses a pass.")
+    qtbot.waitUntil(
+        lambda: status_of(panel) == "Drafting is paused · Starting with the next answer: up to 6 draft tokens per pass."
+    )
     assert not keep_on.isVisible()
     panel.begin_generation()
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
 
 
-@pytest.mark.parametrize("name", ["Keep on", "Why?"])
+@pytest.mark.parametrize("name", ["Always draft", "Why?"])
 def test_the_keyboard_goes_to_the_draft_length_when_a_pause_ends(panel: SpeedPanel, qtbot: QtBot, name: str) -> None:
     panel.set_pair(PAIR)
     panel.begin_generation()
     panel.add_rounds(paused_rounds(20, PAUSE))
     panel.end_generation(FIGURES)
     at_pause = button(panel, name)
-    qtbot.waitUntil(lambda: at_pause.isVisible() and button(panel, "Measure plain speed").isEnabled())
+    qtbot.waitUntil(lambda: at_pause.isVisible() and button(panel, "Measure without a draft").isEnabled())
     at_pause.setFocus()
     assert panel.focusWidget() is at_pause
     panel.set_drafter("ngram")
@@ -225,11 +227,11 @@ def test_why_shows_its_explanation_also_without_a_pointer(panel: SpeedPanel, qtb
     qtbot.waitUntil(why.isVisible)
     QTest.keyClick(why, Qt.Key.Key_Space)
     shown = " ".join(QToolTip.text().replace("\u00a0", " ").split())
-    assert "Kept is 22 %" in shown
-    assert "Needed is 41 %" in shown
-    assert "90.0 ms with its guesses and 80.0 ms without any" in shown
+    assert "22% of the draft tokens were accepted" in shown
+    assert "once about 41% of the draft tokens" in shown
+    assert "90.0 ms with a draft and 80.0 ms without one" in shown
     assert why.accessibleName() == "Why is drafting paused?"
-    assert "Needed is" in why.accessibleDescription()
+    assert "about 41%" in why.accessibleDescription()
     QToolTip.hideText()
 
 

@@ -71,7 +71,7 @@ def test_acceptance_live_and_by_position() -> None:
 
 
 def test_where_everything_was_accepted_every_position_says_so() -> None:
-    """Some passes went without a draft, and drafts differ in length: "100 %" above bars of 93 % is a contradiction."""
+    """Some passes went without a draft, and drafts differ in length: "100%" above bars of 93% is a contradiction."""
     rounds = [
         Round(index=0, verify_passes=0, tokens=1, time=0.5),
         Round(index=1, verify_passes=1, tokens=4, drafted=3, tested=3, accepted=3, time=0.6),
@@ -347,12 +347,12 @@ def test_a_draft_beyond_every_bound_is_cut() -> None:
     assert rounds.length() == 16
 
 
-def test_what_passes_take_with_and_without_guesses() -> None:
+def test_how_long_passes_take_with_and_without_a_draft() -> None:
     rounds = Rounds()
     assert rounds.meter.plain.mean_pass() is None
     rounds.add(drafted=4, count=3)
     rounds.add(paused=PAUSE, count=5)
-    rounds.add(paused=PAUSE, drafted=2, tested=0, count=7)  # guessed, and not tested: neither
+    rounds.add(paused=PAUSE, drafted=2, tested=0, count=7)  # drafted but not tested: neither
     assert (rounds.meter.plain.passes, rounds.meter.drafted.passes) == (5, 3)
     assert rounds.meter.plain.mean_pass() == pytest.approx(0.008)
     assert rounds.meter.drafted.mean_pass() == pytest.approx(0.012)

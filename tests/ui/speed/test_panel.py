@@ -41,22 +41,22 @@ def test_shows_an_answer_while_it_is_written_and_after(panel: SpeedPanel, qtbot:
     panel.set_pair(PAIR)
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.1, accepted=3))
-    qtbot.waitUntil(lambda: "75 % kept" in status_of(panel))
-    assert {"40 tok/s", "75 %"} <= set(texts(panel))
+    qtbot.waitUntil(lambda: "75% accepted" in status_of(panel))
+    assert {"40 tok/s", "75%"} <= set(texts(panel))
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "68 % kept" in status_of(panel))
-    assert status_of(panel) == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s"
-    assert {"74 tok/s", "68 %"} <= set(texts(panel))
+    qtbot.waitUntil(lambda: "68% accepted" in status_of(panel))
+    assert status_of(panel) == "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s"
+    assert {"74 tok/s", "68%"} <= set(texts(panel))
     bars, times = panel.findChild(PositionBars), panel.findChild(RoundBar)
     assert isinstance(bars, PositionBars)
     assert isinstance(times, RoundBar)
-    assert bars.accessibleDescription().replace("\u00a0", " ") == "1: 89 %, 2: 67 %, 3: 36 %"
-    assert times.accessibleDescription().replace("\u00a0", " ") == "draft 20.0 ms, verify 70.0 ms, rest 10.0 ms"
+    assert bars.accessibleDescription().replace("\u00a0", " ") == "1: 89%, 2: 67%, 3: 36%"
+    assert times.accessibleDescription().replace("\u00a0", " ") == "draft 20.0 ms, verify 70.0 ms, other 10.0 ms"
 
 
 def test_unknown_figures_are_a_dash_not_a_nought(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
     shown = texts(panel)
     assert shown.count("–") == 3
     assert not any(text.startswith("0") for text in shown)
@@ -64,7 +64,7 @@ def test_unknown_figures_are_a_dash_not_a_nought(panel: SpeedPanel, qtbot: QtBot
 
 def test_rests_while_hidden_and_is_right_when_shown_again(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
     panel.hide()
     before = status_of(panel), texts(panel)
     panel.begin_generation()
@@ -74,7 +74,7 @@ def test_rests_while_hidden_and_is_right_when_shown_again(panel: SpeedPanel, qtb
     assert (status_of(panel), texts(panel)) == before
     panel.end_generation(FIGURES)
     panel.show()
-    assert status_of(panel) == "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 3.7× plain"
+    assert status_of(panel) == "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 3.7× faster"
 
 
 def test_rests_when_nothing_changes(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -96,27 +96,27 @@ def test_failed_answer_leaves_what_was_counted(panel: SpeedPanel, qtbot: QtBot) 
     panel.end_generation(None)
     panel.set_failure("It was ended by the system.")
     qtbot.waitUntil(lambda: status_of(panel) == "Engine stopped · It was ended by the system.")
-    assert "75 %" in texts(panel)
+    assert "75%" in texts(panel)
     panel.set_failure(None)
-    qtbot.waitUntil(lambda: "75 % kept" in status_of(panel))
+    qtbot.waitUntil(lambda: "75% accepted" in status_of(panel))
 
 
 def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.end_generation(None)
-    measure = button(panel, "Measure plain speed")
+    measure = button(panel, "Measure without a draft")
     qtbot.waitUntil(measure.isEnabled)
     with qtbot.waitSignal(panel.plain_speed.buttons[0].clicked):
         QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
     panel.plain_speed.set_measuring(True)
-    assert measure.text() == "Measuring plain speed …"
+    assert measure.text() == "Measuring…"
     assert not measure.isEnabled()
     panel.plain_speed.set_measuring(False)
     panel.set_plain_speed(37.1)
     panel.begin_generation()
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "2.0× plain" in texts(panel))
-    assert "Plain 37 tok/s" in texts(panel)
+    qtbot.waitUntil(lambda: "2.0× faster" in texts(panel))
+    assert "37 tok/s without a draft" in texts(panel)
     assert not measure.isVisible()
     again = next(tool for tool in panel.findChildren(QToolButton) if tool.isVisible())
     with qtbot.waitSignal(panel.plain_speed.buttons[1].clicked):
@@ -124,7 +124,7 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
 
 
 def test_plain_speed_cannot_be_measured_without_models_or_while_answering(panel: SpeedPanel, qtbot: QtBot) -> None:
-    measure = button(panel, "Measure plain speed")
+    measure = button(panel, "Measure without a draft")
     assert not measure.isEnabled()
     panel.set_pair(PAIR)
     qtbot.waitUntil(measure.isEnabled)
@@ -137,11 +137,11 @@ def test_another_pair_forgets_figures_and_baseline(panel: SpeedPanel, qtbot: QtB
     panel.set_plain_speed(37.1)
     panel.begin_generation()
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "2.0× plain" in texts(panel))
+    qtbot.waitUntil(lambda: "2.0× faster" in texts(panel))
     panel.set_pair(PairLoaded(request=2, target=PAIR.target))
-    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
     assert "74 tok/s" not in texts(panel)
-    assert button(panel, "Measure plain speed").isVisible()
+    assert button(panel, "Measure without a draft").isVisible()
 
 
 def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -150,29 +150,29 @@ def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) ->
     assert not of_kind(panel, QComboBox).isVisible()  # there is no choice
     panel.begin_generation()
     panel.add_rounds(steady(30, seconds=0.1, accepted=3, tested=16))
-    qtbot.waitUntil(lambda: status_of(panel).startswith("n-grams on · 19 % kept · 4.0 tokens a pass"))
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams · 19% accepted · 4.0 tokens per pass"))
     assert of_kind(panel, PositionBars).isVisible()
     box(panel, "Auto").click()
     of_kind(panel, QSlider).setValue(0)
-    alone = "From the next answer on, the target answers alone."
-    qtbot.waitUntil(lambda: status_of(panel) == f"n-grams on · {alone}")
+    alone = "Starting with the next answer: no drafting."
+    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting with n-grams · {alone}")
     panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: status_of(panel) == f"Draft off · {alone}")
+    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting is off · {alone}")
 
 
-def test_long_drafts_show_as_many_positions_as_were_ever_kept(panel: SpeedPanel, qtbot: QtBot) -> None:
+def test_long_drafts_show_as_many_positions_as_were_ever_accepted(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     bars = of_kind(panel, PositionBars)
     panel.begin_generation()
     panel.add_rounds(steady(5, seconds=0.1, accepted=2, tested=16))
-    qtbot.waitUntil(lambda: "2: 100 %" in bars.accessibleDescription().replace("\u00a0", " "))
+    qtbot.waitUntil(lambda: "2: 100%" in bars.accessibleDescription().replace("\u00a0", " "))
     assert bars.places == (1, 2, 3, 4, 5, 6)
     panel.add_rounds(steady(5, seconds=0.1, accepted=16, tested=16, after=2.0)[1:])
     qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 7, 10, 13, 16))
     assert (
         bars.accessibleDescription()
         .replace("\u00a0", " ")
-        .endswith("2: 100 %, 3: 50 %" + "".join(f", {place}: 50 %" for place in range(4, 17)))
+        .endswith("2: 100%, 3: 50%" + "".join(f", {place}: 50%" for place in range(4, 17)))
     )
     panel.begin_generation()
     qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 5, 6))
@@ -212,7 +212,7 @@ def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
     for control in (one for some in controls for one in some if isinstance(one, QWidget)):
         if control.parent() is not None and not control.objectName().startswith("qt_"):
             assert control.focusPolicy() & Qt.FocusPolicy.TabFocus
-            of_a_pause = isinstance(control, QAbstractButton) and control.text() in ("Keep on", "Why?")
+            of_a_pause = isinstance(control, QAbstractButton) and control.text() in ("Always draft", "Why?")
             assert control.whatsThis() or of_a_pause
     lines = list(panel.findChildren(Sparkline))
     assert len(lines) == 2
@@ -228,16 +228,16 @@ def test_follows_the_theme(panel: SpeedPanel, qtbot: QtBot) -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-@pytest.mark.parametrize("kept", [3, 16])
+@pytest.mark.parametrize("accepted", [3, 16])
 def test_draft_length_can_be_changed_without_scrolling(
-    panel: SpeedPanel, qtbot: QtBot, kept: int, paused: bool
+    panel: SpeedPanel, qtbot: QtBot, accepted: int, paused: bool
 ) -> None:
     """In a window of 720 pixels, of which menu and top bar take some."""
     panel.resize(280, 640)
     panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
     panel.set_plain_speed(20.0)
     panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.1, accepted=kept, tested=16))
+    panel.add_rounds(steady(30, seconds=0.1, accepted=accepted, tested=16))
     panel.add_rounds(paused_rounds(60, PAUSE)[40:] if paused else [])
     panel.end_generation(None)
     panel.set_curve(CURVE)

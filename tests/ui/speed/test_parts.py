@@ -37,21 +37,21 @@ def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot:
     panel.set_pair(LEARNT)
     settled(panel, qtbot)
     assert of_kind(panel, KindsSection).isVisible()
-    assert rows_of(panel) == ["Prose · 50 % kept · 50 tok/s", "Code · 80 % kept · 100 tok/s"]
+    assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s", "Code · 80% accepted · 100 tok/s"]
     panel.set_plain_speed(40.0)
     settled(panel, qtbot)
-    assert rows_of(panel) == ["Prose · 50 % kept · 1.2× plain", "Code · 80 % kept · 2.5× plain"]
+    assert rows_of(panel) == ["Prose · 50% accepted · 1.3× faster", "Code · 80% accepted · 2.5× faster"]
 
 
 def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(LEARNT)
     answer(panel)
     settled(panel, qtbot)
-    assert "Code · 78 % kept · 97 tok/s" in rows_of(panel)  # (880 + 172) of 1,352; 1,261 tokens in 13 s
-    assert "Prose · 50 % kept · 50 tok/s" in rows_of(panel)
+    assert "Code · 78% accepted · 97 tok/s" in rows_of(panel)  # (880 + 172) of 1,352; 1,261 tokens in 13 s
+    assert "Prose · 50% accepted · 50 tok/s" in rows_of(panel)
     answer(panel, None)  # one that failed has no figures
     settled(panel, qtbot)
-    assert "Code · 78 % kept · 97 tok/s" in rows_of(panel)
+    assert "Code · 78% accepted · 97 tok/s" in rows_of(panel)
 
 
 def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -59,7 +59,7 @@ def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel
     panel.set_draft_length(0)
     answer(panel)
     settled(panel, qtbot)
-    assert "Code · 80 % kept · 100 tok/s" in rows_of(panel)
+    assert "Code · 80% accepted · 100 tok/s" in rows_of(panel)
 
 
 def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -70,7 +70,7 @@ def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot
     few = KindFigures(kind="list", tokens=9, seconds=0.1, tested=9, accepted=9, verify_passes=2)
     panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
     settled(panel, qtbot)
-    assert rows_of(panel) == ["Prose · 50 % kept · 50 tok/s"]
+    assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s"]
 
 
 def test_another_pair_has_its_own(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -89,18 +89,20 @@ def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot
     panel.set_pair(msgspec.structs.replace(PAIR, history=[*HISTORY, thinking]))
     panel.set_plain_speed(40.0)
     settled(panel, qtbot)
-    assert "Thinking · not drafted · 0.6× plain" in rows_of(panel)
+    assert "Thinking · not drafted · 0.6× as fast" in rows_of(panel)
     roles = {label.text().replace("\u00a0", " "): label.property("role") for label in panel.findChildren(QLabel)}
-    assert (roles["0.6× plain"], roles["2.5× plain"]) == ("warning", "plain")
+    assert (roles["0.6× as fast"], roles["2.5× faster"]) == ("warning", "plain")
 
 
 def test_the_details_name_what_is_behind_a_row() -> None:
     details = wording.kind_details(HISTORY[0], None).replace("\u00a0", " ")
     assert details == (
-        "Code: 1,000 tokens of this pair's answers, 880 of 1,100 guesses kept, 100 tok/s. "
-        "Plain speed is not measured yet."
+        "Code: 1,000 tokens in this pair's answers, 880 of 1,100 draft tokens accepted, 100 tok/s. "
+        "The speed without a draft hasn't been measured yet."
     )
-    assert wording.kind_details(HISTORY[0], 40.0).replace("\u00a0", " ").endswith("100 tok/s. Plain 40 tok/s.")
+    assert (
+        wording.kind_details(HISTORY[0], 40.0).replace("\u00a0", " ").endswith("100 tok/s. Without a draft: 40 tok/s.")
+    )
 
 
 # ------------------------------------------------------------ speed by draft length
@@ -116,7 +118,7 @@ def test_the_curve_marks_the_length_in_use_and_the_one_chosen(panel: SpeedPanel,
     panel.set_curve(CURVE)
     settled(panel, qtbot)
     assert of_kind(panel, CurveSection).isVisible()
-    assert described(panel).startswith("plain: 41 tok/s, 1: 55 tok/s")
+    assert described(panel).startswith("without a draft: 41 tok/s, 1: 55 tok/s")
     assert described(panel).endswith("16: 62 tok/s, best: 6, in use: 3")
     box(panel, "Auto").click()  # the pair's default is then chosen
     settled(panel, qtbot)
@@ -143,7 +145,7 @@ def test_the_curve_stays_while_the_next_answer_is_written_and_after_one_without(
     assert described(panel) == before
 
 
-def test_where_nothing_pays_plain_is_best(panel: SpeedPanel, qtbot: QtBot) -> None:
+def test_where_drafting_never_helps_no_draft_is_best(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.set_curve([41.0, 30.0, 20.0])
     settled(panel, qtbot)

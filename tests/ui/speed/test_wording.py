@@ -7,6 +7,7 @@ import pytest
 from app.protocol.messages import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
 from app.ui.speed import wording
 from app.ui.speed.wording import Asked, Situation, status
+from tests.ui.speed.parts import N_GRAMS_PAUSED, PAUSED
 
 TARGET = ModelInfo(path="target.gguf", name="Target")
 DRAFT = ModelInfo(path="draft.gguf", name="Draft")
@@ -31,200 +32,213 @@ PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 @pytest.mark.parametrize(
     ("situation", "sentence", "mood"),
     [
-        (Situation(), "No models open · Open a target model, and a draft model if you have one.", "plain"),
+        (Situation(), "No model open · Open a target model, plus a draft model if you have one.", "plain"),
         (
             Situation(engine_state="no model"),
-            "No models open · Open a target model, and a draft model if you have one.",
+            "No model open · Open a target model, plus a draft model if you have one.",
             "plain",
         ),
-        (Situation(engine_state="loading 40 %"), "Loading 40 %", "plain"),
-        (Situation(engine_state="stopped"), "Engine stopped · The chat says why, and restarts it.", "bad"),
+        (Situation(engine_state="loading 40%"), "Loading 40%", "plain"),
+        (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it.", "bad"),
         (
             Situation(pair=PAIR, draft_length=5),
-            "Draft on · Figures come with the next answer · up to 5 guesses a pass",
+            "Drafting · Figures appear with the next answer · up to 5 draft tokens per pass",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=1, answering=True, figures=Figures()),
-            "Draft on · Reading the chat · up to 1 guess a pass",
+            "Drafting · Processing the prompt · up to 1 draft token per pass",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=41.0),
-            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 1.8× plain",
+            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=5, figures=DRAFTED),
-            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=100.0),
-            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 0.7× plain"
-            " · slower than plain here: try draft length Auto",
+            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 0.7× as fast"
+            " · slower than without a draft: try draft length Auto",
             "warning",
         ),
         (
             Situation(pair=PAIR, figures=DRAFTED, plain_speed=100.0),
-            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s · 0.7× plain"
-            " · slower than plain here: measure plain speed again",
+            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 0.7× as fast"
+            " · slower than without a draft: try measuring that again",
             "warning",
         ),
-        (Situation(pair=PAIR), "Draft on · Figures come with the next answer · as many guesses as pay", "good"),
+        (Situation(pair=PAIR), "Drafting · Figures appear with the next answer · draft length Auto", "good"),
         (
             Situation(pair=PAIR, answering=True, figures=Figures()),
-            "Draft on · Reading the chat · as many guesses as pay",
+            "Drafting · Processing the prompt · draft length Auto",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=0),
-            "Draft off · Draft length is 0: the target answers alone.",
+            "Drafting is off · Draft length is 0, so answers are written without a draft.",
             "plain",
         ),
-        (Situation(pair=ALONE, draft_length=0), "Draft off · Draft length is 0: the target answers alone.", "plain"),
-        (Situation(pair=PAIR, drafter="none"), "Draft off · No drafter is chosen: the target answers alone.", "plain"),
-        (Situation(pair=PAIR, draft_length=0, figures=PLAIN), "Draft off · 41 tok/s", "plain"),
+        (
+            Situation(pair=ALONE, draft_length=0),
+            "Drafting is off · Draft length is 0, so answers are written without a draft.",
+            "plain",
+        ),
+        (
+            Situation(pair=PAIR, drafter="none"),
+            "Drafting is off · No drafter is chosen, so answers are written without a draft.",
+            "plain",
+        ),
+        (Situation(pair=PAIR, draft_length=0, figures=PLAIN), "Drafting is off · 41 tok/s", "plain"),
         (
             Situation(pair=PAIR, draft_length=0, asked=ASKED, figures=DRAFTED),
-            "Draft off · From the next answer on, the target answers alone.",
+            "Drafting is off · Starting with the next answer: no drafting.",
             "plain",
         ),
         (
             Situation(pair=ALONE, draft_length=5),
-            "n-grams on · Guesses come from the chat itself. A small draft model of the same family helps more.",
+            "Drafting with n-grams · Draft tokens are taken from the chat itself."
+            " A small draft model of the same family helps more.",
             "good",
         ),
         (
             Situation(pair=ALONE, answering=True, figures=Figures()),
-            "n-grams on · Reading the chat · as many guesses as pay",
+            "Drafting with n-grams · Processing the prompt · draft length Auto",
             "good",
         ),
-        (Situation(pair=ALONE, figures=PLAIN), "n-grams on · nothing to guess from yet · 41 tok/s", "good"),
-        (Situation(pair=ALONE, figures=DRAFTED), "n-grams on · 68 % kept · 2.9 tokens a pass · 74 tok/s", "good"),
+        (Situation(pair=ALONE, figures=PLAIN), "Drafting with n-grams · no matches in the chat yet · 41 tok/s", "good"),
+        (
+            Situation(pair=ALONE, figures=DRAFTED),
+            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
+            "good",
+        ),
         (
             Situation(pair=PAIR, drafter="ngram", figures=DRAFTED),
-            "n-grams on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=0, asked=ASKED, figures=DRAFTED, answering=True),
-            "Draft on · From the next answer on, the target answers alone.",
+            "Drafting · Starting with the next answer: no drafting.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="none", asked=Asked(0, ()), figures=PLAIN),
-            "Draft off · 41 tok/s",
+            "Drafting is off · 41 tok/s",
             "plain",
         ),
         (
             Situation(pair=PAIR, draft_length=5, asked=Asked(0, ()), figures=PLAIN, answering=True),
-            "Draft off · From the next answer on, up to 5 guesses a pass.",
+            "Drafting is off · Starting with the next answer: up to 5 draft tokens per pass.",
             "plain",
         ),
         (
             Situation(pair=PAIR, asked=Asked(0, ()), figures=PLAIN),
-            "Draft on · From the next answer on, as many guesses as pay.",
+            "Drafting · Starting with the next answer: draft length Auto.",
             "good",
         ),
         (
             Situation(pair=PAIR, draft_length=7, asked=Asked(5, ASKED.drafters), figures=DRAFTED),
-            "Draft on · From the next answer on, up to 7 guesses a pass.",
+            "Drafting · Starting with the next answer: up to 7 draft tokens per pass.",
             "good",
         ),
         (
             Situation(pair=PAIR, asked=Asked(5, ASKED.drafters), figures=DRAFTED, plain_speed=100.0, answering=True),
-            "Draft on · From the next answer on, as many guesses as pay.",
+            "Drafting · Starting with the next answer: draft length Auto.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="chain", asked=ASKED, figures=DRAFTED),
-            "Draft on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s",
             "good",
         ),
         (
             Situation(pair=PAIR, asked=Asked("auto", ("ngram",)), figures=PLAIN, answering=True),
-            "n-grams on · From the next answer on, the draft model and n-grams guess.",
+            "Drafting with n-grams · Starting with the next answer: the draft model and n-grams.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED),
-            "n-grams on · From the next answer on, n-grams guess alone.",
+            "Drafting with n-grams · Starting with the next answer: only n-grams.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="model", asked=ASKED, figures=DRAFTED),
-            "Draft on · From the next answer on, the draft model guesses alone.",
+            "Drafting · Starting with the next answer: only the draft model.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, answering=True),
-            "Draft on · From the next answer on, n-grams guess alone.",
+            "Drafting · Starting with the next answer: only n-grams.",
             "good",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, answering=True, paused=PAUSE),
-            "Draft paused · From the next answer on, n-grams guess alone.",
+            "Drafting is paused · Starting with the next answer: only n-grams.",
             "plain",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, paused=PAUSE),
-            "n-grams on · From the next answer on, n-grams guess alone.",
+            "Drafting with n-grams · Starting with the next answer: only n-grams.",
             "good",
         ),
         (
             Situation(pair=OFF, figures=PLAIN, asked=Asked("auto", ())),
-            "Draft off · It cannot be rolled back. The target answers alone.",
+            "No drafting · It cannot be rolled back.",
             "plain",
         ),
         (
             Situation(pair=REFUSED, figures=Figures(), answering=True),
-            "Draft refused · The vocabularies differ at token 17. n-grams help instead.",
+            "Draft model not used · The vocabularies differ at token 17. n-grams are used instead.",
             "warning",
         ),
         (
             Situation(pair=REFUSED, figures=DRAFTED, answering=True),
-            "n-grams on · 68 % kept · 2.9 tokens a pass · 74 tok/s",
+            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
             "good",
         ),
         (
             Situation(pair=REFUSED, figures=PLAIN, paused=PAUSE),
-            "n-grams paused: on this text they cost more than they save (22 % kept, needs 41 %)",
+            N_GRAMS_PAUSED,
             "plain",
         ),
         (
             Situation(pair=REFUSED, figures=PLAIN),
-            "Draft refused · The vocabularies differ at token 17. n-grams help instead.",
+            "Draft model not used · The vocabularies differ at token 17. n-grams are used instead.",
             "warning",
         ),
         (
             Situation(pair=REFUSED, draft_length=0, figures=PLAIN),
-            "Draft refused · The vocabularies differ at token 17. The target answers alone.",
+            "Draft model not used · The vocabularies differ at token 17. Answers are written without a draft.",
             "warning",
         ),
         (
             Situation(pair=PAIR, figures=DRAFTED, paused=PAUSE),
-            "Draft paused: on this text it costs more than it saves (22 % kept, needs 41 %)",
+            PAUSED,
             "plain",
         ),
         (
             Situation(pair=ALONE, figures=DRAFTED, paused=PAUSE),
-            "n-grams paused: on this text they cost more than they save (22 % kept, needs 41 %)",
+            N_GRAMS_PAUSED,
             "plain",
         ),
         (
             Situation(pair=PAIR, paused=Pause(acceptance_rate=0.406, break_even_rate=0.414)),
-            "Draft paused: on this text it costs more than it saves (40.6 % kept, needs 41.4 %)",
+            PAUSED.replace("22%", "40.6%").replace("41%", "41.4%"),
             "plain",
         ),
         (
             Situation(pair=PAIR, draft_length=5, asked=ASKED, paused=PAUSE),
-            "Draft paused · From the next answer on, up to 5 guesses a pass.",
+            "Drafting is paused · Starting with the next answer: up to 5 draft tokens per pass.",
             "plain",
         ),
         (
             Situation(pair=PAIR, draft_length=0, asked=ASKED, paused=PAUSE, figures=DRAFTED),
-            "Draft off · From the next answer on, the target answers alone.",
+            "Drafting is off · Starting with the next answer: no drafting.",
             "plain",
         ),
         (Situation(pair=PAIR, failure="It ran out of memory."), "Engine stopped · It ran out of memory.", "bad"),
@@ -239,7 +253,12 @@ def test_status_sentence(situation: Situation, sentence: str, mood: str) -> None
 def test_a_pause_is_explained_with_its_figures_and_what_passes_cost() -> None:
     now = Situation(pair=PAIR, paused=PAUSE, plain_pass=0.0081, drafted_pass=0.0194)
     why = status(now).why.replace("\u00a0", " ")
-    for figure in ("Kept is 22 %", "Needed is 41 %", "19.4 ms with its guesses", "8.1 ms without"):
+    for figure in (
+        "22% of the draft tokens were accepted",
+        "about 41% of the draft tokens",
+        "19.4 ms with a draft",
+        "8.1 ms without",
+    ):
         assert figure in why
     assert " ms" not in status(Situation(pair=PAIR, paused=PAUSE, plain_pass=0.0081)).why
     # Nothing to end where the user has done so, or where nothing is paused.
@@ -250,17 +269,20 @@ def test_a_pause_is_explained_with_its_figures_and_what_passes_cost() -> None:
 @pytest.mark.parametrize(
     ("pause", "reason"),
     [
-        (Pause(acceptance_rate=0.6, break_even_rate=0.6), "just under what pays here"),
-        (Pause(acceptance_rate=0.6, break_even_rate=0.5), "just under what pays here"),
-        (Pause(acceptance_rate=0.6001, break_even_rate=0.6002), "just under what pays here"),
-        (Pause(acceptance_rate=0.6, break_even_rate=1.0), "No share of kept guesses would pay here"),
+        (Pause(acceptance_rate=0.6, break_even_rate=0.6), "just below the break-even point"),
+        (Pause(acceptance_rate=0.6, break_even_rate=0.5), "just below the break-even point"),
+        (Pause(acceptance_rate=0.6001, break_even_rate=0.6002), "just below the break-even point"),
+        (Pause(acceptance_rate=0.6, break_even_rate=1.0), "more than even a fully accepted draft would save"),
     ],
 )
-def test_a_pause_needs_nothing_where_more_kept_guesses_would_not_help(pause: Pause, reason: str) -> None:
+def test_a_pause_names_no_needed_rate_where_none_would_help(pause: Pause, reason: str) -> None:
     found = status(Situation(pair=PAIR, paused=pause))
-    assert found.sentence == "Draft paused: on this text it costs more than it saves (60 % kept)"
+    assert (
+        found.sentence
+        == "Drafting is paused · It isn't saving time on this text: 60% of the draft tokens were accepted."
+    )
     assert reason in found.why
-    assert "Needed" not in found.why
+    assert "saves time once" not in found.why
     assert reason not in status(Situation(pair=PAIR, paused=PAUSE)).why
 
 

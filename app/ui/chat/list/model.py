@@ -52,6 +52,8 @@ class ChatListModel(QStringListModel):
         self._folders: Sequence[Folder] = ()
         self._today: date | None = None
         self._places: dict[str, int] = {}
+        self._answering = ""
+        """Id of the chat whose answer is being written."""
 
     # ------------------------------------------------------------ content
 
@@ -67,6 +69,13 @@ class ChatListModel(QStringListModel):
         self.order = self.order if order is None else order
         self.collapsed = self.collapsed if collapsed is None else frozenset(collapsed)
         self._refresh()
+
+    def set_answering(self, chat_id: str) -> None:
+        """An answer is being written in this chat; empty for none. Screen readers say so."""
+        before, self._answering = self._answering, chat_id
+        for key in (before, chat_id):
+            if (place := self.place(key)) is not None:
+                self.dataChanged.emit(self.index(place), self.index(place), [_Roles.AccessibleTextRole])
 
     def folders(self) -> Sequence[Folder]:
         return self._folders
@@ -152,10 +161,14 @@ class ChatListModel(QStringListModel):
             return f"{_text(row)}, folder, {count_text(row.count)}, {'expanded' if row.is_open else 'collapsed'}"
         if isinstance(row, Heading):
             return row.text
-        if row.pinned_at is not None:
-            return f"{title_of_chat(row)}, pinned"
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)
-        return title_of_chat(row) if name is None else f"{title_of_chat(row)}, in {name}"
+        parts = (
+            title_of_chat(row),
+            "answering now" if row.id == self._answering else "",
+            "pinned" if row.pinned_at is not None else f"in {name}" if name is not None else "",
+            moment_text(row.updated_at),
+        )
+        return ", ".join(part for part in parts if part)
 
     # ------------------------------------------------------------ dragging
 

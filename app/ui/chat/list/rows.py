@@ -17,7 +17,7 @@ UNTITLED = "New chat"
 ChatSort = Literal["newest", "oldest", "title"]
 SORTS: dict[ChatSort, str] = {"newest": "Newest first", "oldest": "Oldest first", "title": "By title"}
 PINNED = "Pinned"
-SEARCH_LIMIT = 200
+SEARCH_LIMIT = 100
 """So many chats are looked for at most."""
 
 

@@ -67,7 +67,7 @@ class CodeHeader(QWidget):
         button.setCheckable(True)
         button.setToolTip("Wrap long lines")
         button.setAccessibleName(f"Wrap the long lines of {self._of}")
-        button.clicked.connect(lambda is_on: self.set_wrapped(is_on))
+        button.clicked.connect(self.set_wrapped)
         self._row.insertWidget(1, button)
         QWidget.setTabOrder(button, self.save_button)
         return button

@@ -1,0 +1,114 @@
+"""Tells screen readers what happens in the main window beside where the focus is: answers, notices, models."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QTimer, Slot
+
+from app.chats.model import StoredMessage
+from app.models.text import shortened, visible
+from app.protocol.messages import PairLoaded
+from app.ui.chat.footer import figures_of
+from app.ui.chat.list.rows import UNTITLED
+from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.operations import ChatOperations
+from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_names import pair_title
+from app.ui.notices import Notice, NoticeList
+from app.ui.shell.main_window import MainWindow
+from app.ui.widgets import units
+from app.ui.widgets.announcing import announce
+
+_LONGEST_TITLE = 60
+_CUTS = {
+    "length": "The answer was cut at the length limit",
+    "context": "The answer was cut because the context is full",
+    "cancelled": "Stopped",
+}
+_ENDS = {
+    "stopped": "Stopped",
+    "interrupted": "The answer was interrupted",
+    "failed": "The answer could not be written",
+}
+
+
+class Announcer(QObject):
+    """One for a main window. Of an answer its beginning and its end are told, never its tokens."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        engine: Engine,
+        pair_loader: PairLoader,
+        chats: OpenChats,
+        operations: ChatOperations,
+        notice_list: NoticeList,
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._chats = chats
+        self._operations = operations
+        self._notice_list = notice_list
+        self._told: dict[str, Notice] = notice_list.notices()
+        # What is withdrawn before it can be seen is not told either.
+        self._settled = QTimer(self, singleShot=True, interval=0)
+        self._settled.timeout.connect(self._on_notices_settled)
+        self._is_loading = False
+        chats.queue.begun.connect(self._on_answer_begun)
+        notice_list.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
+        engine.state_changed.connect(self._on_engine_state_changed)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
+
+    # ------------------------------------------------------------ answers
+
+    @Slot(object)
+    def _on_answer_begun(self, live: LiveAnswer) -> None:
+        self._window.chat_list.view.chats.set_answering(live.chat_id)
+        if self._is_shown(live):
+            announce(self._window, "Answering…")
+        live.ended.connect(lambda _figures: self._on_answer_ended(live))
+
+    def _on_answer_ended(self, live: LiveAnswer) -> None:
+        message = live.message
+        self._window.chat_list.view.chats.set_answering("")
+        if message is None:
+            return
+        if self._is_shown(live):
+            announce(self._window, end_of_answer(message))
+        elif message.status == "complete" and not live.is_private:
+            title = shortened(visible(self._operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)
+            announce(self._window, f"Answer finished in “{title}”")
+
+    def _is_shown(self, live: LiveAnswer) -> bool:
+        return self._chats.current.id == live.chat_id
+
+    # ------------------------------------------------------------ everything else
+
+    @Slot()
+    def _on_notices_settled(self) -> None:
+        before, self._told = self._told, self._notice_list.notices()
+        for subject, notice in self._told.items():
+            if before.get(subject) != notice:
+                announce(self._window, notice.text, is_urgent=notice.kind == "bad")
+
+    @Slot(EngineState)
+    def _on_engine_state_changed(self, state: EngineState) -> None:
+        is_loading = state is EngineState.LOADING
+        if is_loading and not self._is_loading:
+            announce(self._window, "Loading the model…")
+        self._is_loading = is_loading
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        if title := pair_title(pair):
+            announce(self._window, f"Model loaded: {title}")
+
+
+def end_of_answer(message: StoredMessage) -> str:
+    """How an answer ended, in a few words."""
+    if message.status != "complete":
+        return _ENDS.get(message.status, "")
+    if cut := _CUTS.get(message.finish_reason or ""):
+        return cut
+    return f"Answer finished, {units.tokens(figures_of(message.figures).completion_tokens)}"

@@ -1,0 +1,27 @@
+"""A ring around what has no border of its own to show that the keyboard is there."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRect, Qt
+from PySide6.QtGui import QPainter, QPen
+from PySide6.QtWidgets import QApplication, QTextEdit, QWidget
+
+from app.ui.widgets import theme
+
+_WIDTH, _RADIUS = 2, 6
+
+
+def draw(painter: QPainter, around: QRect) -> None:
+    """Inside of this rectangle."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(QPen(theme.current().focus_line, _WIDTH))
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawRoundedRect(around.adjusted(1, 1, -1, -1), _RADIUS, _RADIUS)
+
+
+def read_by_keyboard(area: QWidget, focused: QWidget | None) -> QWidget | None:
+    """``area`` or the text in it that has got the focus, unless the mouse gave it."""
+    if focused is None or QApplication.mouseButtons() != Qt.MouseButton.NoButton:
+        return None
+    is_text = isinstance(focused, QTextEdit) and focused.isReadOnly() and area.isAncestorOf(focused)
+    return focused if focused is area or is_text else None

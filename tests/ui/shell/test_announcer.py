@@ -1,0 +1,137 @@
+"""What screen readers are told of answers, notices and models."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QAccessible
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import StoredMessage
+from app.ui import notices
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.shell.announcer import end_of_answer
+from app.ui.widgets.announcing import announce
+from tests.ui.shell.hearing import Hearing, listening
+from tests.ui.shell.test_main_window import WAIT_MS, Running
+
+
+@pytest.fixture
+def hearing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hearing]:
+    with listening(monkeypatch) as found:
+        yield found
+
+
+@pytest.fixture
+def running(qtbot: QtBot) -> Iterator[Running]:
+    way = "endless if asked"
+    window = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way]))
+    window.begin()
+    window.ready()
+    yield window
+    window.close()
+
+
+def test_nothing_is_said_while_no_screen_reader_runs(
+    qtbot: QtBot, hearing: Hearing, caplog: pytest.LogCaptureFixture
+) -> None:
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    QAccessible.setActive(False)
+    announce(widget, "Nobody hears this")
+    QAccessible.setActive(True)
+    announce(widget, "")
+    announce(widget, "Well")
+    announce(widget, "Now", is_urgent=True)
+    assert (hearing.said, hearing.urgent) == (["Well", "Now"], ["Now"])
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_beginning_and_the_end_of_an_answer_are_said_and_no_tokens(running: Running, hearing: Hearing) -> None:
+    running.ask("Hello")
+    assert hearing.said == ["Answering…", "Answer finished, 2\N{NO-BREAK SPACE}tokens"]
+    assert hearing.urgent == []
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_stopping_is_said(running: Running, hearing: Hearing) -> None:
+    running.type("endless")
+    running.qtbot.waitUntil(lambda: running.model.live is not None and bool(running.model.live.pieces))
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
+    running.done()
+    assert hearing.said == ["Answering…", "Stopped"]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, hearing: Hearing) -> None:
+    running.type("endless")
+    first = running.model
+    running.qtbot.waitUntil(lambda: first.live is not None and bool(first.live.pieces), timeout=WAIT_MS)
+    running.choose("new_chat")
+    running.type("Hello")  # waits for the first
+    waiting = running.model
+    running.choose("new_chat")
+    hearing.said.clear()
+    first.stop()
+    running.qtbot.waitUntil(lambda: not waiting.state.is_busy, timeout=WAIT_MS)
+    assert hearing.said == ["Answer finished in “Hello”"]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_the_list_says_where_an_answer_is_being_written(running: Running, hearing: Hearing) -> None:
+    running.type("endless")
+    chats, chat_id = running.window.chat_list.view.chats, running.model.id
+    running.qtbot.waitUntil(lambda: chats.place(chat_id) is not None, timeout=WAIT_MS)
+
+    def spoken() -> str:
+        place = chats.place(chat_id)
+        assert place is not None
+        return str(chats.index(place).data(Qt.ItemDataRole.AccessibleTextRole))
+
+    assert spoken().startswith("endless, answering now, ")
+    running.model.stop()
+    running.done()
+    assert spoken().startswith("endless, ")
+    assert "now" not in spoken()
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Running, hearing: Hearing) -> None:
+    shown = running.controller.notice_list
+    shown.show("export", notices.exported("chat.md"))
+    shown.show("file", notices.not_opened("It is no model."))
+    shown.show("export", notices.exported("chat.md"))
+    shown.remove("export")
+    running.qtbot.waitUntil(lambda: len(hearing.said) == 1)
+    shown.show("export", notices.exported("chat.md"))
+    running.qtbot.waitUntil(lambda: len(hearing.said) == 2)
+    assert hearing.said == ["It is no model.", notices.exported("chat.md").text]
+    assert hearing.urgent == ["It is no model."]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_model_that_is_loaded_is_said(running: Running, hearing: Hearing) -> None:
+    running.controller.pair_loader.load_again()
+    running.qtbot.waitUntil(lambda: len(hearing.said) == 2, timeout=WAIT_MS)
+    assert hearing.said == ["Loading the model…", "Model loaded: Slipstream Guide  +  draft"]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "said"),
+    [
+        ("complete", "end", "Answer finished, 0\N{NO-BREAK SPACE}tokens"),
+        ("complete", "length", "The answer was cut at the length limit"),
+        ("complete", "context", "The answer was cut because the context is full"),
+        ("stopped", "cancelled", "Stopped"),
+        ("interrupted", None, "The answer was interrupted"),
+        ("failed", None, "The answer could not be written"),
+    ],
+)
+def test_how_an_answer_ended(status: str, reason: str | None, said: str) -> None:
+    message = StoredMessage("1", "c", None, "assistant", "", status, 0.0, finish_reason=reason)  # type: ignore[arg-type]
+    assert end_of_answer(message) == said
