@@ -47,22 +47,22 @@ class Settings(msgspec.Struct, kw_only=True):
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
-    collapsed_folders: Annotated[list[str], Meta(description="Folders of chats that are closed, by their ids")] = []
+    collapsed_folders: Annotated[list[str], Meta(description="Chat folders that are collapsed, by their ids")] = []
     speed_visible: Annotated[bool, Meta(description="Show the side panel")] = True
     side_page: Annotated[SidePage, Meta(description="What the side panel shows")] = "speed"
-    guide_introduced: Annotated[bool, Meta(description="The guide need not introduce itself again")] = False
+    guide_introduced: Annotated[bool, Meta(description="The guide has already introduced itself")] = False
     theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"
     zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
     send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"
     notify_finished: Annotated[bool, Meta(description="Notify when an answer is finished in the background")] = True
     code_wrap: Annotated[bool, Meta(description="Wrap long lines of code")] = False
-    drafted_visible: Annotated[bool, Meta(description="Tint the tokens the draft proposed")] = False
+    drafted_visible: Annotated[bool, Meta(description="Tint the draft tokens that were accepted")] = False
 
     draft_length: (
         Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens per draft; 0 turns drafting off")] | None
     ) = None
-    """``None`` leaves it to the engine, which drafts as far as that pays."""
-    propose: Annotated[Propose, Meta(description="How a draft model proposes; the text does not depend on it")] = "auto"
+    """``None``: automatic, the engine drafts as many tokens as save time."""
+    propose: Annotated[Propose, Meta(description="How a draft model proposes tokens; never changes the text")] = "auto"
     accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
     load: Annotated[LoadSettings, Meta(description="Context and memory, for models without their own")] = LoadSettings()
     model_loads: Annotated[

@@ -59,34 +59,34 @@ def _sentence(code: int, path: Path) -> str | None:
     match code:
         case sqlite3.SQLITE_FULL:
             return (
-                f"The disk is full, so the last change to your chats was not saved ({path.parent}). "
-                "Everything saved before is safe: free some space and try again."
+                f"The disk is full, so the last change to your chats wasn't saved ({path.parent}). "
+                "Everything saved before that is safe. Free up some space and try again."
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return (
-                f"Chats cannot be saved because {path} cannot be written. "
+                f"Your chats can't be saved because {path} can't be written. "
                 "Check who owns the file and its folder, and whether the disk is read-only."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return f"Another program is using your chats ({path}). Close it, then start Slipstream again."
         case sqlite3.SQLITE_IOERR:
             return (
-                f"The disk reported an error with the file of your chats ({path}), so the last change was not saved. "
-                "Check the disk, then start Slipstream again."
+                f"The disk reported an error with the file that holds your chats ({path}), so the last change wasn't "
+                "saved. Check the disk, then start Slipstream again."
             )
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return (
-                f"The file of your chats is damaged ({path}). "
-                "Start Slipstream again: it keeps the damaged file and brings back the newest backup."
+                f"The file that holds your chats is damaged ({path}). "
+                "Start Slipstream again: it keeps the damaged file and restores the newest backup."
             )
     return None
 
 
 def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqlite3.Connection, str | None]:
-    """The open, checked and up-to-date chat file, and a notice for the user where a damaged one was put aside.
+    """The open, checked and up-to-date chat file, and a notice for the user if a damaged one was moved aside.
 
-    Raises `KnownError` when the file is of a newer version, cannot be written or is in use. A file that is damaged, or
-    no chat file, is never written to: it is renamed, and the newest sound backup takes its place.
+    Raises `KnownError` when the file is of a newer version, cannot be written or is in use. A file that is damaged or
+    isn't a chat file is never written to: it is renamed, and the newest intact backup takes its place.
     """
     if path == MEMORY:
         return _open(path, migrations), None
@@ -100,7 +100,8 @@ def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqli
             return _connect(path, migrations), notice
     except OSError as error:
         raise KnownError(
-            f"Chats cannot be saved in {path.parent}: {error.strerror or error}. Check the folder, then start again."
+            f"Your chats can't be saved in {path.parent}: {error.strerror or error}. Check the folder, then start "
+            "Slipstream again."
         ) from error
 
 
@@ -144,8 +145,8 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
             raise _DamagedError("another application's database")
         if version > supported:
             raise KnownError(
-                f"Your chats were saved by a newer Slipstream ({path}, format {version}; this one reads up to "
-                f"{supported}). Nothing was changed: update Slipstream to open them."
+                f"Your chats were saved by a newer version of Slipstream ({path}, format {version}; this version reads "
+                f"up to {supported}). Nothing was changed. Update Slipstream to open them."
             )
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
@@ -176,8 +177,8 @@ def _put_aside(path: Path) -> str:
         if part.exists():
             part.rename(aside.with_name(aside.name + ending))
     backup = restore_newest(path)
-    what = f"The file of your chats was damaged. It is kept as {aside}."
+    what = f"The file that held your chats was damaged. It is now {aside}."
     if backup is None:
-        return f"{what} There is no backup yet, so the list of chats starts empty."
+        return f"{what} There was no backup yet, so the chat list starts empty."
     day = backup.stem.removeprefix(f"{path.stem}-")
-    return f"{what} Your chats are back from the backup of {day}; what came later is only in the damaged file."
+    return f"{what} Your chats were restored from the backup of {day}; later changes are only in the damaged file."

@@ -62,6 +62,6 @@ def rewrite(connection: sqlite3.Connection) -> bool:
 def not_erased(error: Exception) -> KnownError:
     log.info("deleted chats are not erased yet: %s", error)
     return KnownError(
-        "A deleted chat could not be erased from the disk yet: it may be full or read-only. "
+        "A deleted chat couldn't be erased from the disk yet. The disk may be full or read-only. "
         "Slipstream will try again the next time it starts."
     )

@@ -46,7 +46,7 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True):
         """What of the file was left out, in a sentence or two; empty where nothing was."""
         sentences = []
         if self.unusable:
-            sentences.append(f"Some values make no sense and were left out: {_listed(self.unusable)}.")
+            sentences.append(f"Some values aren't valid and were left out: {_listed(self.unusable)}.")
         if self.ignored:
             sentences.append(f"Slipstream has no setting for these: {_listed(self.ignored)}.")
         return " ".join(sentences)
@@ -76,14 +76,14 @@ def preset_as_file(name: str, settings: ChatSettings, kind: FileFormat) -> bytes
 
 def _content(path: Path) -> dict[str, Any]:
     if not os.path.isfile(path):  # noqa: PTH113 - Path's raises where one may not look
-        raise KnownError(f"{path.name} cannot be read: it is not a file.")
+        raise KnownError(f"{path.name} can't be read because it isn't a file.")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise KnownError(f"{path.name} cannot be read: {error.strerror or error}.") from error
+        raise KnownError(f"{path.name} can't be read: {error.strerror or error}.") from error
     if len(data) > MAX_FILE_BYTES:
-        raise KnownError(f"{path.name} is too large for a preset: at most 1 MB can be read.")
+        raise KnownError(f"{path.name} is too large for a preset. The limit is 1 MB.")
     try:
         # Not `json_file.decode`: halves of surrogate pairs are no text to give to a model.
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=dict[str, Any])
@@ -92,7 +92,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _not_a_preset(path: Path) -> KnownError:
-    return KnownError(f"{path.name} is not a preset of Slipstream or LM Studio.")
+    return KnownError(f"{path.name} isn't a Slipstream or LM Studio preset.")
 
 
 def _name(path: Path, content: dict[str, Any]) -> str:
@@ -128,7 +128,7 @@ def _checked(read: PresetFile) -> PresetFile:
 def _read_own(path: Path, content: dict[str, Any]) -> PresetFile:
     version, values = content.get("version"), content.get("settings")
     if isinstance(version, int) and version > VERSION:
-        raise KnownError(f"{path.name} was written by a newer Slipstream. Update this one to read it.")
+        raise KnownError(f"{path.name} was saved by a newer version of Slipstream. Update Slipstream to import it.")
     if not isinstance(values, dict):
         raise _not_a_preset(path)
     unusable: list[str] = []

@@ -60,13 +60,14 @@ class Presets:
         except NewerFileError:
             self._content = self._file.read()
             self.notice = (
-                "The presets were saved by a newer Slipstream and cannot be used here. The file is left alone."
+                "The presets were saved by a newer version of Slipstream and can't be used here. "
+                "The file was not changed."
             )
         except OSError as error:
             self._content = self._file.read()
-            self.notice = f"The presets cannot be read: {error.strerror or error}."
+            self.notice = f"The presets can't be read: {error.strerror or error}."
         if self._file.aside is not None:
-            self.notice = f"The presets could not be read. The file is now {self._file.aside}."
+            self.notice = f"The presets couldn't be read. The file has been renamed to {self._file.aside}."
 
     # ------------------------------------------------------------ what there is
 
@@ -200,7 +201,7 @@ class Presets:
         try:
             write_export(path, preset_as_file(settings.preset, settings, kind))
         except OSError as error:
-            raise KnownError(f"{path.name} could not be written: {error.strerror or error}.") from error
+            raise KnownError(f"{path.name} couldn't be written: {error.strerror or error}.") from error
 
     def _change(self, change: Callable[[_File], dict[str, Any]]) -> None:
         try:
@@ -223,7 +224,7 @@ def _wanted(file: _File, name: str) -> str:
 
 
 def _missing(name: str) -> str:
-    return f"There is no preset named “{name}” any more."
+    return f"There is no longer a preset named “{name}”."
 
 
 def _usable(name: str) -> str:
@@ -232,7 +233,7 @@ def _usable(name: str) -> str:
     if not usable:
         raise KnownError("A preset needs a name.")
     if len(usable) > MAX_NAME_LENGTH:
-        raise KnownError(f"The name of a preset can have at most {MAX_NAME_LENGTH} characters.")
+        raise KnownError(f"A preset's name can have at most {MAX_NAME_LENGTH} characters.")
     return usable
 
 
@@ -248,5 +249,5 @@ def _free(file: _File, name: str) -> str:
 
 def _with(file: _File, name: str, settings: ChatSettings) -> dict[str, dict[str, Any]]:
     if len(file.presets) >= MAX_PRESETS and name not in file.presets:
-        raise KnownError(f"There are {MAX_PRESETS} presets already. Delete one first.")
+        raise KnownError(f"There are already {MAX_PRESETS} presets. Delete one first.")
     return {**file.presets, name: msgspec.to_builtins(msgspec.structs.replace(settings, preset=""))}

@@ -18,7 +18,7 @@ from app.storage.lenient import lenient
 
 
 class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody chose of `Sampling`, with the same ranges; ``None`` is as the model recommends."""
+    """The user's choices for `Sampling`, with the same ranges; ``None``: as the model recommends."""
 
     temperature: (
         Annotated[
@@ -27,8 +27,8 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 ge=0.0,
                 le=10.0,
                 title="Temperature",
-                description="How varied the wording is. Low keeps to the most likely words, high surprises more often; "
-                "0 always takes the most likely one.",
+                description="How varied the wording is. Low values stick to the most likely words, high values are "
+                "more surprising. 0 always picks the most likely token.",
             ),
         ]
         | None
@@ -39,7 +39,7 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 title="Top-k",
-                description="Only this many of the most likely tokens can come next. 0 allows all of them.",
+                description="Only this many of the most likely tokens are considered. 0 considers all of them.",
             ),
         ]
         | None
@@ -51,8 +51,8 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 gt=0.0,
                 le=1.0,
                 title="Top-p",
-                description="Takes the most likely tokens until their chances add up to this, and leaves out the rest. "
-                "1 leaves out none.",
+                description="Only the most likely tokens are considered, until their probabilities add up to this "
+                "value. 1 turns it off.",
             ),
         ]
         | None
@@ -64,8 +64,8 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 ge=0.0,
                 le=1.0,
                 title="Min-p",
-                description="Leaves out tokens that are much less likely than the best one: 0.05 means less than "
-                "a twentieth as likely. 0 leaves out none.",
+                description="Ignores tokens that are much less likely than the most likely one: at 0.05, those less "
+                "than a twentieth as likely. 0 turns it off.",
             ),
         ]
         | None
@@ -77,8 +77,8 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 gt=0.0,
                 le=10.0,
                 title="Repetition penalty",
-                description="Above 1, words that were just used become less likely. Helps when an answer goes in "
-                "circles; 1 is off.",
+                description="Values above 1 make recently used words less likely, which helps when an answer goes in "
+                "circles. 1 turns it off.",
             ),
         ]
         | None
@@ -90,7 +90,7 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 ge=-10.0,
                 le=10.0,
                 title="Frequency penalty",
-                description="The more often a word was just used, the less likely it becomes. 0 is off.",
+                description="Makes a word less likely the more often it was recently used. 0 turns it off.",
             ),
         ]
         | None
@@ -102,8 +102,8 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
                 ge=-10.0,
                 le=10.0,
                 title="Presence penalty",
-                description="Makes every word that was just used less likely, no matter how often, so the answer moves "
-                "on to new things. 0 is off.",
+                description="Makes all recently used words less likely, no matter how often they were used, so that "
+                "the answer moves on to something new. 0 turns it off.",
             ),
         ]
         | None
@@ -114,14 +114,14 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
             Meta(
                 ge=0,
                 title="Penalty window",
-                description="How many of the last tokens the three penalties look at. 0 turns them off.",
+                description="How many of the most recent tokens the three penalties apply to. 0 turns them off.",
             ),
         ]
         | None
     ) = None
 
     def over(self, recommended: Sampling) -> Sampling:
-        """``recommended`` with what was chosen in its place."""
+        """``recommended``, with the chosen values replacing its own."""
         chosen = {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(recommended, **chosen)
 
@@ -131,15 +131,15 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     preset: Annotated[
         str,
-        Meta(title="Preset", description="A set of these settings, saved under a name."),
+        Meta(title="Preset", description="A named set of these settings."),
     ] = ""
     """Name of the preset the values were taken from; empty for none. They may have been changed since."""
     system_prompt: Annotated[
         str,
         Meta(
             title="System prompt",
-            description="What the model is told before the chat begins, for example how to answer. It stays when old "
-            "messages are left out.",
+            description="Instructions for the model, for example how it should answer. They stay in the context when "
+            "old messages are dropped.",
         ),
     ] = ""
     sampling: SamplingChoice = SamplingChoice()
@@ -150,21 +150,21 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
                 ge=0,
                 le=2**63 - 1,
                 title="Seed",
-                description="A fixed number gives the same answer to the same question each time. Without one, each "
+                description="With a fixed seed, the same question gets the same answer every time. Without one, every "
                 "answer is different.",
             ),
         ]
         | None
     ) = None
-    """``None`` draws another one for each answer."""
+    """``None``: a different seed for each answer."""
     max_tokens: (
         Annotated[
             int,
             Meta(
                 ge=1,
                 title="Length limit",
-                description="An answer is cut off after this many tokens; a token is a short word or part of a long "
-                "one. Without a limit the model decides when it is done.",
+                description="Answers are cut off after this many tokens. A token is a short word or part of a longer "
+                "one. Without a limit, the model decides when it is finished.",
             ),
         ]
         | None
@@ -174,24 +174,24 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         list[str],
         Meta(
             title="Stop strings",
-            description="Text that ends an answer as soon as the model writes it; the text itself is left out. One per "
-            "line, \\n stands for a line break.",
+            description="An answer ends as soon as the model writes one of these texts, which is not shown. One per "
+            "line; \\n stands for a line break.",
         ),
     ] = []
     overflow: Annotated[
         Overflow,
         Meta(
             title="When the context is full",
-            description="A model can only see so much text at once. When a chat has grown longer than that, you can "
-            "end it there, or leave messages out of what the model sees; you still see all of them.",
+            description="A model can only see a limited amount of text at once. When a chat grows longer than that, it "
+            "can end there, or the model stops seeing some of the messages. You still see all of them.",
         ),
     ] = "drop_oldest"
     drafter: Annotated[
         DrafterChoice,
         Meta(
             title="Drafter",
-            description="What drafts the next words to speed up answers: a small draft model, or text that is already "
-            "in the chat. Answers stay as good as without a draft.",
+            description="What drafts the next words to make answers faster: a small draft model, or text that is "
+            "already in the chat. Answers are just as good as without a draft.",
         ),
     ] = "auto"
 
@@ -204,13 +204,13 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
 OVERFLOW_TITLES: dict[Overflow, str] = {
     "stop": "End the chat there",
     "drop_oldest": "Drop the oldest messages",
-    "keep_ends": "Keep first and last messages",
+    "keep_ends": "Drop messages from the middle",
 }
-"""What a list to choose from says, in its order."""
+"""The options of the drop-down list, in order."""
 
 
 def chat_settings(text: str) -> ChatSettings | None:
-    """What `ChatSettings.to_json` wrote, as far as it makes sense; ``None`` for an empty text: nothing was chosen."""
+    """What `ChatSettings.to_json` wrote, without invalid values; ``None`` for an empty text: nothing was chosen."""
     if not text:
         return None
     try:

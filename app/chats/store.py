@@ -273,7 +273,7 @@ class ChatStore(ChatFile):
         try:
             self._note.write()  # until the file is written anew, traces may be left in it
         except OSError as error:
-            raise KnownError(f"The message could not be deleted: {error.strerror or error}.") from error
+            raise KnownError(f"The message couldn't be deleted: {error.strerror or error}.") from error
         ids = tree.below(self._connection, message) if following else [message_id]
         with known_errors(self._path), self._upkeep.removing("m.id", ids), self._writing() as connection:
             return tree.delete(connection, message, ids if following else None)

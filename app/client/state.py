@@ -18,7 +18,7 @@ _MAX_LINE_CHARS = 2000
 
 
 class EngineState(enum.Enum):
-    """Exactly one at a time."""
+    """What the engine is doing; exactly one state at a time."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -47,7 +47,7 @@ class EngineState(enum.Enum):
 
 
 class ExitCause(enum.Enum):
-    """Why an engine ended without being asked to."""
+    """Why an engine ended unexpectedly."""
 
     KILLED = "killed"
     OUT_OF_MEMORY = "out of memory"
@@ -60,12 +60,12 @@ class ExitCause(enum.Enum):
 
 
 _SENTENCES = {
-    ExitCause.KILLED: "The engine was ended by another program ({}).",
-    ExitCause.OUT_OF_MEMORY: "The engine was ended by the system, probably because memory ran out.",
+    ExitCause.KILLED: "The engine was stopped by another program ({}).",
+    ExitCause.OUT_OF_MEMORY: "The engine was stopped by the system, probably because memory ran out.",
     ExitCause.ABORTED: "The engine stopped because of an internal error ({}).",
     ExitCause.CRASHED: "The engine crashed ({}).",
-    ExitCause.EXITED: "The engine ended unexpectedly ({}).",
-    ExitCause.PROTOCOL: "The engine sent something that Slipstream doesn't understand, so it was stopped.",
+    ExitCause.EXITED: "The engine stopped unexpectedly ({}).",
+    ExitCause.PROTOCOL: "The engine was stopped because it sent something that Slipstream doesn't understand.",
     ExitCause.FAILED_TO_START: "The engine didn't start ({}).",
     ExitCause.REFUSED: "The engine didn't start. {}",
 }
@@ -73,11 +73,11 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class EngineExit:
-    """An unasked-for end of an engine.
+    """How an engine ended that nobody had asked to end.
 
     Attributes:
         cause: What kind of end it was.
-        detail: Signal name, exit code or protocol error, for the report; if it refused to start its own sentences why.
+        detail: Signal name, exit code or protocol error, for the report; if it refused to start, its own explanation.
         state: What the engine was doing.
         log_lines: The last lines it logged, oldest first.
     """
@@ -88,7 +88,7 @@ class EngineExit:
     log_lines: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """One plain sentence that names the cause."""
+        """One sentence that names the cause."""
         return _SENTENCES[self.cause].format(self.detail)
 
     def report(self) -> str:
@@ -106,7 +106,7 @@ class EngineExit:
 
 
 class LogLines:
-    """What a process writes to its standard error: copied line by line into our log, with the last lines at hand."""
+    """The standard error of a process: copied into our log line by line, with the last lines kept for the report."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)

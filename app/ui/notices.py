@@ -1,4 +1,4 @@
-"""What the window says when something is not as usual: a sentence or two, and what one can do about it."""
+"""The notices of the window: one or two sentences about something unusual, and buttons for what to do about it."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Kind = Literal["info", "warning", "bad"]
 
 
 class Action(enum.StrEnum):
-    """What a button of a notice does; its value is what the button says."""
+    """What a button of a notice does; the value is the button's text."""
 
     RESTART = "Restart"
-    RESTART_PLAIN = "Restart without draft"
+    RESTART_PLAIN = "Restart without a draft"
     COPY_REPORT = "Copy report"
     OPEN_MODELS = "Open models…"
     LOAD_GUIDE = "Load Slipstream Guide"
     LOAD_AGAIN = "Load again"
     LOAD_ANYWAY = "Load anyway"
     OPEN_LOGS = "Open log folder"
-    ANSWER = "Write the answer"
-    SAVE_AGAIN = "Save again"
-    MEASURE = "Measure plain speed"
-    LOAD_DOWNLOADED = "Load it"
+    ANSWER = "Answer it"
+    SAVE_AGAIN = "Try again"
+    MEASURE = "Measure speed without a draft"
+    LOAD_DOWNLOADED = "Load"
     SHOW_DOWNLOADS = "Show downloads"
     WAIT = "Wait"
     DISMISS = "Dismiss"
 
 
 PASSING = ("crash", "settings", "measure", "export", "file")
-"""Subjects that have been read by whoever writes the next message."""
+"""Subjects whose notices disappear when the user sends the next message."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +47,28 @@ class Notice:
     actions: tuple[Action, ...] = ()
 
     def __post_init__(self) -> None:
-        # It may name a file, or say what a file or a server said.
+        # It may contain a file name, or text from a file or a server.
         object.__setattr__(self, "text", visible(self.text))
 
 
 def engine_ended(sentence: str, *, had_draft: bool, was_answering: bool) -> Notice:
     """``sentence`` says how it ended."""
-    rest = " The answer so far is kept." if was_answering else " Your chats are safe."
+    rest = " The answer so far was saved." if was_answering else " Your chats are safe."
     restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
     return Notice("bad", sentence + rest, (*restarts, Action.COPY_REPORT))
 
 
 def engine_ends_too_often(sentence: str, *, had_draft: bool) -> Notice:
     text = (
-        f"{sentence} That was the third time in five minutes, so this pair will probably not work here. "
-        "Load other models, or try again."
+        f"{sentence} That was the third time in five minutes, so these models probably won't work on this computer. "
+        "Load different models, or try again."
     )
     other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS
     return Notice("bad", text, (other, Action.RESTART, Action.COPY_REPORT))
 
 
 def engine_stalled(seconds: float) -> Notice:
-    text = f"The engine has not reacted for {seconds:.0f} s. You can wait or restart it; nothing written is lost."
+    text = f"The engine hasn't responded for {seconds:.0f} s. You can wait or restart it; nothing will be lost."
     return Notice("warning", text, (Action.WAIT, Action.RESTART))
 
 
@@ -77,71 +77,72 @@ def load_failed(message: str) -> Notice:
 
 
 def does_not_fit(numbers: str, *, is_loaded: bool) -> Notice:
-    """``numbers`` is a sentence with what is needed and what is free."""
-    rest = " What was loaded stays." if is_loaded else ""
-    text = f"The models do not fit into the memory that is free: {numbers[:1].lower()}{numbers[1:]}{rest}"
+    """``numbers`` is a sentence that says how much memory is needed and how much is free."""
+    rest = " The current models stay loaded." if is_loaded else ""
+    text = f"These models don't fit in the free memory: {numbers[:1].lower()}{numbers[1:]}{rest}"
     actions = (Action.OPEN_MODELS, Action.LOAD_ANYWAY) + ((Action.DISMISS,) if is_loaded else ())
-    return Notice("warning", f"{text} Open models shows what would fit.", actions)
+    return Notice("warning", f"{text} “Open models…” shows what would fit.", actions)
 
 
 def loaded_otherwise(sentence: str) -> Notice:
-    """The plan gave something up; ``sentence`` says what and why."""
+    """Something had to be reduced to fit in memory; ``sentence`` says what and why."""
     return Notice("info", sentence, (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def load_cancelled() -> Notice:
-    return Notice("info", "Loading was cancelled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+    return Notice("info", "Loading was canceled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
 
 
 def no_model() -> Notice:
-    return Notice("info", "No model is loaded, so there is no answer yet.", (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("info", "No model is loaded. Open one to get an answer.", (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
 def file_missing(name: str) -> Notice:
-    text = f"The model file {name} is no longer where it was. Choose it again, or talk to the Slipstream Guide."
+    text = f"The model file {name} has been moved or deleted. Choose it again, or load the Slipstream Guide."
     return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
 def slow_drive() -> Notice:
-    text = "Reading the model files is taking long: their drive may be slow or unreachable. You can open others."
+    text = "The model files are taking a long time to read. Their drive may be slow or disconnected."
     return Notice("info", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
 def not_opened(reason: str) -> Notice:
-    """A file that was to be opened from outside; ``reason`` is a sentence."""
+    """A file that another program asked to open can't be opened; ``reason`` is a sentence."""
     return Notice("bad", reason, (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def guide_missing() -> Notice:
-    text = "The Slipstream Guide is not part of this copy. Open a model file to chat."
+    text = "The Slipstream Guide isn't included in this copy. Open a model file to start chatting."
     return Notice("warning", text, (Action.OPEN_MODELS,))
 
 
 def draft_refused(reason: str) -> Notice:
-    return Notice("warning", f"The draft is not used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", f"The draft model isn't used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def draft_failed(reason: str) -> Notice:
-    """The draft gave up in the middle of an answer; ``reason`` is the engine's sentence."""
-    return Notice("warning", f"The draft failed, so this answer went on without it. {reason}", (Action.DISMISS,))
+    """The draft model failed in the middle of an answer; ``reason`` is the engine's sentence."""
+    text = f"The draft model failed, so this answer continued without it. {reason}"
+    return Notice("warning", text, (Action.DISMISS,))
 
 
 def slower(change: SpeedChange) -> Notice:
-    """The pair takes longer since an update."""
+    """The models have become slower since an update."""
     text = (
-        f"Since {change.now} this pair is slower: a plain pass takes {change.times:.1f} × as long as with "
-        f"{change.before}. Drafting goes by the new figures; plain speed has to be measured again."
+        f"These models are slower since {change.now} was installed: computing a token takes {change.times:.1f}× as "
+        f"long as with {change.before}. Drafting has adjusted; the speed without a draft should be measured again."
     )
     return Notice("warning", text, (Action.MEASURE, Action.DISMISS))
 
 
 def died_while_loading(name: str) -> Notice:
-    text = f"Slipstream ended while it loaded {name} the last time, so it was not loaded again by itself."
+    text = f"Slipstream closed unexpectedly while loading {name}, so it wasn't loaded automatically this time."
     return Notice("warning", text, (Action.LOAD_AGAIN, Action.OPEN_MODELS))
 
 
 def unanswered() -> Notice:
-    return Notice("info", "This message has no answer yet.", (Action.ANSWER,))
+    return Notice("info", "This message hasn't been answered yet.", (Action.ANSWER,))
 
 
 def not_saved(reason: str) -> Notice:
@@ -149,12 +150,12 @@ def not_saved(reason: str) -> Notice:
 
 
 def chats_unavailable(reason: str) -> Notice:
-    text = f"{reason} What you write now is kept only until Slipstream is closed."
+    text = f"{reason} New chats will be lost when you close Slipstream."
     return Notice("bad", text, (Action.OPEN_LOGS, Action.DISMISS))
 
 
 def previous_crash() -> Notice:
-    text = "Slipstream ended unexpectedly the last time. Your chats are here; a report is in the log folder."
+    text = "Slipstream closed unexpectedly last time. Your chats are safe, and there is a report in the log folder."
     return Notice("info", text, (Action.OPEN_LOGS, Action.DISMISS))
 
 
@@ -163,7 +164,7 @@ def exported(name: str) -> Notice:
 
 
 def downloaded(title: str) -> Notice:
-    text = f"{title} is downloaded, and its checksum is right."
+    text = f"{title} has been downloaded and its checksum verified."
     return Notice("info", text, (Action.LOAD_DOWNLOADED, Action.DISMISS))
 
 
@@ -172,27 +173,27 @@ def download_stopped(title: str, reason: str) -> Notice:
 
 
 def busy_trying() -> Notice:
-    text = "This pair is new and is being tried out, which measures its plain speed too. That takes some seconds."
+    text = "These new models are being tested, which also measures the speed without a draft. This takes a few seconds."
     return Notice("info", text, (Action.DISMISS,))
 
 
 def busy_comparing() -> Notice:
-    text = "Plain speed was not measured: two runs at once would slow each other down. Try again after the comparison."
+    text = "The speed wasn't measured because a comparison is running. Try again when it is finished."
     return Notice("info", text, (Action.DISMISS,))
 
 
 def told(text: str) -> Notice:
-    """Something was done; ``text`` says what."""
+    """Something has been done; ``text`` says what."""
     return Notice("info", text, (Action.DISMISS,))
 
 
 def plain_text(text: str) -> Notice:
-    """A notice that somebody else worded, such as the settings."""
+    """A notice with a text from elsewhere, such as an error message of the settings."""
     return Notice("warning", text, (Action.DISMISS,))
 
 
 class NoticeList(QObject):
-    """The notices in force, one a subject; a new one about the same subject replaces the old.
+    """The current notices, one per subject; a new one about the same subject replaces the old.
 
     Signals:
         changed: The notices to show by subject, oldest first.

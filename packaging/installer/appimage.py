@@ -72,9 +72,9 @@ def join(runtime: Path, image: Path, result: Path) -> None:
     try:
         content = runtime.read_bytes()
     except OSError as error:
-        raise SystemExit(f"{RUNTIME} names {runtime}, which cannot be read: {error.strerror}.") from error
+        raise SystemExit(f"{RUNTIME} names {runtime}, which can't be read: {error.strerror}.") from error
     if not content.startswith(b"\x7fELF") or not content.startswith(_MAGIC, _MAGIC_OFFSET):
-        raise SystemExit(f"{RUNTIME} names {runtime}, which is no type 2 runtime of AppImage.")
+        raise SystemExit(f"{RUNTIME} names {runtime}, which isn't an AppImage type 2 runtime.")
     result.parent.mkdir(parents=True, exist_ok=True)
     with result.open("wb") as file, image.open("rb") as packed:
         file.write(content)

@@ -107,7 +107,7 @@ class Notary:
         if not any(values):
             return None
         if not all(values):
-            raise SystemExit(f"For notarisation all of these must be set: {', '.join(variables)}.")
+            raise SystemExit(f"All of these must be set for notarization: {', '.join(variables)}.")
         return cls(*values)
 
     def check_app(self, app: Path) -> None:

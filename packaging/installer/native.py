@@ -168,7 +168,7 @@ def _collect(built: Path, folder: Path) -> None:
         if file.is_symlink() and not (folder / file.name).exists():
             (folder / file.name).symlink_to(_linked_name(file.resolve(), found))
     if not any(file.name.startswith(("libllama.", "llama.")) for file in folder.iterdir()):
-        raise SystemExit("llama.cpp's build left no libllama.")
+        raise SystemExit("Building llama.cpp produced no libllama.")
 
 
 def _linked_name(file: Path, found: list[Path]) -> str:

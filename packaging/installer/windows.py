@@ -114,7 +114,7 @@ def _sign(path: Path, command: str) -> None:
     # As one line, which is how Windows starts programs: the command is the user's own, quotation marks and all.
     line = command.replace("$f", f'"{path}"').replace("$q", '"')
     if subprocess.run(line, check=False).returncode:
-        raise SystemExit(f"{path.name} could not be signed with {SIGN_COMMAND}; what it said is above.")
+        raise SystemExit(f"{path.name} couldn't be signed with {SIGN_COMMAND}; its output is above.")
 
 
 def _program_files(variable: str) -> Path:

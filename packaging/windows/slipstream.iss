@@ -117,7 +117,7 @@ end;
 
 function MayClose: Boolean;
 begin
-  Result := SuppressibleMsgBox('Slipstream is open and will be closed first. An answer being written ends where it is.',
+  Result := SuppressibleMsgBox('Slipstream is running and will be closed first. An answer that is being written will be cut off.',
     mbConfirmation, MB_OKCANCEL, IDOK) = IDOK;
 end;
 
@@ -137,8 +137,8 @@ begin
   Result := (not UninstallSilent) and DirExists(UserFiles) and (SuppressibleMsgBox(
     'Keep your chats, settings and downloaded models?' + #13#10#13#10 +
     'They are in ' + UserFiles + '.' + #13#10 +
-    'Yes: they stay, and a later installation finds them again.' + #13#10 +
-    'No: they are deleted for good. Models in other folders stay in any case.',
+    'Yes: Slipstream will find them if you install it again.' + #13#10 +
+    'No: they are permanently deleted. Models in other folders are never deleted.',
     mbConfirmation, MB_YESNO, IDYES) = IDNO);
 end;
 

@@ -17,12 +17,12 @@ CHATML = (
 CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
 """ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
 
-_OTHER_FILE = "so it cannot be used. Try another file of this model."
+_OTHER_FILE = "so it can't be used. Try another file of this model."
 _REFUSALS = {
-    "broken": "The chat template of this model is broken ({detail}). Try another file of it.",
-    "endless": f"The chat template of this model writes without end, {_OTHER_FILE}",
-    "loses": f"The chat template of this model leaves out what you write, {_OTHER_FILE}",
-    "failed": "The chat template of this model failed ({detail}).",
+    "broken": "The model's chat template is broken ({detail}). Try another file of this model.",
+    "endless": f"The model's chat template produces endless text, {_OTHER_FILE}",
+    "loses": f"The model's chat template leaves out your messages, {_OTHER_FILE}",
+    "failed": "The model's chat template failed ({detail}).",
 }
 
 
@@ -69,17 +69,17 @@ def _sentence(error: helper.HelperError) -> str:
     match error:
         case helper.TookTooLong():
             seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
-            return f"The chat template of this model did not finish within {seconds}, {_OTHER_FILE}"
+            return f"The model's chat template didn't finish within {seconds}, {_OTHER_FILE}"
         case helper.TooMuchMemory():
             limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
-            return f"The chat template of this model needs more than {limit} of memory, {_OTHER_FILE}"
+            return f"The model's chat template needs more than {limit} of memory, {_OTHER_FILE}"
         case helper.NotStarted():
             return (
-                f"The process that reads chat templates could not be started ({error}). "
-                "Close other programs, then try again."
+                f"The process that reads chat templates couldn't be started ({error}). "
+                "Close other programs and try again."
             )
         case _:
             return (
                 "The process that reads chat templates ended unexpectedly, so there is no answer. "
-                "Try again; if it happens each time, try another file of this model."
+                "Try again; if it keeps happening, try another file of this model."
             )

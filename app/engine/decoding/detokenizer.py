@@ -31,7 +31,7 @@ class TextStream:
         self.met_stop: str | None = None
         """The stop string that ended the text."""
         self.safe_tokens = 0
-        """Tokens that lie wholly before a possible or met stop string."""
+        """Tokens that lie entirely before a possible or matched stop string."""
         self.overlap = 0
         """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
         self._shown = self._possible_stop_of(self._utf8.decode(b"".join(map(piece, earlier))))

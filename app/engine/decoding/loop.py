@@ -55,11 +55,11 @@ class Decoding:
         self._started = started
         self._cancelled = cancelled
         self.text = TextStream(vocabulary.piece, task.stops, task.continued)
-        """What may be shown of the answer; it meets stop strings."""
+        """The part of the answer that may be shown; it looks for stop strings."""
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
-        """Tokens of the sequence at which the answer ends."""
+        """The number of tokens in the sequence at which the answer ends."""
         prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
         self._kinds = TextKinds(self._text_of(prompt[-_PROMPT_END:]))
         self._kinds.add(self._text_of(task.continued))

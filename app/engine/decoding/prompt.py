@@ -140,7 +140,7 @@ class ClosableVocabulary:
 
     def _opened(self) -> Tokens:
         if self._vocabulary is None:
-            raise KnownError("The model is not loaded any more.")
+            raise KnownError("The model is no longer loaded.")
         return self._vocabulary
 
 
@@ -164,8 +164,8 @@ class PromptBuilder:
         """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
         self._clock = clock
         self._times: dict[bytes, datetime] = {}
-        """When chats began, by a digest of what they begin with: templates that write the date must not change a prompt
-        (nor lose its KV cache) at midnight. The chat answered last comes last."""
+        """When each chat began, by a digest of how it begins: a template that writes the date must not change a prompt
+        (nor lose its KV cache) at midnight. The most recently answered chat comes last."""
         self.tokenizer = ChatTokenizer(vocabulary)
         self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
         self.fitting = Fitting(context_length)
@@ -178,7 +178,7 @@ class PromptBuilder:
         """
         tokens = self.tokenizer.plain(text, bos=True, special=True)
         if not tokens:
-            raise KnownError("The prompt is empty: this model needs at least one token to go on from.")
+            raise KnownError("The prompt is empty. This model needs at least one token to start from.")
         self._check_length(len(tokens) + continued)
         return Prompt(tokens)
 
@@ -260,14 +260,14 @@ class PromptBuilder:
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:
             raise KnownError(
-                f"This chat needs {count:,} tokens, but the context holds {self.fitting.context_length:,}. "
-                "Choose a longer context, or have messages left out when the context is full."
+                f"This chat has {count:,} tokens, but the context only holds {self.fitting.context_length:,}. "
+                "Choose a longer context, or let old messages be dropped when the context is full."
             )
 
     def _check_length(self, count: int) -> None:
         if count > self.fitting.room:
             raise KnownError(
-                f"This message needs {count:,} tokens, but the context holds {self.fitting.context_length:,}. "
+                f"This message has {count:,} tokens, but the context only holds {self.fitting.context_length:,}. "
                 "Shorten the message or choose a longer context."
             )
 

@@ -302,7 +302,7 @@ class Engine:
         target = self._loaded()
         unknown = _unknown(target, [*command.answer, *command.candidates])
         if unknown is not None:
-            raise KnownError(f"The loaded target has no token {unknown}, so these answers come from another model.")
+            raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
         tokens = [*self._prompt(target, command).tokens, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
@@ -343,10 +343,11 @@ class Engine:
         """Raise `KnownError` unless an answer that begins with ``tokens`` can go on."""
         if _unknown(target, tokens) is not None:
             raise KnownError(
-                "This answer cannot be continued: another model wrote it. Open that model, or answer anew."
+                "This answer can't be continued because another model wrote it. Open that model, or regenerate the "
+                "answer."
             )
         if any(map(target.model.is_end, tokens)):
-            raise KnownError("This answer cannot be continued: it had come to its end. Ask for more instead.")
+            raise KnownError("This answer can't be continued because it is complete. Ask for more instead.")
 
     @staticmethod
     def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:

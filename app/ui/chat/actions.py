@@ -107,7 +107,7 @@ class UserActions(Actions):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, asked: Asked) -> None:
         super().__init__(message, commands, asked)
-        self.edit_button = icon_button("edit", "Edit", "Edit this message and ask again")
+        self.edit_button = icon_button("edit", "Edit", "Edit this message and send it again")
         self.edit_button.clicked.connect(asked.edit)
         row(None, self.copy_button, self.edit_button, self.more_button, *filter(None, [self.versions]), gap=4, on=self)
 
@@ -122,7 +122,7 @@ class AnswerActions(Actions):
     def __init__(self, message: StoredMessage, commands: ChatCommands, asked: Asked) -> None:
         super().__init__(message, commands, asked)
         self.continue_button: QToolButton | None = None
-        self.regenerate_button = icon_button("regenerate", "Regenerate", "Write this answer again")
+        self.regenerate_button = icon_button("regenerate", "Regenerate", "Regenerate this answer")
         self.regenerate_button.clicked.connect(lambda: commands.regenerate(message.id))
         buttons = (self.copy_button, self.regenerate_button, self.more_button)
         self._row: QBoxLayout = row(*buttons, *filter(None, [self.versions]), None, gap=4, on=self)

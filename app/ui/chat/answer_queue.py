@@ -23,7 +23,7 @@ from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
 
-ENGINE_LOST = "The engine stopped while this was being written. Everything up to here is saved."
+ENGINE_LOST = "The engine stopped while this answer was being written. Everything up to here was saved."
 
 
 class AnswerQueue(QObject):

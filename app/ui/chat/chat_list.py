@@ -190,8 +190,8 @@ class ChatList(QFrame):
 
     def _options_button(self) -> QToolButton:
         button = QToolButton(popupMode=QToolButton.ToolButtonPopupMode.InstantPopup)
-        button.setAccessibleName("Folders and order of the list")
-        button.setToolTip("New folder, order of the list")
+        button.setAccessibleName("Folders and sort order")
+        button.setToolTip("New folder, sort order")
         icons.set_icon(button, "more")
         menu = QMenu(button)
         button.setMenu(menu)

@@ -14,7 +14,7 @@ _HINTS = {
     EngineState.STARTING: "Your message will be sent once the model is loaded.",
     EngineState.LOADING: "Your message will be sent once the model is loaded.",
     EngineState.ANSWERING: "Your message will be sent after the answer in the other chat.",
-    EngineState.MEASURING: "Your message will be sent after the measurement.",
+    EngineState.MEASURING: "Your message will be sent once the measurement is done.",
     EngineState.COMPARING: "Your message will be sent once the current comparison is done.",
     EngineState.EMPTY: "Your message will be sent once a model is loaded.",
     EngineState.STOPPED: "Your message will be sent once a model is loaded.",

@@ -94,14 +94,14 @@ class ContextUse:
         """What will happen with the next message, before it does; empty for nothing unusual."""
         if not self.fits():
             if self.text:
-                return "This message no longer fits into the context. Shorten it, or start a new chat."
+                return "This message no longer fits in the context. Shorten it or start a new chat."
             return "The context is full. Start a new chat, or load the model with a longer context."
         if self.dropped:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
-            return f"The chat is getting too long for the context. The model will no longer see {number}; you still do."
+            return f"This chat no longer fits in the context. The model won’t see {number}; you still do."
         if self.overflow == "stop" and self.share() >= NEARLY_FULL:
-            return "The context is almost full. When it is, this chat ends, as its settings say."
+            return "The context is almost full. This chat’s settings say that it ends there."
         return ""
 
 

@@ -15,24 +15,23 @@ from app.ui.engine import drafters
 from app.ui.widgets import units
 
 HELP = (
-    "Decode speed: tokens after the first ÷ time from the first to the last. Tokens of the answer. Time from Send to "
-    "the first token. Kept is the acceptance rate: accepted ÷ tested guesses. Tokens a pass is the mean acceptance "
-    "length: 1 + accepted ÷ verify passes. And why the answer ended."
+    "From left to right: the decode speed (tokens after the first ÷ time from the first to the last), the tokens in "
+    "the answer, the time from Send to the first token, the acceptance rate (accepted ÷ tested draft tokens), the mean "
+    "acceptance length (1 + accepted ÷ verify passes) and, if the answer was cut short, the reason."
 )
 _LONGEST_STOP = 20
 _ENDS = {
-    "end": "stopped at the end of the answer",
     "stop_string": "stopped at a stop string",
-    "length": "cut at the longest answer set",
-    "context": "cut because the context is full",
+    "length": "reached the length limit",
+    "context": "context full",
     "cancelled": "stopped by you",
 }
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
-    """The figures kept with an answer; empty ones where they cannot be read.
+    """The figures stored with an answer; empty ones if they cannot be read.
 
-    Drafters and kinds of text that are not known are left out.
+    Unknown drafters and kinds of text are left out.
     """
     figures, draft = dict(stored), stored.get("draft")
     if isinstance(draft, dict) and isinstance(draft.get("drafters"), list):
@@ -46,10 +45,10 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
 
 
 def combined(before: Figures, after: Figures | None) -> Figures:
-    """The figures of an answer that was continued: of its first part, and of what was added.
+    """The figures of a continued answer, for its first part and the added part together.
 
-    Times to the first token and of the prompt are those of the first part. What each drafter and each kind of text
-    brought is told of the added part only.
+    The time to the first token and the prompt's figures come from the first part; the figures by drafter and by kind
+    of text come from the added part.
     """
     if after is None:
         return before
@@ -101,7 +100,7 @@ def _readable(entries: list[object], kind: type) -> list[object]:
 
 
 def footer_of(message: StoredMessage) -> str:
-    """The footer of a finished answer; what was not measured is left out."""
+    """The footer of a finished answer; figures that were not measured are left out."""
     stored = message.figures
     figures = figures_of(stored)
     parts = []
@@ -124,17 +123,18 @@ def footer_of(message: StoredMessage) -> str:
 
 
 def details_of(message: StoredMessage) -> str:
-    """What each drafter did, one a line, where more than one helped; empty otherwise."""
+    """What each drafter did, one per line, if there was more than one; empty otherwise."""
     helped = [one for one in figures_of(message.figures).draft.drafters if one.tested]
     return "\n".join(_drafter_line(one) for one in helped) if len(helped) > 1 else ""
 
 
 def _drafter_line(figures: DrafterFigures) -> str:
-    """``Draft model: 120 of 160 guesses kept (75 %), in 40 passes``."""
-    passes = f"{figures.verify_passes:,}{units.NO_BREAK}{'pass' if figures.verify_passes == 1 else 'passes'}"
+    """``Draft model: 120 of 160 draft tokens accepted (75%) in 40 verify passes``."""
+    word = "pass" if figures.verify_passes == 1 else "passes"
+    passes = f"{units.number(figures.verify_passes)}{units.NO_BREAK}verify{units.NO_BREAK}{word}"
     tested, rate = units.draft_tokens(figures.tested), units.share(figures.acceptance_rate)
-    accepted = f"{figures.accepted:,} of {tested} accepted ({rate})"
-    return f"{drafters.TITLES[figures.name]}: {accepted}, in {passes}"
+    accepted = f"{units.number(figures.accepted)} of {tested} accepted ({rate})"
+    return f"{drafters.TITLES[figures.name]}: {accepted} in {passes}"
 
 
 def _end(message: StoredMessage) -> str:
@@ -152,7 +152,7 @@ def note_of(message: StoredMessage) -> str | None:
     if isinstance(failure, str):
         return failure
     if message.status == "interrupted":
-        return "Slipstream ended while this was written. What had arrived is kept."
+        return "Slipstream closed while this answer was being written. Everything up to here was saved."
     if message.status == "failed":
-        return "This answer could not be written."
+        return "Something went wrong, and there is no answer."
     return None

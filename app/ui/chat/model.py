@@ -200,7 +200,7 @@ class ChatModel(QObject):
             try:
                 return store.chat(chat_id), store.branch(chat_id), store.unsent(chat_id)
             except LookupError:
-                raise KnownError("This chat was deleted.") from None
+                raise KnownError("This chat has been deleted.") from None
 
         def done(found: tuple[Chat, list[StoredMessage], str]) -> None:
             chat, branch, unsent = found

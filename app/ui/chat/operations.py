@@ -257,7 +257,7 @@ def _write(store: ChatStore, chat_id: str, path: Path) -> Path:
     try:
         write_export(path, text.encode("utf-8", "replace"))
     except OSError as error:
-        raise KnownError(f"The chat could not be exported: {error.strerror or error}.") from error
+        raise KnownError(f"The chat couldn't be exported: {error.strerror or error}.") from error
     return path
 
 

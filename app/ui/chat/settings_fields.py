@@ -174,7 +174,7 @@ class Parameter(QWidget):
         shown = source[:1].upper() + source[1:] if chosen is None else f"Recommended: {recommended:g}"
         self._source.setText(shown)
         explain(self._source, whose)
-        describe(self.field, self._description, f"Chosen here; {whose}" if chosen is not None else shown)
+        describe(self.field, self._description, f"Changed in this chat; {whose}" if chosen is not None else shown)
         self.reset.setVisible(chosen is not None)
 
     def is_half_typed(self) -> bool:

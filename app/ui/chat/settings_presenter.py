@@ -106,7 +106,7 @@ class ChatSettingsPresenter(QObject):
             self._replaced = None
         is_changed = preset is not None and self._presets.is_changed(settings)
         if self._replaced is not None:
-            self._tab.show_preset_state("Replaced what you had", can_save=False, can_undo=True)
+            self._tab.show_preset_state("Your settings were replaced", can_save=False, can_undo=True)
         else:
             self._tab.show_preset_state(
                 "Changed in this chat" if is_changed else "", can_save=is_changed, can_undo=is_changed
@@ -239,7 +239,7 @@ class ChatSettingsPresenter(QObject):
             self._tab.window(),
             "Delete preset",
             f"Delete the preset “{name}”?",
-            details="Chats that use it keep their settings.",
+            details="Chats that use it won’t change.",
             lossy={"Delete": lambda: self._do(lambda presets: presets.delete(name))},
         )
 

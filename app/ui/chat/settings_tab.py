@@ -82,7 +82,7 @@ class ChatSettingsTab(QFrame):
         self._preset_state = label("", "quiet", scale=0.9)
         self.save_changes, self.undo = small_link("Save"), small_link("Undo")
         self.system_prompt = TextField(5)
-        self.system_prompt.setPlaceholderText("For example: Answer in short sentences.")
+        self.system_prompt.setPlaceholderText("For example: Answer in short sentences")
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
         self.max_tokens = Digits(MOST_TOKENS)
         self.max_tokens.setPlaceholderText("No limit")
@@ -93,10 +93,10 @@ class ChatSettingsTab(QFrame):
         for overflow, title in OVERFLOW_TITLES.items():
             self.overflow.addItem(title, overflow)
         self.drafter = Choice("Drafter")
-        self.recommended_button = QPushButton("As the model recommends", autoDefault=False)
-        describe(self.recommended_button, "Forget the sampling chosen in this chat. Everything else stays.")
+        self.recommended_button = QPushButton("Use recommended values", autoDefault=False)
+        describe(self.recommended_button, "Reset this chat’s sampling. Other settings stay as they are.")
         self.save_button = QPushButton("Save as preset…", autoDefault=False)
-        describe(self.save_button, "Keep all of these settings under a name, to use them in other chats.")
+        describe(self.save_button, "Save all of these settings under a name so you can use them in other chats.")
 
     def _connect(self) -> None:
         for text in (self.system_prompt, self.stop):
@@ -139,7 +139,7 @@ class ChatSettingsTab(QFrame):
             SPACING,
             self.more_section,
             2 * SPACING,
-            label("Changes apply from the next answer on.", "quiet", wraps=True, scale=0.9),
+            label("Changes take effect with the next answer.", "quiet", wraps=True, scale=0.9),
             None,
             gap=SPACING,
             margins=(_SIDE, 3 * SPACING, _SIDE, 2 * SPACING),

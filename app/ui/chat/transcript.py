@@ -26,9 +26,12 @@ from app.ui.widgets.turns import turns
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
-GUIDE_TEXT = "You are talking to a small guide that knows this app."
+GUIDE_TEXT = (
+    "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
+    "For everything else,"
+)
 TEMPORARY_TEXT = "Temporary chat. It isn’t saved, and it’s gone when you leave it."
-CONTEXT_TEXT = "Older messages above no longer fit into the context"
+CONTEXT_TEXT = "The messages above no longer fit in the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
 _HEIGHT_OF_CHARACTER = 0.42
@@ -193,7 +196,7 @@ class Transcript(QWidget):
             return
         if isinstance(self._answer.widget, AnswerMessage):
             share = min(100, 100 * done // total)
-            self._answer.widget.show_progress(f"Reading the chat · {share} %")
+            self._answer.widget.show_progress(f"Processing the prompt · {share}%")
 
     def finish_answer(self, message: StoredMessage) -> None:
         """The answer is complete: this is what was stored of it."""
@@ -374,7 +377,7 @@ class Transcript(QWidget):
 
 
 class ContextLine(QWidget):
-    """Where the context of the model begins."""
+    """A line that marks where the model's context begins."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -406,7 +409,7 @@ class ContextLine(QWidget):
 
 
 class Welcome(QWidget):
-    """An empty chat: what one could ask, and on the first start what one is talking to."""
+    """The page of an empty chat: example questions and, on the first start, an introduction of the guide."""
 
     def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
         """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
@@ -428,9 +431,9 @@ class Welcome(QWidget):
     def _make_card(self, proposal: str) -> Card:
         actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
         if not proposal:
-            return Card(f"{GUIDE_TEXT} For real chats, open a model.", actions, role="info")
-        text = f"{GUIDE_TEXT} For real chats, get a model that fits this computer: {proposal}."
-        card = Card(text, [("Get it with draft", self._get_proposed), *actions], role="info")
+            return Card(f"{GUIDE_TEXT} open a model.", actions, role="info")
+        text = f"{GUIDE_TEXT} download a model that runs well on this computer: {proposal}."
+        card = Card(text, [("Download with a draft", self._get_proposed), *actions], role="info")
         themes.set_role(card.buttons[0], "primary")
         return card
 

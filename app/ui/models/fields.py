@@ -14,7 +14,7 @@ from app.ui.widgets.forms import FIELD_MARGINS, Form, Setting
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
-_NO_GPU = "No GPU in this build: everything runs on the processor."
+_NO_GPU = "This build has no GPU support, so everything runs on the CPU."
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -95,7 +95,7 @@ class MemoryFields(Form):
 
 
 class AcceptRuleFields(QWidget):
-    """How it is decided whether a guess is kept."""
+    """How it is decided whether a draft token is accepted."""
 
     _RULES: tuple[tuple[AcceptRule, str, str], ...] = (
         (

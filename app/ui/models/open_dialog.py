@@ -31,8 +31,10 @@ from app.ui.widgets.section import Section
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
-_TARGET_HELP = "The model whose answers you read. Any text model in the GGUF format."
-_DRAFT_HELP = "A much smaller model of the same family that guesses ahead. It changes the speed, never the answers."
+_TARGET_HELP = "The model whose answers you read: any text model in GGUF format."
+_DRAFT_HELP = (
+    "A much smaller model of the same family that drafts tokens ahead. It makes answers faster and never changes them."
+)
 _Fields: TypeAlias = MemoryFields | AcceptRuleFields
 
 
@@ -158,7 +160,7 @@ class OpenModelsDialog(QDialog):
         self._load = QPushButton("Load", default=True)
         theme.set_role(self._load, "primary")
         reset = QPushButton("Reset to defaults", autoDefault=False)
-        reset.setToolTip("Sets everything but the files back")
+        reset.setToolTip("Resets everything except the files")
         reset.clicked.connect(lambda: self._show_fields(OpenModelsChoice()))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)

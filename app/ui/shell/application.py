@@ -51,10 +51,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _qt_log = logging.getLogger("qt")
 
-NO_DISPLAY = "Slipstream found no display for its window; “slipstream generate” talks to a model in the terminal."
+NO_DISPLAY = "Slipstream found no display to open its window on. In the terminal, “slipstream generate” runs a model."
 PAINT_OVERDUE_MS = 1000
 SWITCH_INTERVAL_SECONDS = 0.001
-"""The window's thread waits so long at most for one that works something out; Python's own value is five times that."""
+"""How long the window's thread waits at most for another thread that computes; Python's default is five times it."""
 _WINDOWS_POLL_MS = 500
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
@@ -137,7 +137,7 @@ def _raise_first(instance: SingleInstance, wanted: _Wanted) -> int:
         read_header(file)
     if instance.raise_first(file):
         return 0
-    _say("Slipstream is running already, but it does not answer. End it, then start it again.", wanted)
+    _say("Slipstream is already running but isn't responding. Quit it, then start it again.", wanted)
     return 1
 
 

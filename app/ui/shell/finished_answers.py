@@ -40,7 +40,7 @@ class FinishedAnswers(QObject):
             return
         chat_id = message.chat_id
         title = shortened(visible(self._title_of(chat_id)) or UNTITLED, _TITLE)
-        text = "The answer could not be finished."
+        text = "The answer couldn't be finished."
         if message.status == "complete":
             text = shortened(" ".join(visible(message.text[: 2 * _TEXT]).split()), _TEXT)
         self._notifier.tell(title, text, lambda: self._open_chat(chat_id))

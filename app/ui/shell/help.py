@@ -81,23 +81,23 @@ class AboutDialog(_HelpDialog):
         versions = (
             ("Slipstream", __version__),
             ("Engine", hello.engine or "not running"),
-            ("Computes on", ", ".join(device.description for device in hello.devices) or "the processor"),
-            ("Processor", ", ".join(hello.processor_features) or "not known yet"),
+            ("Runs on", ", ".join(device.description for device in hello.devices) or "CPU"),
+            ("Processor", ", ".join(hello.processor_features) or "unknown"),
             ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
             ("Python", platform.python_version()),
             ("System", platform.platform()),
         )
         report = "\n".join(f"{name}: {value}" for name, value in versions)
         self.add_button("Copy versions", lambda: QGuiApplication.clipboard().setText(report))
-        self.add_button("Licences", lambda: LicencesDialog(paths.licences(), self).open())
+        self.add_button("Licenses", lambda: LicencesDialog(paths.licences(), self).open())
         logo = label()
         logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
         title = label("Slipstream", scale=1.6, bold=True)
-        says = label("Chat with language models on your own computer, drafted ahead and verified.", wraps=True)
+        says = label("Chat with language models on your own computer, faster with speculative decoding.", wraps=True)
         heading = row(logo, (column(None, title, says, None, gap=SPACING), 1), gap=4 * SPACING)
         licence = label(
-            "Slipstream is free software under the MIT licence. It computes with llama.cpp (MIT) through "
-            "llama-cpp-python (MIT) and shows its window with Qt (LGPL 3). Nothing you write leaves this computer.",
+            "Slipstream is free software under the MIT license. It runs models with llama.cpp (MIT) through "
+            "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer.",
             "quiet",
             wraps=True,
         )
@@ -112,18 +112,18 @@ class AboutDialog(_HelpDialog):
 
 
 class LicencesDialog(_HelpDialog):
-    """Under which licences Slipstream and all that comes with it are."""
+    """The licenses of Slipstream and of everything that comes with it."""
 
     def __init__(self, file: Path, parent: QWidget | None = None) -> None:
         """``file`` as `paths.licences` has it; the texts it names are in its folder."""
-        super().__init__("Licences", parent)
+        super().__init__("Licenses", parent)
         text = QPlainTextEdit(file.read_text("utf-8"), readOnly=True)
         text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)  # tables
         text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        text.setAccessibleName("Licences")
+        text.setAccessibleName("Licenses")
         layout = column((text, 1), gap=4 * SPACING, margins=_MARGINS, on=self)
         if file.name == "LICENSE":
-            others = f"Each Python package that Slipstream runs with has its own, in {sysconfig.get_path('purelib')}."
+            others = f"The Python packages that Slipstream uses have their own, in {sysconfig.get_path('purelib')}."
             layout.addWidget(label(others, "quiet", wraps=True))
         else:
             folder = QUrl.fromLocalFile(str(file.parent))
@@ -133,7 +133,7 @@ class LicencesDialog(_HelpDialog):
 
 
 class FiguresDialog(_HelpDialog):
-    """The definitions that tooltips also give, for the keyboard and for screen readers."""
+    """The same definitions as in the tooltips, for keyboards and screen readers."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("What the figures mean", parent)

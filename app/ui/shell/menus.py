@@ -128,7 +128,7 @@ class Menus(QObject):
         super().__init__(parent)
         self._actions: dict[str, QAction] = {}
         self._menus: dict[str, QMenu] = {}
-        self._recent = QMenu("&Recent pairs", bar)
+        self._recent = QMenu("&Recent models", bar)
         self._recent.triggered.connect(lambda action: self.recent_chosen.emit(action.data()))
         for title, entries in _MENUS.items():
             self._menus[_plain(title)] = menu = bar.addMenu(title)

@@ -29,11 +29,11 @@ def keys_elsewhere() -> list[Group]:
             [
                 ("Send the message", send_key().text()),
                 ("Start a new line", send_key().new_line_text()),
-                ("Stop the answer, or leave an edited message as it was", native("Esc")),
+                ("Stop the answer, or cancel editing a message", native("Esc")),
             ],
         ),
         (
-            "In the list of chats",
+            "In the chat list",
             [
                 ("Next or previous chat", f"{native('Down')} or {native('Up')}"),
                 ("Delete the chat", native("Del")),
@@ -42,7 +42,7 @@ def keys_elsewhere() -> list[Group]:
         (
             "In the messages",
             [
-                ("Scroll a page", f"{native('PgDown')} or {native('PgUp')}"),
+                ("Scroll one page", f"{native('PgDown')} or {native('PgUp')}"),
                 ("Go to the first or the last message", f"{native('Home')} or {native('End')}"),
                 ("Zoom", f"{native('Ctrl+A').removesuffix('A')}mouse wheel"),
                 ("Next or previous button, link or field", f"{native('Tab')} or {native('Shift+Tab')}"),
@@ -70,7 +70,7 @@ class ShortcutsDialog(QDialog):
         self.list = QTreeWidget(columnCount=2)
         self._rows: list[tuple[QTreeWidgetItem, list[QTreeWidgetItem]]] = []
         self._fill([*menus, *keys_elsewhere()])
-        self._nothing = label("No shortcut has these words.", "quiet", wraps=True)
+        self._nothing = label("No shortcuts found.", "quiet", wraps=True)
         self._nothing.hide()
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)
         close = buttons.button(QDialogButtonBox.StandardButton.Close)

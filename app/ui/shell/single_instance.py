@@ -155,9 +155,9 @@ class SingleInstance(QObject):
             return False  # whoever held it is just ending
         except OSError as error:
             raise KnownError(
-                f"Slipstream cannot start because it cannot open {self._lock_path} ({error.strerror or error}). "
-                "Another user or an administrator may have started it with this folder. If it is not running, "
-                "delete that file, then start again."
+                f"Slipstream can't start because it can't open {self._lock_path} ({error.strerror or error}). "
+                "Another user or an administrator may have started it with this folder. If it isn't running, "
+                "delete that file and start Slipstream again."
             ) from error
 
     def _listening(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The bar above everything: list of chats, the pair in use, what the engine does, the Speed panel."""
+"""The bar at the top: buttons for the chat list and the side panels, the loaded models, the state of the engine."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 _STATES = {
-    EngineState.STARTING: ("warning", "The engine, a process of its own, is starting."),
+    EngineState.STARTING: ("warning", "The engine is starting."),
     EngineState.LOADING: ("warning", "The models are being read from disk."),
-    EngineState.READY: ("good", "The engine waits for a message."),
-    EngineState.ANSWERING: ("good", "The engine is writing an answer."),
-    EngineState.MEASURING: ("good", "The engine is measuring its speed without a draft."),
-    EngineState.COMPARING: ("good", "The engine is writing answers plain and with draft, for the Compare window."),
-    EngineState.EMPTY: ("quiet", "The engine runs, but no model is loaded."),
+    EngineState.READY: ("good", "The model is ready for your message."),
+    EngineState.ANSWERING: ("good", "The model is writing an answer."),
+    EngineState.MEASURING: ("good", "The engine is measuring the speed without a draft."),
+    EngineState.COMPARING: ("good", "The engine is writing answers with and without a draft for the Compare window."),
+    EngineState.EMPTY: ("quiet", "The engine is running, but no model is loaded."),
     EngineState.STOPPED: ("quiet", "The engine is not running."),
-    EngineState.DIED: ("bad", "The engine ended unexpectedly."),
+    EngineState.DIED: ("bad", "The engine stopped unexpectedly."),
 }
 """The role of the dot and the tooltip."""
 
 _NAME_WIDTH = 160
-"""Of a long name so much is to be read, in pixels."""
+"""How much of a long name can be read at least, in pixels."""
 
 
 def state_text(state: EngineState, progress: float) -> str:
-    """``ready``, ``loading 40 %``; ``progress`` is 0 to 1."""
+    """``ready``, ``loading 40%``; ``progress`` is 0 to 1."""
     if state is EngineState.LOADING:
-        return f"loading {progress * 100:.0f} %"
+        return f"loading {progress * 100:.0f}%"
     return "stopped" if state is EngineState.DIED else state.value
 
 
@@ -100,7 +100,7 @@ class TopBar(QFrame):
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
         self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… ({native('Ctrl+O')})".strip()))
-        self.pair.setAccessibleName(f"Pair in use: {self._title}. Opens the dialog for models.")
+        self.pair.setAccessibleName(f"Loaded: {self._title}. Opens the model dialog.")
         self._elide()
 
     def set_state(self, state: EngineState, progress: float) -> None:
@@ -125,7 +125,7 @@ class TopBar(QFrame):
 
     @Slot()
     def _elide(self) -> None:
-        """Divide the room: the context is told in fewer words, or not at all, before the name gets too short."""
+        """Divide the space: the context gauge is shortened or hidden before the name becomes too short."""
         metrics = QFontMetrics(self.pair.font())
         wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
         self.context.fit(self._room(metrics) + self.context.taken() - wanted)
@@ -133,7 +133,7 @@ class TopBar(QFrame):
         self.pair.setText(elided.replace("&", "&&"))
 
     def _room(self, metrics: QFontMetrics) -> int:
-        """Pixels for the name beside all that is shown."""
+        """Pixels that are free for the name."""
         for layout in (self._state, self._line):
             layout.invalidate()  # it would find out later
         taken = self._line.minimumSize().width() - metrics.horizontalAdvance(self.pair.text().replace("&&", "&"))
@@ -145,7 +145,7 @@ class TopBar(QFrame):
 
 
 def _follow(button: QAbstractButton, action: QAction, icon: str, name: str) -> None:
-    """Make a button for an action: what is checked stands in the action alone."""
+    """Connect a button to an action; only the action stores whether it is checked."""
     icons.set_icon(button, icon)
     button.setAccessibleName(name)
     button.setToolTip(f"{name} ({keys_of(action)})")

@@ -25,13 +25,13 @@ from app.ui.widgets.turns import turns
 GAP = 12
 CODE_CHARACTERS = 100
 FAR = 5
-"""As many pages from the screen, a widget is freed."""
+"""Widgets further than this many pages from the screen are freed."""
 MAX_FREED = 2
-"""So many widgets are freed in one turn: more than are built, so that they never pile up."""
+"""How many widgets are freed in one turn: more than are built, so that they never pile up."""
 AHEAD = 1
 """Pages above and below the screen for which widgets are built beforehand."""
 MAX_TEXT = 3000
-"""Characters shown of what is not built yet."""
+"""How many characters of a message are shown while its widget isn't built yet."""
 NEAR_END = 30
 """Within this many pixels of the end, the view still counts as being at the end."""
 
@@ -53,12 +53,12 @@ class Column(QAbstractScrollArea):
         self.follows = True
         self._is_moving = False
         self._shows_text = False
-        """Whether there is text on the screen of what is not drawn yet."""
+        """Whether unformatted text is on the screen for messages that aren't drawn yet."""
         self._built: set[Entry] = set()
         self._placed = 0
-        """How many entries, from the first, have a top that is right."""
+        """How many entries, from the first, have a correct position."""
         self._revealed: Entry | None = None
-        """What was brought to the screen stays there while what is around it is built."""
+        """The entry that was scrolled to; it stays on the screen while the entries around it are built."""
         self._value = 0
         """Where the screen was, to tell in which direction the user scrolls."""
         self._scrolls_down = False

@@ -22,9 +22,9 @@ RADIUS = 8
 MINIMUM_CONTRAST = 4.5
 """The contrast WCAG 2.1 requires for text."""
 MINIMUM_SHAPE_CONTRAST = 3.0
-"""And of what is no text but tells something."""
+"""The contrast it requires for anything else that carries information."""
 _SCALE = "fontScale"
-"""Property of a widget whose text is larger or smaller than usual: how many times."""
+"""Property of a widget whose text is larger or smaller than usual: the factor."""
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
 
 

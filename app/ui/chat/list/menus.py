@@ -16,16 +16,16 @@ from app.ui.chat.list.rows import SORTS, ChatSort, FolderRow, count_text
 PIN_KEYS = "Ctrl+Shift+P"
 MOVE_KEYS = "Ctrl+Shift+M"
 SHORTCUTS = (
-    ("Open the chat, open or close the folder", "Return"),
+    ("Open the chat; expand or collapse the folder", "Return"),
     ("Next or previous chat", "Down, Up"),
     ("Select more chats", "Shift+Down, Shift+Up"),
     ("Select all chats", "Ctrl+A"),
-    ("Close or open the folder", "Left, Right"),
+    ("Collapse or expand the folder", "Left, Right"),
     ("Rename", "F2"),
     ("Pin or unpin", PIN_KEYS),
     ("Move to a folder", MOVE_KEYS),
     ("Delete", "Del"),
-    ("Undo the deletion", "Ctrl+Z"),
+    ("Undo deleting", "Ctrl+Z"),
 )
 """What the keys do where the list has the focus; for the list of all shortcuts."""
 _LONGEST_NAME = 60

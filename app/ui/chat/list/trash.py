@@ -136,7 +136,7 @@ class TrashPanel(QWidget):
         icons.set_icon(self.back, "left")
         self.back.clicked.connect(leave)
         self._explanation = label(
-            f"Deleted chats stay here for {TRASH_DAYS} days. Then they are deleted for good.", role="quiet", wraps=True
+            f"Chats stay here for {TRASH_DAYS} days, then they are permanently deleted.", role="quiet", wraps=True
         )
         self._empty_text = label("The trash is empty.", role="quiet", wraps=True)
         self._empty_text.setAlignment(Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignHCenter)
@@ -204,11 +204,11 @@ class TrashPanel(QWidget):
 
     def _ask_to_delete(self) -> None:
         if ids := self._selected():
-            self._ask(f"Delete {count_text(len(ids))} for good?", "Delete", ids)
+            self._ask(f"Permanently delete {count_text(len(ids))}?", "Delete", ids)
 
     def _ask_to_empty(self) -> None:
         count = len(self.model.chats)
-        self._ask(f"Empty the trash? It holds {count_text(count)}.", "Empty trash", None)
+        self._ask(f"Permanently delete all chats in the trash ({count_text(count)})?", "Empty trash", None)
 
     def _ask(self, question: str, button: str, ids: Sequence[str] | None) -> None:
         ask(

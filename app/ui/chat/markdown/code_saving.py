@@ -128,4 +128,4 @@ def _write(path: Path, data: bytes) -> None:
     try:
         write_export(path, data)
     except OSError as error:
-        raise KnownError(f"The code could not be saved: {error.strerror or error}.") from error
+        raise KnownError(f"The code couldn't be saved: {error.strerror or error}.") from error

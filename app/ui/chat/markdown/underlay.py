@@ -290,11 +290,11 @@ def _x(answer: object) -> float:
 
 
 def explanation(piece: Piece) -> str:
-    """What to say about a token, as plain text; empty where there is nothing to say."""
+    """A token's tooltip, as plain text; empty if there is nothing to say."""
     if piece.drafter:
-        return f"From {drafters.IN_SENTENCES[piece.drafter]}: guessed in round {piece.round} and kept"
+        return f"Drafted by {drafters.IN_SENTENCES[piece.drafter]} and accepted in round {piece.round}"
     if piece.rejected is not None:
-        return f"The guess was “{_shown(piece.rejected)}”; the target wrote “{_shown(piece.text)}”"
+        return f"The draft said “{_shown(piece.rejected)}”; the target model chose “{_shown(piece.text)}”"
     return ""
 
 

@@ -96,7 +96,7 @@ class WidePlaces:
                 bar.setRange(0, max(0, part.width - part.place.width()))
                 bar.setPageStep(part.place.width())
                 bar.setValue(self._offsets.get(part.group, part.first_offset))
-            bar.setAccessibleName(f"Scroll this {part.name} sideways")
+            bar.setAccessibleName(f"Scroll this {part.name} horizontally")
             bar.setGeometry(below)
             bar.show()
         for bar in self._bars[len(parts) :]:
