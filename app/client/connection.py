@@ -85,8 +85,11 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may leave out older ones."""
         self._open_checks: set[int] = set()
+        self._counted: list[messages.Message] = []
+        """What the process has of the last `CountTokens`."""
         self._reader = FrameReader()
-        self._unsent = bytearray()
+        self._unsent: list[bytes] = []
+        """Frames."""
         self._fault: tuple[ExitCause, str] | None = None
         """What it did wrong or said before it ended, which says more than its exit code."""
         self._ticks = 0
@@ -119,6 +122,7 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_checks.clear()
+        self._counted = []
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
@@ -168,6 +172,7 @@ class Connection:
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told as soon as it greets."""
         self.open_forgets += 1
+        self._counted = []
         if self.hello is not None:
             self._send(messages.Forget())
 
@@ -181,7 +186,11 @@ class Connection:
         number = self._next_question()
         if number:
             self._open_counts = {number}
-            self._send(messages.CountTokens(request=number, messages=list(chat), text=text, overflow=overflow))
+            kept = _length_of_same(self._counted, chat)
+            self._counted = list(chat)
+            rest = self._counted[kept:]
+            command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
+            self._send(command)
         return number
 
     def check_text(self, text: str) -> int:
@@ -199,15 +208,14 @@ class Connection:
         return self._last_question
 
     def _send(self, command: messages.Command) -> None:
-        self._unsent += encode_frame(command)
+        self._unsent.append(encode_frame(command))
 
     def bytes_to_send(self) -> bytes:
         """What is to be written to the process now; nothing before it has greeted."""
         if self.hello is None:
             return b""
-        frames = bytes(self._unsent)
-        self._unsent.clear()
-        return frames
+        frames, self._unsent = self._unsent, []
+        return frames[0] if len(frames) == 1 else b"".join(frames)  # one of megabytes is not copied
 
     # ------------------------------------------------------------ what the engine says
 
@@ -283,7 +291,7 @@ class Connection:
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent[:0] = self.open_forgets * encode_frame(messages.Forget())
+        self._unsent[:0] = self.open_forgets * [encode_frame(messages.Forget())]
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
@@ -322,3 +330,13 @@ class Connection:
         self._told_stall = True
         _log.warning("no response for %.0f s while %s", seconds, self.state.value)
         return Stalled(seconds)
+
+
+def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages.Message]) -> int:
+    """How many messages both begin with."""
+    length = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        length += 1
+    return length

@@ -167,7 +167,9 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
 
     request: int
     messages: list[Message]
-    """With the system prompt, without ``text``."""
+    """With the system prompt, without ``text``; without the first ``kept``, which are those of the last `CountTokens`
+    to this process: a long chat is not sent with each letter that is typed."""
+    kept: int = 0
     text: str = ""
     """What the user has typed; empty: nothing yet."""
     overflow: Overflow = "drop_oldest"

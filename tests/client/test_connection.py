@@ -240,13 +240,13 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
     numbers = [
         connection.count_tokens(CHAT, "a", "stop"),
         connection.check_text("text"),
-        connection.count_tokens(CHAT, "ab", "keep_ends"),
+        connection.count_tokens([*CHAT, *CHAT], "ab", "keep_ends"),
     ]
     assert len(set(numbers)) == 3 and 0 not in numbers
     assert sent(connection)[1:] == [
         CountTokens(request=numbers[0], messages=CHAT, text="a", overflow="stop"),
         CheckText(request=numbers[1], text="text"),
-        CountTokens(request=numbers[2], messages=CHAT, text="ab", overflow="keep_ends"),
+        CountTokens(request=numbers[2], messages=CHAT, kept=1, text="ab", overflow="keep_ends"),
     ]
     assert (connection.state, connection.request) == (EngineState.ANSWERING, answer)
     checked = TextChecked(request=numbers[1], tokens=[1, 2])
@@ -261,6 +261,31 @@ def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
     assert starting.count_tokens(CHAT, "", "stop") == 0
     starting.load(PAIR)
     assert starting.count_tokens(CHAT, "", "stop") == 0
+
+
+@pytest.mark.allow_logs
+def test_only_what_a_process_does_not_have_of_a_chat_is_sent() -> None:
+    """The whole again after a `Forget` and to another process."""
+    connection, other = ready(), [Message(role="user", content="Something else")]
+
+    def rest(chat: list[Message]) -> tuple[int, list[Message]]:
+        connection.count_tokens(chat, "", "stop")
+        command = sent(connection)[-1]
+        assert isinstance(command, CountTokens)
+        return command.kept, command.messages
+
+    assert rest([*CHAT, *other]) == (0, [*CHAT, *other])
+    assert rest([*CHAT, *other]) == (2, [])
+    assert rest([*CHAT, *CHAT, *other]) == (1, [*CHAT, *other])
+    assert rest(CHAT) == (1, [])
+    connection.forget()
+    assert rest(CHAT) == (0, CHAT)
+    connection.died(ExitCause.KILLED, "")
+    connection.start()
+    told(connection, HELLO)
+    loaded = connection.load(PAIR)
+    told(connection, PairLoaded(request=loaded, target=ModelInfo(path="", name="")))
+    assert rest(CHAT) == (0, CHAT)
 
 
 @pytest.mark.allow_logs

@@ -37,6 +37,7 @@ from app.protocol.messages import (
     LoadProgressed,
     MeasurePlain,
     MemoryRead,
+    Message,
     ModelInfo,
     PairLoaded,
     Piece,
@@ -87,6 +88,7 @@ class ScriptedEngine:
 
     def __init__(self, behavior: str) -> None:
         self.behavior = behavior
+        self.counted: list[Message] = []
         self.busy_with = 0
         self.loading = 0
         self.loads = 0
@@ -145,9 +147,10 @@ class ScriptedEngine:
         """A token a word; "full" leaves out the first two messages behind the system prompt."""
         if self.behavior == "uncounted":
             return
-        system = [message for message in command.messages[:1] if message.role == "system"]
-        dropped = 2 if self.behavior == "full" and len(command.messages) - len(system) > 2 else 0
-        kept = command.messages[len(system) + dropped :]
+        self.counted = [*self.counted[: command.kept], *command.messages]
+        system = [message for message in self.counted[:1] if message.role == "system"]
+        dropped = 2 if self.behavior == "full" and len(self.counted) - len(system) > 2 else 0
+        kept = self.counted[len(system) + dropped :]
         send(
             TokensCounted(
                 request=command.request,
@@ -161,6 +164,7 @@ class ScriptedEngine:
         )
 
     def forget(self) -> None:
+        self.counted = []
         log("forgotten")
         if self.behavior != "unforgetting":
             send(Forgotten())

@@ -156,6 +156,7 @@ class Worker:
             case Forget():
                 if self._caches.files:
                     self._caches.files.forget()  # at once: what the engine is computing may take long
+                self._questions.forget()
                 self._enqueue(command)
             case _:
                 self._enqueue(command)

@@ -17,6 +17,7 @@ from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets import units
 
 DELAY_MS = 300
+PAUSE_MS = 20
 LIVE_INTERVAL_MS = 1000
 """So often the tokens of an answer that is being written are added."""
 PATIENCE_MS = 5000
@@ -194,20 +195,19 @@ class ContextMeter(QObject):
     def _is_answering(self) -> bool:
         return self.model is not None and self.model.live is not None and self.model.live.message is not None
 
-    def _asked_now(self, model: ChatModel) -> Conversation:
-        prompt = model.settings.system_prompt
-        if self._conversation is None or self._conversation[0] != prompt:
-            # The answer being written is in the branch already, but not its text.
-            branch = model.messages[:-1] if self._is_answering() else model.messages
-            self._conversation = prompt, conversation(branch, prompt)
-        return self._conversation[1]
-
     @Slot()
     def _count(self) -> None:
         model = self.model
         if model is None or model.state is ChatState.OPENING:
             return
-        asked, overflow = self._asked_now(model), model.settings.overflow
+        prompt, overflow = model.settings.system_prompt, model.settings.overflow
+        if self._conversation is None or self._conversation[0] != prompt:
+            # The answer being written is in the branch already, but not its text.
+            branch = model.messages[:-1] if self._is_answering() else model.messages
+            self._conversation = prompt, conversation(branch, prompt)
+            QTimer.singleShot(PAUSE_MS, self, self._count)  # of a long chat both would take too long together
+            return
+        asked = self._conversation[1]
         self._asked_for = asked, overflow
         self._asked = self._engine.count_tokens(asked.messages, model.unsent, overflow)
         if not self._asked:

@@ -101,7 +101,8 @@ def _readable(entries: list[object], kind: type) -> list[object]:
 
 def footer_of(message: StoredMessage) -> str:
     """The footer of a finished answer; figures that were not measured are left out."""
-    figures = figures_of(message.figures)
+    stored = message.figures
+    figures = figures_of(stored)
     parts = []
     if figures.decode_tokens_per_second:
         parts.append(units.speed(figures.decode_tokens_per_second))
@@ -113,6 +114,8 @@ def footer_of(message: StoredMessage) -> str:
         parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
             parts.append(units.tokens_per_pass(figures.draft.mean_acceptance_length))
+    if stored.get("edited") is True:
+        parts.append("edited")
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
         parts.append("ChatML template")

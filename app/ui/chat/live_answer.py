@@ -30,13 +30,35 @@ from app.ui.engine.pair_names import speaker
 _CUT = ("length", "context", "cancelled")
 
 
+def was_cut(message: StoredMessage) -> bool:
+    """Whether this is an answer that was cut before its end."""
+    is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
+    return message.role == "assistant" and is_cut and bool(message.text)
+
+
 def can_continue(message: StoredMessage) -> bool:
     """Whether an answer was cut before its end, and its tokens are known."""
-    was_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
-    return message.role == "assistant" and was_cut and bool(message.tokens)
+    return was_cut(message) and bool(message.tokens)
 
 
-def _asked_with(message: StoredMessage) -> AnswerSettings | None:
+def _known_pieces(message: StoredMessage) -> list[Piece]:
+    """The pieces of an answer that goes on, with the ids of their tokens.
+
+    Where the tokens were found only later, they may be others than those it was written with: then it is not known
+    which of them shows which part. Tokens without text at the end of an interrupted answer are left out: they may be
+    the one that ends it, which must not stand in its middle, or the beginning of a character.
+    """
+    pieces, ids = unpack(message.text, message.provenance), list(message.tokens)
+    if len(pieces) != len(ids):
+        texts = [message.text] + [""] * (len(ids) - 1)
+        return [Piece(text=text, id=token) for text, token in zip(texts, ids, strict=True)]
+    pieces = [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
+    while message.status == "interrupted" and pieces and not pieces[-1].text:
+        pieces.pop()
+    return pieces
+
+
+def asked_with(message: StoredMessage) -> AnswerSettings | None:
     """How an answer was asked for; ``None`` where an older version did not store all of it."""
     try:
         return msgspec.convert(message.settings, AnswerSettings)
@@ -134,14 +156,14 @@ class LiveAnswer(QObject):
 
     def begin(self, settings: AnswerSettings, pair: PairLoaded | None) -> Generate:
         """The engine can answer now: what it is to be asked."""
-        asked_with: dict[str, object] = {
+        stored: dict[str, object] = {
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
         }
         before = self._continued
         if before is not None:
-            settings = _asked_with(before) or settings
+            settings = asked_with(before) or settings
         self._asked = conversation(self.branch, settings.system_prompt)
         if before is None:
             question = self.branch[-1]
@@ -154,16 +176,13 @@ class LiveAnswer(QObject):
                 "streaming",
                 time.time(),
                 pair=speaker(pair),
-                settings_json=to_json(asked_with),
+                settings_json=to_json(stored),
                 version=self._version,
                 versions=self._version,
             )
         else:
             self.message = replace(before, status="streaming")
-            texts = unpack(before.text, before.provenance)
-            self.pieces = [
-                msgspec.structs.replace(piece, id=token) for piece, token in zip(texts, before.tokens, strict=True)
-            ]
+            self.pieces = _known_pieces(before)
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
         return msgspec.structs.replace(command, continued=self.tokens(), private=self.is_private)

@@ -9,28 +9,43 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
-from PySide6.QtCore import QRectF, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QPainter,
+    QPaintEvent,
+    QPen,
+)
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
 
 from app.chats.model import StoredMessage, unpack
+from app.models.text import shortened
 from app.protocol.messages import Piece
-from app.ui.chat.actions import Actions, AnswerActions, UserActions
+from app.ui.chat.actions import Actions, AnswerActions, Asked, UserActions, fill_menu
+from app.ui.chat.editing import Editing
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import ChatCommands, MessageEditor, height_of
-from app.ui.chat.send_key import send_key
+from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.entries import Widths
-from app.ui.widgets.layouts import row
 from app.ui.widgets.turns import turns
 
 _PADDING = 12
+_SPOKEN = 120
+"""Characters of a message that a screen reader reads at once."""
 
 
 class MessageWidget(QWidget):
-    """What all messages share: a heading, the text, a row of quiet buttons."""
+    """What all messages share: a heading, the text, a row of quiet buttons; an editor in the place of the text.
+
+    A message can have the focus, when one goes from message to message: then a screen reader reads its beginning, and
+    Enter opens the menu of what can be done with it.
+    """
 
     height_changed = Signal()
     """It needs another height, for another reason than its text."""
@@ -43,14 +58,22 @@ class MessageWidget(QWidget):
         self._message = message
         self._commands = commands
         self._is_busy = False
+        self._continues = False
+        self._is_raw = False
+        self._is_ringed = False
         self._made_actions: Actions | None = None
+        self.editing: Editing | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
         self.view = MarkdownView(plain=message.role == "user", parent=self)
         self.view.setAccessibleName(f"Message from {message.author}")
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self._asked = Asked(lambda: self.view.content, self.start_editing, self.set_raw, lambda: self._is_raw)
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, other messages cannot be changed."""
         self._is_busy = busy
+        if busy:
+            self.stop_editing()
         if self._made_actions is not None:
             self._made_actions.set_busy(busy)
 
@@ -58,10 +81,123 @@ class MessageWidget(QWidget):
         raise NotImplementedError
 
     def is_in_use(self) -> bool:
-        return self.view.textCursor().hasSelection()
+        return self.editing is not None or self.view.textCursor().hasSelection()
 
     def is_drawn(self) -> bool:
         return self.view.is_drawn
+
+    def spoken(self) -> str:
+        """What a screen reader says of it: who wrote it, which version, how it begins."""
+        message = self._message
+        version = f", version {message.version} of {message.versions}" if message.versions > 1 else ""
+        beginning = " ".join(self.view.content[: 4 * _SPOKEN].split())
+        return f"{message.author}{version}: {shortened(beginning, _SPOKEN)}"
+
+    # -- editing
+
+    @Slot()
+    def start_editing(self) -> None:
+        """Let the user write it anew in its place."""
+        if self.editing is not None or self._is_busy:
+            return
+        editing = self.editing = Editing(self.view.content, is_question=self._message.role == "user", parent=self)
+        editing.text.textChanged.connect(self._on_edited)
+        editing.text.submitted.connect(self._on_save)
+        editing.text.escaped.connect(self.stop_editing)
+        editing.save_button.clicked.connect(self._on_save)
+        editing.cancel_button.clicked.connect(self.stop_editing)
+        self._show_editing(True)
+        editing.begin()
+
+    @Slot()
+    def _on_edited(self) -> None:
+        self.height_changed.emit()
+
+    @Slot()
+    def stop_editing(self) -> None:
+        """Leave the message as it was."""
+        if self.editing is not None:
+            editing, self.editing = self.editing, None
+            had_focus = editing.isAncestorOf(QApplication.focusWidget() or self)
+            editing.hide()
+            editing.deleteLater()
+            self._show_editing(False)
+            if had_focus:
+                self.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _show_editing(self, shown: bool) -> None:
+        self.view.setVisible(not shown)
+        self.take_turn()
+        if self._made_actions is not None:
+            self._made_actions.setVisible(not shown)
+        self.height_changed.emit()
+
+    @Slot()
+    def _on_save(self) -> None:
+        text = self.editing.text.toPlainText() if self.editing is not None else ""
+        if text.strip():
+            self.stop_editing()
+            self._commands.edit(self._message.id, text)
+
+    # -- raw text
+
+    def set_raw(self, raw: bool) -> None:
+        """Show the text as the model wrote it."""
+        self._is_raw = raw
+        self.view.set_raw(raw)
+
+    # -- the keyboard
+
+    def open_menu(self, at: QPoint | None = None) -> None:
+        """Show what can be done with it, at a point of the screen or at its top."""
+        if not self._has_actions() or self.editing is not None:
+            return
+        menu = QMenu(self)
+        busy, continues = self._is_busy, self._continues
+        fill_menu(menu, self._message, self._commands, self._asked, busy=busy, continues=continues)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(at or self.mapToGlobal(self.heading.geometry().bottomLeft()))
+        menu.setActiveAction(menu.actions()[0])
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.open_menu()
+        elif event.key() == Qt.Key.Key_Escape:
+            self._commands.leave_messages()
+        elif event.matches(QKeySequence.StandardKey.Copy):
+            QGuiApplication.clipboard().setText(self.view.content)
+        else:
+            super().keyPressEvent(event)
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        is_key = event.reason() is QContextMenuEvent.Reason.Keyboard
+        self.open_menu(None if is_key else event.globalPos())
+
+    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: N802
+        """From the message itself the Tab key goes to what stands in it."""
+        if forward and self.hasFocus():
+            self.view.setFocus(Qt.FocusReason.TabFocusReason)
+            return True
+        return bool(super().focusNextPrevChild(forward))
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._is_ringed = event.reason() is not Qt.FocusReason.MouseFocusReason
+        self.setAccessibleName(self.spoken())
+        self.update()
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._is_ringed = False
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        if self._is_ringed:
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(themes.current().focus_line, 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), themes.RADIUS, themes.RADIUS)
 
     def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget | None, int]) -> int:
         """Put the parts that can be seen below each other, each with some space above it; gives back where they end."""
@@ -110,7 +246,7 @@ class UserMessage(MessageWidget):
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
         super().__init__(message, commands, parent)
-        self.editing: Editing | None = None
+        self._ground = QRectF()
         self.view.set_text(message.text, folds=True)
 
     @property
@@ -121,18 +257,11 @@ class UserMessage(MessageWidget):
         return self._made_actions
 
     def _make_actions(self) -> UserActions:
-        actions = UserActions(self._message, self._commands, lambda: self.view.content)
-        actions.edit_button.clicked.connect(self._on_edit)
-        return actions
+        return UserActions(self._message, self._commands, self._asked)
 
     def set_busy(self, busy: bool) -> None:
         super().set_busy(busy)
-        if busy:
-            self.stop_editing()
         self.height_changed.emit()
-
-    def is_in_use(self) -> bool:
-        return self.editing is not None or super().is_in_use()
 
     def fit(self, widths: Widths) -> int:
         inner = widths.prose - 2 * _PADDING
@@ -146,91 +275,18 @@ class UserMessage(MessageWidget):
             self.view.move(_PADDING, top)
             bottom = top + self.view.content_height() + _PADDING
         else:
-            bottom = self.editing.place(top, inner) + _PADDING
+            bottom = self.editing.place(_PADDING, top, inner) + _PADDING
         self._ground = QRectF(0, 0, widths.prose, bottom)
         return bottom
 
-    @Slot()
-    def _on_edit(self) -> None:
-        editing = self.editing = Editing(self.view.content, self)
-        editing.text.textChanged.connect(self._on_edited)
-        editing.text.submitted.connect(self._on_save)
-        editing.text.escaped.connect(self.stop_editing)
-        editing.save_button.clicked.connect(self._on_save)
-        editing.cancel_button.clicked.connect(self.stop_editing)
-        self._show_editing(True)
-        editing.text.setFocus()
-        editing.text.selectAll()
-
-    @Slot()
-    def _on_edited(self) -> None:
-        self.height_changed.emit()
-
-    @Slot()
-    def stop_editing(self) -> None:
-        """Leave the message as it was."""
-        if self.editing is not None:
-            editing, self.editing = self.editing, None
-            editing.hide()
-            editing.deleteLater()
-            self._show_editing(False)
-
-    def _show_editing(self, shown: bool) -> None:
-        self.view.setVisible(not shown)
-        self.buttons.setVisible(not shown)
-        self.height_changed.emit()
-
-    @Slot()
-    def _on_save(self) -> None:
-        text = self.editing.text.toPlainText() if self.editing is not None else ""
-        if text.strip():
-            self.stop_editing()
-            self._commands.edit(self._message.id, text)
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
+    def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(themes.current().raised)
         painter.drawRoundedRect(self._ground, themes.RADIUS, themes.RADIUS)
-
-
-class Editing(QWidget):
-    """A message while it is edited: its text, and what can be done with it."""
-
-    def __init__(self, text: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.text = MessageEditor("Edit your message", self)
-        self.text.setPlainText(text)
-        self.text.textChanged.connect(self._on_edited)
-        self.save_button = QPushButton("Send again")
-        themes.set_role(self.save_button, "primary")
-        self.cancel_button = QPushButton("Cancel")
-        send_key().changed.connect(self._name_save_button)
-        self._name_save_button()
-        self._buttons = QWidget(self)
-        row(None, self.cancel_button, self.save_button, gap=-1, on=self._buttons)
-        self.show()
-
-    def place(self, top: int, width: int) -> int:
-        """Stand in the message from ``top`` on; gives back where it ends."""
-        lines = min(12, max(2, self.text.document().size().height()))
-        height = round(lines * self.text.fontMetrics().lineSpacing()) + 20
-        below = height_of(self._buttons, width)
-        self.setGeometry(_PADDING, top, width, height + 8 + below)
-        self.text.setGeometry(0, 0, width, height)
-        self._buttons.setGeometry(0, height + 8, width, below)
-        return self.geometry().bottom() + 1
-
-    @Slot()
-    def _name_save_button(self) -> None:
-        name = f"Send again ({send_key().text()})"
-        self.save_button.setToolTip(name)
-        self.save_button.setAccessibleName(name)
-
-    @Slot()
-    def _on_edited(self) -> None:
-        self.save_button.setEnabled(bool(self.text.toPlainText().strip()))
+        painter.end()
+        super().paintEvent(event)
 
 
 class AnswerMessage(MessageWidget):
@@ -251,10 +307,25 @@ class AnswerMessage(MessageWidget):
         return self._made_actions
 
     def _make_actions(self) -> AnswerActions:
-        return AnswerActions(self._message, self._commands, lambda: self.view.content)
+        actions = AnswerActions(self._message, self._commands, self._asked)
+        actions.set_continues(self._continues)
+        return actions
+
+    def set_continues(self, continues: bool) -> None:
+        """Whether it was cut, and can go on now."""
+        if continues != self._continues:
+            self._continues = continues
+            if isinstance(self._made_actions, AnswerActions):
+                self._made_actions.set_continues(continues)
 
     def _has_actions(self) -> bool:
         return self._is_complete
+
+    def _show_editing(self, shown: bool) -> None:
+        for part in (self.note, self.footer):
+            if part is not None:
+                part.setVisible(not shown)
+        super()._show_editing(shown)
 
     def show_progress(self, text: str) -> None:
         """Say what happens while there is no text yet."""
@@ -298,6 +369,8 @@ class AnswerMessage(MessageWidget):
     def fit(self, widths: Widths) -> int:
         self.view.set_widths(widths.prose, widths.code)
         top = self._stack(0, 0, widths.prose, (self.heading, 4), (self.progress, 6))
+        if self.editing is not None:
+            return self.editing.place(0, top + 6, widths.prose) + 8
         self.view.move(0, top + 6)
         top += 6 + self.view.content_height()
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))

@@ -386,6 +386,14 @@ class ChatModel(QObject):
         self._read(lambda store: store.select_version(message_id, step), self._show)
         return True
 
+    def show_message(self, message_id: str) -> bool:
+        """Show the branch that this message is on."""
+        if self.state is not ChatState.IDLE:
+            return False
+        if self.place(message_id) is None:
+            self._read(lambda store: store.select_version(message_id, 0), self._show)
+        return True
+
     def delete(
         self, message_id: str, deleted: Callable[[Deletion], None] | None = None, *, following: bool = False
     ) -> bool:

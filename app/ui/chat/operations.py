@@ -34,6 +34,7 @@ class ChatOperations(QObject):
         chats_restored: Ids of chats that were brought back, and the one that was open when it was deleted, or ``None``.
         deleted_for_good: Chats were erased from the trash.
         exported: The file or folder that was written.
+        undo_changed: Something can be undone, or nothing any more.
     """
 
     chats_listed = Signal(object, object)
@@ -44,6 +45,7 @@ class ChatOperations(QObject):
     chats_restored = Signal(object, object)
     deleted_for_good = Signal()
     exported = Signal(object)
+    undo_changed = Signal()
 
     def __init__(self, chat_store: StoredChats, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -157,7 +159,7 @@ class ChatOperations(QObject):
             return inside
 
         def deleted(inside: list[str]) -> None:
-            self._deletions.append(lambda: self.create_folder(name, inside))
+            self._add_deletion(lambda: self.create_folder(name, inside))
             self.deletion_done.emit(f"The folder “{shortened(name, _LONGEST_TITLE)}” was deleted. Its chats were kept.")
 
         self._change(delete, deleted)
@@ -170,7 +172,7 @@ class ChatOperations(QObject):
         self._deleting.update(ids)
         self._tell_listed()
         take_back = partial(self.restore, ids, shown)
-        self._deletions.append(take_back)
+        self._add_deletion(take_back)
         titled = f"“{shortened(self.title(ids[0]) or UNTITLED, _LONGEST_TITLE)}”" if len(ids) == 1 else ""
 
         def deleted(_: None) -> None:
@@ -184,16 +186,31 @@ class ChatOperations(QObject):
             self._deleting.difference_update(ids)
             if take_back in self._deletions:
                 self._deletions.remove(take_back)
+                self.undo_changed.emit()
             self._chat_store.tell(error)
             self.refresh()
 
         self._chat_store.ask(lambda store: store.delete_chats(ids), deleted, failed)
 
+    def offer_undo(self, take_back: Callable[[], None], text: str) -> None:
+        """Something else was deleted, such as a message; ``take_back`` is called by `undo`."""
+        self._add_deletion(take_back)
+        self.deletion_done.emit(text)
+
+    def can_undo(self) -> bool:
+        return bool(self._deletions)
+
+    def _add_deletion(self, take_back: Callable[[], None]) -> None:
+        self._deletions.append(take_back)
+        self.undo_changed.emit()
+
     @Slot()
     def undo(self) -> None:
         """Take back the last deletion that was not taken back yet."""
         if self._deletions:
-            self._deletions.pop()()
+            take_back = self._deletions.pop()
+            self.undo_changed.emit()
+            take_back()
 
     def restore(self, chat_ids: Sequence[str], shown: str | None = None) -> None:
         """Bring chats back from the trash; nothing happens to those that were erased."""

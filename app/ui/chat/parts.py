@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
@@ -33,6 +33,15 @@ class ChatCommands:
     compare: Callable[[str], object] = _nothing
     edit: Callable[[str, str], object] = _nothing
     """With the new wording."""
+    continue_answer: Callable[[str], object] = _nothing
+    ways_to_regenerate: Callable[[str], Sequence[tuple[str, Callable[[], object]]]] = lambda _message_id: ()
+    """What an answer can be written again with: what a menu says, and what does it. An empty text: a line between."""
+    delete: Callable[[str, bool], object] = _nothing
+    """And whether what follows goes, too."""
+    branch: Callable[[str], object] = _nothing
+    can_branch: Callable[[], bool] = lambda: True
+    leave_messages: Callable[[], object] = _nothing
+    """The keyboard goes back to where the user writes."""
     choose_version: Callable[[str, int], object] = _nothing
     """So many versions on: -1 or 1."""
     ask: Callable[[str], object] = _nothing

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import cast
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import QRect, QRectF, Qt, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
@@ -18,7 +18,7 @@ from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
-from app.ui.widgets.entries import Entry, Widths
+from app.ui.widgets.entries import MARGIN, Entry, Widths
 from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
 from app.ui.widgets.turns import turns
@@ -30,6 +30,7 @@ GUIDE_TEXT = (
     "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
     "For everything else,"
 )
+TEMPORARY_TEXT = "Temporary chat. It isn’t saved, and it’s gone when you leave it."
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
@@ -56,6 +57,11 @@ class Transcript(QWidget):
         self._is_guide = False
         self._proposal = ""
         self._is_welcoming = False
+        self._continued: str | None = None
+        """The answer that was cut and can go on."""
+        self._query = ""
+        self._match: tuple[str, int] | None = None
+        """The match that stands out: in which message, and which one there."""
         self._answer: Entry | None = None
         self._end: list[Entry] = []
         """What `show_end` showed."""
@@ -68,7 +74,11 @@ class Transcript(QWidget):
         self.column = Column()
         self.column.setAccessibleName("Chat")
         self.column.following_changed.connect(self._on_following_changed)
-        column(self.column, on=self)
+        self._temporary = label(TEMPORARY_TEXT, "quiet", wraps=True)
+        self._temporary.setAlignment(Qt.AlignmentFlag.AlignHCenter)
+        self._temporary.setContentsMargins(MARGIN, GAP, MARGIN, 0)
+        self._temporary.hide()
+        column(self._temporary, (self.column, 1), gap=0, on=self)
         self.newest_button = QPushButton("Newest", self)
         self.newest_button.setAccessibleName("Go to the newest message")
         set_icon(self.newest_button, "end")
@@ -172,7 +182,7 @@ class Transcript(QWidget):
         entry = self._entry(message, self._build)
         entry.is_pinned = True
         self.column.add(entry)
-        self.column.build(entry)
+        cast(MessageWidget, self.column.build(entry)).view.set_find(self._query)
         self._answer, self._answer_began = entry, time.monotonic()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
@@ -223,7 +233,77 @@ class Transcript(QWidget):
             self._is_welcoming = False
             self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
 
+    def set_temporary(self, is_temporary: bool) -> None:
+        """Whether the chat is never stored, which it says at its top."""
+        self._temporary.setVisible(is_temporary)
+
+    # -- from message to message
+
+    def focused_message(self) -> str | None:
+        """The message that has the keyboard, or in which something has it."""
+        focus = QApplication.focusWidget() or self
+        return next((one.key for one in self._message_entries() if one.widget and one.widget.isAncestorOf(focus)), None)
+
+    def first_seen(self) -> str | None:
+        """The first message of which something is on the screen."""
+        top = self.column.verticalScrollBar().value()
+        return next((one.key for one in self._message_entries() if one.top + one.height > top), None)
+
+    def step_message(self, step: int) -> bool:
+        """Give the keyboard to the next message (1) or the one before (-1); from elsewhere, to the last one.
+
+        ``False`` where there is none: behind the last one.
+        """
+        keys = [one.key for one in self._message_entries()]
+        focused = self.focused_message()
+        outside = len(keys) - 1 if step < 0 else len(keys)
+        place = outside if focused is None else max(0, keys.index(focused) + step)
+        if not 0 <= place < len(keys):
+            return False
+        widget = self.show_message(keys[place])
+        if widget is not None:
+            widget.show()
+            widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            self.column.show_box(widget, QRect(0, 0, 1, min(widget.height(), self.column.viewport().height() // 2)))
+        return widget is not None
+
+    def _message_entries(self) -> list[Entry]:
+        return [one for one in self.column.entries if not one.key.startswith("\0")]
+
+    # -- find
+
+    def set_find(self, query: str) -> None:
+        """Mark what is looked for in all messages; empty: nothing."""
+        self._query, self._match = query, None
+        for message in self._messages():
+            message.view.set_find(query)
+
+    def show_match(self, message_id: str, index: int) -> MessageWidget | None:
+        """Bring a match to the screen and make it stand out; ``None`` where the message is not here."""
+        if self._match is not None and self._match[0] != message_id:
+            for message in self._messages():
+                message.view.leave_match()
+        self._match = message_id, index
+        widget = self.show_message(message_id)
+        if widget is not None:
+            widget.view.set_find(self._query)
+            self.scroll_to_match(widget, widget.view.show_find(index))
+        return widget
+
+    def scroll_to_match(self, widget: MessageWidget, box: QRectF | None) -> None:
+        """Bring this part of a message's text to the screen."""
+        if box is not None:
+            self.column.arrange()
+            self.column.show_box(widget.view, box.toAlignedRect())
+
     # -- all messages
+
+    def set_continued(self, message_id: str | None) -> None:
+        """Which answer was cut and can go on now."""
+        self._continued = message_id
+        for entry in self.column.entries:
+            if isinstance(entry.widget, AnswerMessage):
+                entry.widget.set_continues(entry.key == message_id)
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint the tokens that came from the draft, in all messages."""
@@ -254,6 +334,10 @@ class Transcript(QWidget):
         result = self._build(entry)
         if isinstance(result, AnswerMessage):
             result.show_stored(cast(StoredMessage, entry.content))
+        if self._query:
+            result.view.set_find(self._query)
+            if self._match is not None and self._match[0] == entry.key:
+                result.view.show_find(self._match[1])
         return result
 
     def _build(self, entry: Entry) -> MessageWidget:
@@ -263,6 +347,8 @@ class Transcript(QWidget):
         result = kind(message, self.commands, self.column.viewport())
         result.view.set_show_drafted(self._shows_drafted)
         result.set_busy(self._is_busy)
+        if isinstance(result, AnswerMessage):
+            result.set_continues(entry.key == self._continued)
         result.view.selection_dragged.connect(lambda point: self.column.show_point(result.view, point))
         for source in (result, result.view):
             source.height_changed.connect(lambda: self.column.refit(entry))

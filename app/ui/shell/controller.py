@@ -48,6 +48,8 @@ from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
+from app.ui.shell.message_operations import MessageOperations
+from app.ui.shell.message_wiring import MessageWiring
 from app.ui.shell.top_bar import state_text
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets.tabbed_window import bring_to_front
@@ -112,6 +114,17 @@ class Controller(QObject):
             self._saver.save,
             self,
         )
+        message_operations = MessageOperations(
+            self.chats,
+            self.operations,
+            engine,
+            self.pair_loader,
+            self.notice_list,
+            lambda: settings.values.recent_pairs,
+            self.commands.load_recent,
+            self,
+        )
+        self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self.commands, self)
         self._edit_menu = EditMenu(window.menus, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
@@ -217,7 +230,7 @@ class Controller(QObject):
             self.operations,
             commands,
             commands.open_chat,
-            lambda chat_id, _message_id: commands.open_chat(chat_id),
+            self.messages.open_message,
         )
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
@@ -371,11 +384,13 @@ class Controller(QObject):
         self._current = [
             model.state_changed.connect(self._refresh_menus),
             model.settings_changed.connect(self._apply_settings),
+            model.branch_changed.connect(self._refresh_menus),
         ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
+        self.messages.show(model)
         self._refresh_menus()
         self._apply_settings()
 
@@ -450,11 +465,12 @@ class Controller(QObject):
         has_chat, busy = not current.is_new, current.state.is_busy
         action = self._window.menus.action
         for name in ("export_chat", "rename_chat", "delete_chat"):
-            action(name).setEnabled(has_chat)
+            action(name).setEnabled(has_chat and not current.is_temporary)
         for name in ("regenerate", "compare_last"):
             action(name).setEnabled(has_chat and not busy)
         action("stop").setEnabled(busy or state is EngineState.MEASURING)
         action("measure_plain").setEnabled(state is EngineState.READY)
+        self.messages.refresh()
 
     @Slot()
     def _on_code_wrap_changed(self) -> None:

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QWidget
 from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
+from app.ui.chat.find_bar import FindBar
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
@@ -39,7 +40,8 @@ class MainWindow(QMainWindow):
     """Lays out the parts and decides which panels have room.
 
     Attributes:
-        top_bar, chat_list, transcript, composer, speed_panel, settings_tab, undo_bar, notice_bar, menus: The parts.
+        top_bar, chat_list, transcript, find_bar, composer, speed_panel, settings_tab, undo_bar, notice_bar, menus: The
+            parts.
 
     Signals:
         panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
@@ -62,6 +64,7 @@ class MainWindow(QMainWindow):
         self.chat_list = ChatList()
         self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript()
+        self.find_bar = FindBar()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
         self.settings_tab = ChatSettingsTab()
@@ -137,7 +140,7 @@ class MainWindow(QMainWindow):
         centre = QFrame()
         theme.set_role(centre, "reading")
         centre.setMinimumWidth(CENTRE_WIDTH)
-        column((self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
+        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
         splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
         for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self._side, 0))):
             splitter.addWidget(part)

@@ -319,6 +319,13 @@ class Column(QAbstractScrollArea):
             bar = self.verticalScrollBar()
             bar.setValue(bar.value() + max(-60, min(60, beyond)))
 
+    def show_box(self, widget: QWidget, box: QRect) -> None:
+        """Scroll so that a part of a widget can be seen: with what is before it, where it was not on the screen."""
+        top, page = widget.mapTo(self.viewport(), box.topLeft()).y(), self.viewport().height()
+        if top < GAP or top + box.height() > page - GAP:
+            above = page // 3 if box.height() < page // 2 else GAP
+            self.verticalScrollBar().setValue(self.verticalScrollBar().value() + top - above)
+
     @Slot(int)
     def _on_scrolled(self, value: int) -> None:
         went_down, self._value = value > self._value, value

@@ -118,8 +118,12 @@ def beside(left: QWidget, right: QWidget, widths: Sequence[int]) -> QSplitter:
 
 
 def scrolling(content: QWidget) -> QScrollArea:
-    """``content`` in an area without a frame that scrolls where there is no room."""
+    """``content`` in an area without a frame that scrolls where there is no room.
+
+    It is no stop of the Tab key: it follows the focus of what is in it, whose keys for pages and lines come here.
+    """
     area = QScrollArea(widgetResizable=True)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidget(content)
     return area

@@ -11,7 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.ui.chat.composer import Composer
-from app.ui.chat.messages import Editing, UserMessage
+from app.ui.chat.editing import Editing
+from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import ChatCommands, MessageEditor
 from app.ui.chat.send_key import enter, send_key
 
@@ -62,7 +63,7 @@ def test_it_never_sends_while_an_input_method_composes(qtbot: QtBot) -> None:
 
 def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
     composer = Composer()
-    editing = Editing("Hello", composer)
+    editing = Editing("Hello", is_question=True, parent=composer)
     qtbot.addWidget(composer)
     send_key().choose(needs_ctrl=True)
     assert composer.button.accessibleName() == composer.button.toolTip() == "Send (Ctrl+Enter)"

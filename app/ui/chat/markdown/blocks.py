@@ -126,6 +126,11 @@ def _parser() -> MarkdownIt:
     return parser
 
 
+def prepare() -> None:
+    """Do now what would make the first message slow."""
+    _parser()
+
+
 def blocks_of(lines: Sequence[str], start: int = 0, number: int | None = None) -> list[Block]:
     """The top-level blocks of these lines, list items on their own. The last one is closed if no further line can
     belong to it.

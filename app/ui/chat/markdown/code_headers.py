@@ -49,13 +49,12 @@ def set_code_wrap(wraps: bool) -> None:
 class CodeHeader(QWidget):
     """The language and the buttons over the top of a code block's frame. The owner connects the buttons."""
 
-    wrapped = Signal(bool)
-    """Long lines shall be wrapped, or not."""
-
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self._language = label(role="quiet", scale=0.9)
+        self.set_wrapped: Callable[[bool], object] = bool
+        """Called when long lines shall be wrapped, or not; given by the owner."""
         self._of = "this code"
         self.save_button = self._button("Save…")
         self.copy_button = self._button("Copy")
@@ -68,7 +67,7 @@ class CodeHeader(QWidget):
         button.setCheckable(True)
         button.setToolTip("Wrap long lines")
         button.setAccessibleName(f"Wrap the long lines of {self._of}")
-        button.clicked.connect(self.wrapped.emit)
+        button.clicked.connect(self.set_wrapped)
         self._row.insertWidget(1, button)
         QWidget.setTabOrder(button, self.save_button)
         return button
@@ -144,7 +143,7 @@ class CodeHeaders:
         header = CodeHeader(self._viewport)
         header.copy_button.clicked.connect(lambda _checked: copy_text(self._code(number)[1], header.copy_button))
         header.save_button.clicked.connect(lambda _checked: self._save(number))
-        header.wrapped.connect(lambda is_on: self._set_wrapped(number, is_on))
+        header.set_wrapped = lambda is_on: self._set_wrapped(number, is_on)
         return header
 
     def _save(self, number: int) -> None:

@@ -50,6 +50,10 @@ class FindMarks:
             self._known.clear()
         return len(self._starts)
 
+    @property
+    def count(self) -> int:
+        return len(self._starts)
+
     def forget_places(self) -> None:
         """The document is drawn anew."""
         self._known.clear()

@@ -41,7 +41,7 @@ from app.ui.widgets.turns import turns
 FRAME_MILLISECONDS = 33
 """Time between two updates of a text that is being written."""
 SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.004
+_BUDGET = 0.003
 """Seconds one update may draw new blocks."""
 
 
@@ -196,6 +196,8 @@ class MarkdownView(SafeBrowser):
     def show_find(self, index: int) -> QRectF | None:
         """Make match ``index`` stand out and bring it to where it can be seen: unfold the text, scroll sideways.
         Gives back what `find_box` does."""
+        if index >= self._find.count:
+            return None  # the text is another one by now
         self._find.current = index
         if self._fold.length is not None and self._find.source_start(index) >= self._fold.length:
             self._fold.unfold()
@@ -212,6 +214,11 @@ class MarkdownView(SafeBrowser):
             return None
         self.wide.show_box(boxes[0])
         return self.wide.on_screen(boxes[0])
+
+    def leave_match(self) -> None:
+        """The match that stands out is in another message now."""
+        self._find.current = None
+        self.viewport().update()
 
     def clear_find(self) -> None:
         """Mark nothing any more."""

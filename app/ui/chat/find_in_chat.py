@@ -1,0 +1,230 @@
+"""Looks for words in all messages of the chat that is shown, whether they are on the screen or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
+from shiboken6 import isValid
+
+from app.chats.model import StoredMessage
+from app.ui.chat.find_bar import FindBar
+from app.ui.chat.markdown.find import count_matches
+from app.ui.chat.messages import MessageWidget
+from app.ui.chat.model import ChatModel
+from app.ui.chat.transcript import Transcript
+
+_SLICE = 0.004
+"""Seconds of counting in one turn of the event loop."""
+_GROWN_MS = 250
+"""After which an answer that grows is counted again."""
+
+
+class Counted(Protocol):
+    """What is looked through: messages, and where an answer is being written its text so far."""
+
+    @property
+    def messages(self) -> Sequence[StoredMessage]: ...
+
+
+class FindInChat(QObject):
+    """One for a window. A match is named by its message and its number there; all that show matches count alike."""
+
+    def __init__(self, bar: FindBar, transcript: Transcript, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._bar = bar
+        self._transcript = transcript
+        self._model: ChatModel | None = None
+        self._connections: list[QMetaObject.Connection] = []
+        self._query = ""
+        self._counts: dict[str, int] = {}
+        """Of the messages that were counted."""
+        self._current: tuple[str, int] | None = None
+        self._start: str | None = None
+        """The message from which on the first match is wanted, while it is looked for."""
+        self._is_wanted = False
+        """Whether the first match shall be gone to as soon as it is known."""
+        self._awaited: tuple[MessageWidget, QMetaObject.Connection] | None = None
+        self._timer = QTimer(self, singleShot=True, interval=0)
+        self._timer.timeout.connect(self._count)
+        self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
+        self._grown.timeout.connect(self._on_grown)
+        bar.query_changed.connect(self._on_query)
+        bar.stepped.connect(self.step)
+        bar.closed.connect(self._on_closed)
+
+    # ------------------------------------------------------------ the chat
+
+    def show(self, model: ChatModel) -> None:
+        """Another chat is shown."""
+        for connection in self._connections:
+            QObject.disconnect(connection)
+        self._model = model
+        self._connections = [
+            model.branch_changed.connect(self._on_branch_changed),
+            model.answer_begun.connect(self._on_answer_begun),
+            model.answer_ended.connect(self._on_grown),
+        ]
+        self._watch_answer()
+        self._forget()
+        self._go_on()
+
+    @Slot(int)
+    def _on_branch_changed(self, _place: int) -> None:
+        if not self._query or self._model is None:
+            return
+        there = {one.id for one in self._model.messages}
+        self._counts = {key: count for key, count in self._counts.items() if key in there}
+        if self._current is not None and self._current[0] not in there:
+            self._current = None
+        self._go_on()
+
+    @Slot()
+    def _on_answer_begun(self) -> None:
+        self._watch_answer()
+        self._grown.start()
+
+    def _watch_answer(self) -> None:
+        live = self._model.live if self._model is not None else None
+        if live is not None:
+            live.rounds_received.connect(self._on_rounds)
+
+    @Slot()
+    def _on_rounds(self) -> None:
+        if self._query and not self._grown.isActive():
+            self._grown.start()
+
+    @Slot()
+    def _on_grown(self) -> None:
+        """The last message has more text."""
+        if self._query and self._model is not None and self._model.messages:
+            self._counts.pop(self._model.messages[-1].id, None)
+            self._go_on()
+
+    # ------------------------------------------------------------ what the user does
+
+    def begin(self) -> None:
+        """Open the bar, or give it the keyboard."""
+        was_hidden = self._bar.isHidden()
+        self._bar.begin()
+        if was_hidden:
+            self._on_query(self._bar.field.text())
+
+    def look_for(self, query: str, message_id: str) -> None:
+        """Mark ``query`` and go to its first match in this message."""
+        self._bar.begin(query)
+        self._on_query(query)
+        self._start, self._is_wanted = message_id, True
+
+    @Slot(str)
+    def _on_query(self, query: str) -> None:
+        self._query = query if query.strip() else ""
+        self._forget()
+        self._transcript.set_find(self._query)
+        self._start, self._is_wanted = self._transcript.first_seen(), bool(self._query)
+        self._go_on()
+
+    @Slot(int)
+    def step(self, step: int) -> None:
+        """Go to the next match (1) or the one before (-1), around the ends; opens the bar where it is closed."""
+        if self._bar.isHidden() or not self._query:
+            self.begin()
+            return
+        matches = self._order()
+        if self._current is None or not matches:
+            self._start, self._is_wanted = self._transcript.first_seen(), True
+            self._go_on()
+            return
+        message_id, index = self._current
+        keys = [key for key, _ in matches]
+        place = keys.index(message_id) if message_id in keys else 0
+        if 0 <= index + step < self._counts[keys[place]]:
+            self._go_to(message_id, index + step)
+            return
+        place = (place + step) % len(keys)
+        self._go_to(keys[place], 0 if step > 0 else self._counts[keys[place]] - 1)
+
+    @Slot()
+    def _on_closed(self) -> None:
+        self._query = ""
+        self._forget()
+        self._transcript.set_find("")
+
+    def _forget(self) -> None:
+        self._counts, self._current = {}, None
+        self._timer.stop()
+        self._leave_awaited()
+
+    # ------------------------------------------------------------ counting
+
+    def _texts(self) -> list[StoredMessage]:
+        return [one for one in self._model.messages if one.role != "system"] if self._model is not None else []
+
+    def _order(self) -> list[tuple[str, int]]:
+        """The messages with matches, in their order, and how many each has."""
+        return [(one.id, self._counts[one.id]) for one in self._texts() if self._counts.get(one.id)]
+
+    def _go_on(self) -> None:
+        if self._query:
+            self._timer.start()
+        self._tell()
+
+    @Slot()
+    def _count(self) -> None:
+        """Count for a moment, first from where the user is looking."""
+        deadline = time.perf_counter() + _SLICE
+        messages = self._texts()
+        first = next((place for place, one in enumerate(messages) if one.id == self._start), 0)
+        for message in [*messages[first:], *messages[:first]]:
+            if message.id not in self._counts:
+                self._counts[message.id] = count_matches(self._text(message), self._query, plain=message.role == "user")
+            if self._is_wanted and self._counts[message.id]:
+                self._is_wanted = False
+                self._go_to(message.id, 0)
+            if time.perf_counter() > deadline:
+                self._timer.start()
+                return
+        self._is_wanted = False
+        self._tell()
+
+    def _text(self, message: StoredMessage) -> str:
+        live = self._model.live if self._model is not None else None
+        is_live = live is not None and live.message is not None and live.message.id == message.id
+        return live.text() if live is not None and is_live else message.text
+
+    def _tell(self) -> None:
+        number = before = 0
+        for key, count in self._order():
+            if self._current is not None and key == self._current[0]:
+                number = before + self._current[1] + 1
+            before += count
+        is_complete = len(self._counts) >= len(self._texts()) and not self._timer.isActive()
+        self._bar.show_count(number, before, is_complete=is_complete)
+
+    # ------------------------------------------------------------ going there
+
+    def _go_to(self, message_id: str, index: int) -> None:
+        self._current = message_id, index
+        self._leave_awaited()
+        widget = self._transcript.show_match(message_id, index)
+        if widget is not None and not widget.is_drawn():
+            self._awaited = widget, widget.view.drawn.connect(self._on_drawn)
+        self._tell()
+
+    @Slot()
+    def _on_drawn(self) -> None:
+        """What was not drawn yet when it was gone to is there now."""
+        if self._awaited is not None and isValid(self._awaited[0]):
+            widget = self._awaited[0]
+            box = widget.view.find_box()
+            if box is not None:
+                self._leave_awaited()
+                self._transcript.scroll_to_match(widget, box)
+
+    def _leave_awaited(self) -> None:
+        if self._awaited is not None:
+            if isValid(self._awaited[0]):
+                QObject.disconnect(self._awaited[1])
+            self._awaited = None

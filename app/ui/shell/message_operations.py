@@ -1,0 +1,298 @@
+"""What can be done with the messages of the chat that is shown, beyond what the chat does alone: delete with undo,
+branch, continue an answer whose tokens nobody kept, write an answer again with something else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+from PySide6.QtCore import QMetaObject, QObject, Signal, Slot
+
+from app.chats.model import Chat, StoredMessage
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.tree import Deletion
+from app.protocol.messages import PairLoaded, TextChecked
+from app.settings import Pair
+from app.ui import notices
+from app.ui.chat.live_answer import asked_with, can_continue, was_cut
+from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.operations import ChatOperations
+from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import recent_title, speaker
+from app.ui.notices import NoticeList
+
+_STEP = 0.3
+"""Of the temperature, for an answer that is a little more or less varied."""
+_SUBJECT = "message"
+"""Of its notices."""
+Way = tuple[str, Callable[[], object]]
+
+
+class MessageOperations(QObject):
+    """One for a window.
+
+    Attributes:
+        continued: The answer that was cut and can go on now.
+
+    Signals:
+        continued_changed: The id of that answer, or ``None``.
+    """
+
+    continued_changed = Signal(object)
+
+    def __init__(
+        self,
+        chats: OpenChats,
+        operations: ChatOperations,
+        engine: Engine,
+        pair_loader: PairLoader,
+        notice_list: NoticeList,
+        recent: Callable[[], Sequence[Pair]],
+        load_recent: Callable[[int], object],
+        parent: QObject | None = None,
+    ) -> None:
+        """``recent``: pairs that were used, newest first; ``load_recent`` loads one of them by its place."""
+        super().__init__(parent)
+        self.continued: str | None = None
+        self._chats = chats
+        self._operations = operations
+        self._engine = engine
+        self._pair_loader = pair_loader
+        self._notice_list = notice_list
+        self._recent = recent
+        self._load_recent = load_recent
+        self._model: ChatModel | None = None
+        self._connections: list[QMetaObject.Connection] = []
+        self._asked: tuple[int, str] | None = None
+        """The request about the text of an answer, and which answer it is."""
+        self._found: tuple[str, str, list[int]] | None = None
+        """For an answer, and the model that it would go on with: the tokens of its text."""
+        self._to_regenerate: tuple[str, str, Pair] | None = None
+        """A chat, and which of its answers is written again when this pair is loaded."""
+        engine.text_checked.connect(self._on_text_checked)
+        engine.state_changed.connect(self._refresh)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
+        pair_loader.pair_opened.connect(self._on_pair_opened)
+
+    def show(self, model: ChatModel) -> None:
+        """Another chat is shown."""
+        for connection in self._connections:
+            QObject.disconnect(connection)
+        self._model = model
+        self._to_regenerate = None
+        self._connections = [
+            model.state_changed.connect(self._refresh),
+            model.branch_changed.connect(self._refresh),
+            model.answer_ended.connect(self._refresh),
+        ]
+        self._refresh()
+
+    def _message(self, message_id: str) -> StoredMessage | None:
+        model = self._chats.current
+        place = model.place(message_id)
+        return model.messages[place] if place is not None else None
+
+    # ------------------------------------------------------------ continue
+
+    @Slot()
+    def _refresh(self) -> None:
+        """Find out whether the last answer can go on; ask the engine where only it knows."""
+        pair, model = self._pair_loader.pair(), self._chats.current
+        last = model.messages[-1] if model.messages else None
+        can_go_on = model.state is ChatState.IDLE and pair is not None and last is not None and was_cut(last)
+        if not can_go_on or last is None or pair is None:
+            self._tell(None)
+        elif self._has_tokens(last, pair):
+            self._tell(last.id)
+        else:
+            self._tell(None)
+            if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != last.id):
+                request = self._engine.check_text(last.text)
+                self._asked = (request, last.id) if request else None
+
+    def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
+        """Whether its tokens are known as those of this model."""
+        if can_continue(message) and message.pair == speaker(pair):
+            return True
+        return self._found is not None and self._found[:2] == (message.id, pair.target.path)
+
+    @Slot(object)
+    def _on_text_checked(self, checked: TextChecked) -> None:
+        pair = self._pair_loader.pair()
+        if self._asked is None or checked.request != self._asked[0]:
+            return  # about an answer that is not shown any more, or of another model
+        if checked.tokens and pair is not None:
+            self._found = self._asked[1], pair.target.path, checked.tokens
+            self._refresh()
+
+    @Slot(object)
+    def _on_pair_changed(self, _pair: PairLoaded | None) -> None:
+        self._asked = None
+        self._refresh()
+
+    def _tell(self, message_id: str | None) -> None:
+        if message_id != self.continued:
+            self.continued = message_id
+            self.continued_changed.emit(message_id)
+
+    def continue_answer(self, message_id: str | None = None) -> None:
+        """Let the last answer go on, where that is possible."""
+        if self.continued is None or message_id not in (None, self.continued):
+            return
+        message = self._message(self.continued)
+        is_found = self._found is not None and self._found[0] == self.continued
+        tokens = self._found[2] if self._found is not None and is_found else None
+        if message is not None and can_continue(message) and message.pair == speaker(self._pair_loader.pair()):
+            tokens = None
+        self._chats.current.continue_answer(self.continued, tokens)
+
+    # ------------------------------------------------------------ delete
+
+    def delete(self, message_id: str, following: bool) -> None:
+        """Delete a message, or it and all that follow; `ChatOperations.undo` brings them back."""
+        model = self._chats.current
+
+        def deleted(deletion: Deletion) -> None:
+            count = deletion.count
+            text = "Deleted a message." if count == 1 else f"Deleted {count:,} messages."
+            self._operations.offer_undo(partial(self._undo, model.id, model.is_temporary, deletion), text)
+
+        model.delete(message_id, deleted, following=following)
+
+    def _undo(self, chat_id: str, is_temporary: bool, deletion: Deletion) -> None:
+        current = self._chats.current
+        if current.id != chat_id:
+            if is_temporary:
+                self._tell_not_undone("The temporary chat is gone, and so are its messages.")
+            else:
+                self._when_idle(self._chats.open(chat_id), lambda model: self._bring_back(model, deletion))
+        else:
+            self._when_idle(current, lambda model: self._bring_back(model, deletion))
+
+    def _bring_back(self, model: ChatModel, deletion: Deletion) -> None:
+        if not model.undo_deletion(deletion):
+            take_back = partial(self._undo, model.id, model.is_temporary, deletion)
+            text = "The messages can be brought back when the answer is finished."
+            self._operations.offer_undo(take_back, text)
+
+    def _when_idle(self, model: ChatModel, act: Callable[[ChatModel], None]) -> None:
+        """Now, or where the chat is being opened, when its messages are there."""
+        if model.state is not ChatState.OPENING:
+            act(model)
+            return
+
+        def changed(state: ChatState) -> None:
+            if state is not ChatState.OPENING:
+                QObject.disconnect(connection)
+                if not model.must_open:
+                    act(model)
+
+        connection = model.state_changed.connect(changed)
+
+    def _tell_not_undone(self, text: str) -> None:
+        self._notice_list.show(_SUBJECT, notices.plain_text(text))
+
+    # ------------------------------------------------------------ go to a message
+
+    def open_message(self, chat_id: str, message_id: str, found: Callable[[StoredMessage], object]) -> None:
+        """Show a chat, and the branch of it that a message is on; ``found`` is called when it is there."""
+
+        def there(model: ChatModel) -> None:
+            place = model.place(message_id)
+            if place is not None and model is self._chats.current:
+                found(model.messages[place])
+
+        def opened(model: ChatModel) -> None:
+            model.show_message(message_id)
+            self._when_idle(model, there)
+
+        self._when_idle(self._chats.open(chat_id), opened)
+
+    # ------------------------------------------------------------ branch
+
+    def can_branch(self) -> bool:
+        """Not out of a chat that is never stored."""
+        current = self._chats.current
+        return current.state is ChatState.IDLE and bool(current.messages) and not current.is_temporary
+
+    def branch(self, message_id: str) -> None:
+        """Open a new chat with the messages up to this one."""
+        model = self._chats.current
+        if not self.can_branch() or model.place(message_id) is None:
+            return
+        chat_id = model.id
+
+        def done(chat: Chat) -> None:
+            self._operations.refresh()
+            if self._chats.current is model:
+                self._chats.open(chat.id)
+
+        model.saver.read(lambda store: store.copy_branch(chat_id, message_id), done, model.failed.emit)
+
+    # ------------------------------------------------------------ regenerate with something else
+
+    def ways_to_regenerate(self, message_id: str) -> list[Way]:
+        """For a menu: what an answer can be written again with. An empty text is a line between."""
+        message, model = self._message(message_id), self._chats.current
+        if message is None:
+            return []
+        ways: list[Way] = []
+        again = _settings_again(message)
+        if again is not None and message.seed is not None:
+            ways.append(("The same settings and seed", lambda: model.regenerate(message_id, again, seed=message.seed)))
+        temperature = self._chats.queue.settings(model.settings).sampling.temperature
+        ways.append(("More variety", lambda: self._vary(message_id, temperature + _STEP)))
+        if temperature > 0:
+            ways.append(("Less variety", lambda: self._vary(message_id, max(0.0, temperature - _STEP))))
+        plain = msgspec.structs.replace(model.settings, drafter="none")
+        ways.append(("Without a draft", lambda: model.regenerate(message_id, plain)))
+        recent = self._recent()
+        if recent:
+            ways.append(("", lambda: None))
+        for place, pair in enumerate(recent):
+            ways.append((recent_title(pair), partial(self._regenerate_with, message_id, place, pair)))
+        return ways
+
+    def _vary(self, message_id: str, temperature: float) -> None:
+        model = self._chats.current
+        sampling = msgspec.structs.replace(model.settings.sampling, temperature=round(min(temperature, 10.0), 2))
+        model.regenerate(message_id, msgspec.structs.replace(model.settings, sampling=sampling))
+
+    def _regenerate_with(self, message_id: str, place: int, pair: Pair) -> None:
+        """With another pair, which is loaded first; why it cannot be loaded is told where it is loaded."""
+        files = self._pair_loader.files()
+        model = self._chats.current
+        if self._pair_loader.pair() is not None and files is not None and _is_pair(files, pair):
+            model.regenerate(message_id)
+            return
+        self._to_regenerate = model.id, message_id, pair
+        self._load_recent(place)
+
+    @Slot(object)
+    def _on_pair_opened(self, files: PairFiles) -> None:
+        wanted, self._to_regenerate = self._to_regenerate, None
+        if wanted is not None and _is_pair(files, wanted[2]) and self._chats.current.id == wanted[0]:
+            self._chats.current.regenerate(wanted[1])
+
+
+def _is_pair(files: PairFiles, pair: Pair) -> bool:
+    return (files.target, files.draft or None) == (pair.target, pair.draft or None)
+
+
+def _settings_again(message: StoredMessage) -> ChatSettings | None:
+    """The settings an answer was written with; ``None`` where not all of them are known."""
+    asked = asked_with(message)
+    if asked is None:
+        return None
+    return ChatSettings(
+        system_prompt=asked.system_prompt,
+        sampling=SamplingChoice(**msgspec.structs.asdict(asked.sampling)),
+        max_tokens=asked.max_tokens,
+        stop=list(asked.stop),
+        overflow=asked.overflow,
+        drafter=asked.drafter,
+    )

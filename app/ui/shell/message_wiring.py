@@ -1,0 +1,117 @@
+"""Connects what can be done with messages, and the search in a chat, with the window's actions and buttons."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, Slot
+
+from app.chats.model import StoredMessage
+from app.ui.chat.find_in_chat import FindInChat
+from app.ui.chat.markdown.find import count_matches
+from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.operations import ChatOperations
+from app.ui.shell.commands import AppCommands
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.message_operations import MessageOperations
+
+
+class MessageWiring(QObject):
+    """One for a window.
+
+    Attributes:
+        find: The search in the chat that is shown.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        chats: OpenChats,
+        operations: ChatOperations,
+        messages: MessageOperations,
+        commands: AppCommands,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._window = window
+        self._chats = chats
+        self._operations = operations
+        self._messages = messages
+        self.find = FindInChat(window.find_bar, window.transcript, self)
+        window.find_bar.closed.connect(self._on_find_closed)
+        messages.continued_changed.connect(window.transcript.set_continued)
+        messages.continued_changed.connect(self.refresh)
+        operations.undo_changed.connect(self.refresh)
+        for name, act in self._actions(commands).items():
+            window.menus.connect_action(name, act)
+        asked = window.transcript.commands
+        asked.continue_answer = messages.continue_answer
+        asked.ways_to_regenerate = messages.ways_to_regenerate
+        asked.delete = messages.delete
+        asked.branch = messages.branch
+        asked.can_branch = messages.can_branch
+        asked.leave_messages = window.composer.setFocus
+
+    def _actions(self, commands: AppCommands) -> dict[str, Callable[[], object]]:
+        return {
+            "new_temporary_chat": self._new_temporary_chat,
+            "show_trash": commands.show_trash,
+            "undo_chat": commands.undo_deletion,
+            "continue_answer": self._messages.continue_answer,
+            "branch_chat": self._branch,
+            "previous_message": lambda: self._step(-1),
+            "next_message": lambda: self._step(1),
+            "find_in_chat": self.find.begin,
+            "find_next": lambda: self.find.step(1),
+            "find_previous": lambda: self.find.step(-1),
+        }
+
+    def show(self, model: ChatModel) -> None:
+        """Another chat is shown."""
+        self._window.transcript.set_temporary(model.is_temporary)
+        self._messages.show(model)
+        self.find.show(model)
+
+    @Slot()
+    def refresh(self) -> None:
+        """What can be done has changed."""
+        action, has_messages = self._window.menus.action, bool(self._chats.current.messages)
+        for name in ("find_in_chat", "find_next", "find_previous", "previous_message", "next_message"):
+            action(name).setEnabled(has_messages)
+        action("continue_answer").setEnabled(self._messages.continued is not None)
+        action("branch_chat").setEnabled(self._messages.can_branch())
+        action("undo_chat").setEnabled(self._operations.can_undo())
+
+    def open_message(self, chat_id: str, message_id: str) -> None:
+        """Show a message that was found in the list of chats, with the words that were searched for."""
+        searched = self._window.chat_list.search_field.text().strip()
+
+        def found(message: StoredMessage) -> None:
+            self._window.transcript.show_message(message_id)
+            wordings = [searched, *sorted(searched.split(), key=len, reverse=True)]
+            is_plain = message.role == "user"
+            words = next((one for one in wordings if count_matches(message.text, one, plain=is_plain)), "")
+            if words:
+                self.find.look_for(words, message_id)
+
+        self._messages.open_message(chat_id, message_id, found)
+
+    def _new_temporary_chat(self) -> None:
+        self._chats.new_temporary()
+        self._window.composer.setFocus()
+
+    def _branch(self) -> None:
+        """At the message that has the keyboard, else at the last one."""
+        messages = self._chats.current.messages
+        if messages:
+            self._messages.branch(self._window.transcript.focused_message() or messages[-1].id)
+
+    def _step(self, step: int) -> None:
+        if not self._window.transcript.step_message(step):
+            self._window.composer.setFocus()
+
+    @Slot()
+    def _on_find_closed(self) -> None:
+        """The keyboard goes to the message with the match, else back to where one writes."""
+        self._window.composer.setFocus()
