@@ -161,7 +161,7 @@ def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
     before = path.read_bytes()
     file = SettingsFile(path)
     assert file.notice is not None
-    assert "newer Slipstream" in file.notice and "until Slipstream ends" in file.notice
+    assert "newer Slipstream" in file.notice and "until you close Slipstream" in file.notice
     assert (file.values.load, file.values.accept, file.values.offline) == (LoadSettings(threads=5), "coupled", True)
     file.values.draft_length = 6
     file.save()

@@ -113,12 +113,12 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
-    assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not an ordinary file."
+    assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not a regular file."
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no devices to open here")
 def test_a_device_is_refused() -> None:
-    assert problem(Path("/dev/zero")) == "zero is not an ordinary file."
+    assert problem(Path("/dev/zero")) == "zero is not a regular file."
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
@@ -148,8 +148,7 @@ def test_a_file_cut_off_in_its_weights_gives_both_sizes(file: Path) -> None:
     size = file.stat().st_size
     os.truncate(file, size // 2)
     assert problem(file) == (
-        f"model.gguf is cut off: it is {size // 2 / MEGABYTE:.1f} MB but its header needs {size / MEGABYTE:.1f} MB. "
-        "Download or copy it again."
+        f"model.gguf is incomplete: it is {size // 2 / MEGABYTE} MB but its header needs {size / MEGABYTE} MB. Download or copy it again."
     )
 
 
@@ -189,7 +188,10 @@ LLAMA = string("general.architecture", "llama")
         (header([LLAMA, LLAMA]), "has the entry general.architecture twice"),
         (header([pair("key", 77, bytes(4))]), "its entry key has the unknown type 77"),
         (header([pair("key", STRING, struct.pack("<Q", 2**63))]), "a text of 9,223,372,036,854,775,808 bytes"),
-        (header([pair("key", STRING, struct.pack("<Q", 10**6))]), "cut off: it ends inside its header, after 47 bytes"),
+        (
+            header([pair("key", STRING, struct.pack("<Q", 10**6))]),
+            "incomplete: it ends inside its header, after 47 bytes",
+        ),
         (header([array("key", U8, 2**60, b"")]), "claims 1,152,921,504,606,846,976 numbers in key"),
         (header([array("key", U64, 10**6, bytes(64))]), "1,000,000 numbers in key do not fit"),
         (header([array("key", STRING, 2**60, b"")]), "claims 1,152,921,504,606,846,976 texts in key"),
@@ -203,12 +205,12 @@ LLAMA = string("general.architecture", "llama")
         (header(tensors=[tensor("t", [1, 1, 1, 1, 1], 0, 0)]), "its tensor t has 5 dimensions"),
         (header(tensors=[tensor("t" * 64, [1], 0, 0)]), "a tensor name of 64 bytes"),
         (header(tensors=[tensor("t", [32], 99, 0)]), "has a tensor of a type this version does not know (t, type 99)"),
-        (header(tensors=[tensor("t", [33], 8, 0)]), "a row of its tensor t is no multiple of 32 numbers"),
+        (header(tensors=[tensor("t", [33], 8, 0)]), "the rows of its tensor t are not a multiple of 32 numbers"),
         (header(tensors=[tensor("t", [2**63], 0, 0)]), "its tensor t is larger than any file"),
         (header(tensors=[tensor("t", [2**40, 2**40, 2**40], 0, 0)]), "its tensor t is larger than any file"),
         (header(tensors=[tensor("t", [2**61], 0, 0)]), "lies about its sizes"),
-        (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t is not where the one before it ends"),
-        (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t is not where the one before it ends"),
+        (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t does not start where the one before it ends"),
+        (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t does not start where the one before it ends"),
         (header(tensors=[tensor("t", [8], 0, 0)] * 2) + bytes(64), "has the tensor t twice"),
         (header(tensors=[tensor("t", [2**50], 0, 0)]), "but its header needs 4,504 TB"),
         (header([uint32("split.count", 60_000)]), "it is part 1 of 60,000"),

@@ -55,10 +55,10 @@ def load_while(engine: Engine, command: Load, happens: Callable[[], object]) -> 
     ("name", "says"),
     [
         ("folder", "is a folder, not a model file."),
-        ("pipe", "is not an ordinary file."),
+        ("pipe", "is not a regular file."),
         ("empty.gguf", "is empty."),
-        ("gone.gguf", "is not there any more"),
-        ("empty.gguf/model.gguf", "is not there: a part of its path is no folder."),
+        ("gone.gguf", "no longer exists"),
+        ("empty.gguf/model.gguf", "doesn't exist: a part of its path is not a folder."),
         ("zero\0byte", "cannot be read: embedded null byte."),
         (None, "is a folder, not a model file."),
     ],
@@ -86,7 +86,7 @@ def test_a_file_that_is_replaced_while_it_is_loaded(engine: Engine, tmp_path: Pa
     path = make_model(tmp_path / "model.gguf", layers=1)
     other = make_model(tmp_path / "other.gguf", layers=1, seed=1)
     with pytest.raises(
-        KnownError, match=r"^model.gguf changed while it was being loaded, so it was not used. Load it again."
+        KnownError, match=r"^model.gguf changed while it was being loaded, so it wasn't used. Load it again."
     ):
         load_while(engine, Load(request=1, target=str(path)), lambda: other.rename(path))
 
@@ -109,7 +109,7 @@ def test_a_draft_that_is_deleted_while_it_is_loaded_costs_only_the_draft(engine:
     path, draft = make_model(tmp_path / "model.gguf"), make_model(tmp_path / "draft.gguf", noise=0.1)
     loaded = load_while(engine, Load(request=1, target=str(path), draft=str(draft)), draft.unlink)
     assert loaded.draft is None and loaded.target.name == "model"
-    assert loaded.draft_refused is not None and "draft.gguf could not be read" in loaded.draft_refused
+    assert loaded.draft_refused is not None and "draft.gguf couldn't be read" in loaded.draft_refused
 
 
 def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def a_list_by_layer(writer: gguf.GGUFWriter) -> None:
 @pytest.mark.parametrize(
     ("layers", "edit", "message"),
     [
-        (1, None, "has a single layer, so there is nothing to cut off"),
+        (1, None, "has only one layer, so none can be left out"),
         (2, a_list_by_layer, r"describes each layer on its own \(llama.attention.head_count_kv\)"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_place_that_is_taken_or_not_there(target: Path, tmp_path: Path) -> Non
     with pytest.raises(KnownError, match="already exists"):
         cut(target, 1, taken, None, 1)
     assert taken.read_bytes() == b"precious"
-    with pytest.raises(KnownError, match="There is no folder"):
+    with pytest.raises(KnownError, match="doesn't exist"):
         cut(target, 1, tmp_path / "gone" / "draft.gguf", None, 1)
     with pytest.raises(KnownError, match="already exists"):
         cut(target, 1, target, None, 1)

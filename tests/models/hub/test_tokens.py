@@ -151,7 +151,7 @@ def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.Monke
 def test_what_cannot_be_a_token(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use(MemoryKeyring())
     store = TokenStore()
-    with pytest.raises(KnownError, match="This is no access token") as caught:
+    with pytest.raises(KnownError, match="no longer exists") as caught:
         store.set(HOST, text)
     assert not text.strip() or text not in str(caught.value)
     assert store.get(HOST) is None
