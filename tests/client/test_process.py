@@ -129,7 +129,7 @@ def test_an_engine_that_ends_in_an_answer_is_one_sentence(behavior: str, cause: 
     ("behavior", "sentence"),
     [
         ("exit", "The engine ended unexpectedly (exit code 3)."),
-        ("unable", "The engine did not start. Nothing here runs on this processor."),
+        ("unable", "The engine didn't start. Nothing here runs on this processor."),
         ("newer", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
         ("early", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
     ],

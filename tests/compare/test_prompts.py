@@ -80,7 +80,7 @@ def test_objects(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(KnownError, match=r"^Line 3 of my.jsonl cannot be used: [^\n]*\.$"):
+    with pytest.raises(KnownError, match=r"^Line 3 of my.jsonl can't be used: [^\n]*\.$"):
         read(file(tmp_path, "my.jsonl", f'{{"prompt": "fine"}}\n\n{line}\n'))
 
 

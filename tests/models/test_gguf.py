@@ -133,7 +133,7 @@ def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:
 
 def test_refuses_a_vocabulary_without_weights(tmp_path: Path) -> None:
     read = read_header(make_vocabulary_file(tmp_path / "vocab.gguf"))
-    assert refused(read) == "vocab.gguf holds only a vocabulary, no model."
+    assert refused(read) == "vocab.gguf contains only a vocabulary, no model."
 
 
 @pytest.mark.parametrize(

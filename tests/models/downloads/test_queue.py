@@ -188,7 +188,7 @@ def test_a_broken_queue_is_kept(hub: HubServer, pair: Item, opens: Opens, tmp_pa
     folder.mkdir()
     (folder / FILE_NAME).write_bytes(content)
     watched = opens()
-    assert watched.queue.notice is not None and "kept as downloads.broken-" in watched.queue.notice
+    assert watched.queue.notice is not None and "saved as downloads.broken-" in watched.queue.notice
     assert [path.read_bytes() for path in folder.glob("downloads.broken-*")] == [content]
     watched.queue.add(pair)
     watched.wait_for("pair", ItemState.DONE)

@@ -89,7 +89,7 @@ def test_what_was_asked_is_listed(hub: Hub) -> None:
 
 
 def test_what_is_not_there(hub: Hub) -> None:
-    with pytest.raises(NotFoundError, match=r"^maker/gone is not on 127\.0\.0\.1, or is private and needs"):
+    with pytest.raises(NotFoundError, match=r"^maker/gone doesn't exist on 127\.0\.0\.1, or is private and needs"):
         hub.repository("maker/gone")
     with pytest.raises(NotFoundError, match="no longer has this version"):
         hub.repository("maker/model", "0" * 40)
@@ -102,7 +102,7 @@ def test_what_is_not_there(hub: Hub) -> None:
     [
         (Fault(status=429), "Too many requests to .*Try again in a few minutes"),
         (Fault(status=429, headers=(("Retry-After", "30"),)), "Try again in 30 s"),
-        (Fault(status=429, headers=(("Retry-After", "9" * 30),)), "Try again in some minutes"),
+        (Fault(status=429, headers=(("Retry-After", "9" * 30),)), "Try again in a few minutes"),
         (Fault(status=503), "has a problem"),
     ],
 )

@@ -279,7 +279,7 @@ def test_an_own_certificate_of_the_system_is_trusted(certificate: Path, monkeypa
     with HubServer(certificate=certificate) as hub:
         hub.add("maker/model", {FILE: content})
         one = network(hub, token="hf_good", to_mirror=True)
-        with pytest.raises(UnreachableError, match=r"does not trust the certificate of 127\.0\.0\.1"):
+        with pytest.raises(UnreachableError, match=r"doesn't trust the certificate of 127\.0\.0\.1"):
             one.get(url(hub), purpose="download")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         one.close()
