@@ -135,5 +135,5 @@ def test_closing_restores_what_start_changed() -> None:
 
 def test_a_log_that_cannot_be_written_is_named(home: Path) -> None:
     (home / "logs" / "slipstream.log").mkdir(parents=True)
-    with pytest.raises(KnownError, match="cannot write its log"):
+    with pytest.raises(KnownError, match="can't write its log"):
         logs.start()

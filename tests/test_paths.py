@@ -68,9 +68,9 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
 def test_a_home_that_cannot_be_written_is_named(read_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(paths.HOME_VARIABLE, str(read_only))
-    with pytest.raises(KnownError, match="it cannot be written"):
+    with pytest.raises(KnownError, match="it can't be written to"):
         paths.data_dir()
-    with pytest.raises(KnownError, match="cannot keep its files"):
+    with pytest.raises(KnownError, match="can't store its files"):
         paths.log_dir()
 
 

@@ -161,7 +161,7 @@ def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
     before = path.read_bytes()
     file = SettingsFile(path)
     assert file.notice is not None
-    assert "newer Slipstream" in file.notice and "until Slipstream ends" in file.notice
+    assert "newer version of Slipstream" in file.notice and "until you close Slipstream" in file.notice
     assert (file.values.load, file.values.accept, file.values.offline) == (LoadSettings(threads=5), "coupled", True)
     file.values.draft_length = 6
     file.save()
@@ -175,7 +175,7 @@ def test_a_file_of_a_newer_version_that_is_no_text_is_left_alone(path: Path) -> 
     path.write_bytes(before)
     file = SettingsFile(path)
     assert file.values == Settings()
-    assert file.notice is not None and "newer Slipstream" in file.notice
+    assert file.notice is not None and "newer version of Slipstream" in file.notice
     file.save()
     assert path.read_bytes() == before
 

@@ -155,7 +155,7 @@ def test_a_violation_is_what_it_ended_of(starting: Connection, events: list[Even
 def test_a_refusal_is_told_by_its_end(starting: Connection) -> None:
     assert told(starting, StartFailed(message="Not here.")) == []
     ended = starting.died(ExitCause.EXITED, "exit code 1")
-    assert ended.sentence() == "The engine did not start. Not here."
+    assert ended.sentence() == "The engine didn't start. Not here."
 
 
 @pytest.mark.allow_logs

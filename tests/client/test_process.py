@@ -108,11 +108,11 @@ def test_a_load_is_cancelled(behavior: str) -> None:
 @pytest.mark.parametrize(
     ("behavior", "cause", "sentence"),
     [
-        ("signal 6", ExitCause.ABORTED, "The engine stopped itself because of an internal error (SIGABRT)."),
+        ("signal 6", ExitCause.ABORTED, "The engine stopped because of an internal error (SIGABRT)."),
         ("signal 11", ExitCause.CRASHED, "The engine crashed (SIGSEGV)."),
-        ("garbage", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
-        ("oversized", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
-        ("wrong field", ExitCause.PROTOCOL, "something that Slipstream does not understand"),
+        ("garbage", ExitCause.PROTOCOL, "something that Slipstream doesn't understand"),
+        ("oversized", ExitCause.PROTOCOL, "something that Slipstream doesn't understand"),
+        ("wrong field", ExitCause.PROTOCOL, "something that Slipstream doesn't understand"),
     ],
 )
 def test_an_engine_that_ends_in_an_answer_is_one_sentence(behavior: str, cause: ExitCause, sentence: str) -> None:
@@ -129,9 +129,9 @@ def test_an_engine_that_ends_in_an_answer_is_one_sentence(behavior: str, cause: 
     ("behavior", "sentence"),
     [
         ("exit", "The engine ended unexpectedly (exit code 3)."),
-        ("unable", "The engine did not start. Nothing here runs on this processor."),
-        ("newer", "The engine sent something that Slipstream does not understand, so it was stopped."),
-        ("early", "The engine sent something that Slipstream does not understand, so it was stopped."),
+        ("unable", "The engine didn't start. Nothing here runs on this processor."),
+        ("newer", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
+        ("early", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
     ],
 )
 def test_an_engine_that_ends_at_the_start_is_one_sentence(behavior: str, sentence: str) -> None:
@@ -142,7 +142,7 @@ def test_an_engine_that_ends_at_the_start_is_one_sentence(behavior: str, sentenc
 
 @pytest.mark.allow_logs
 def test_a_program_that_does_not_exist() -> None:
-    with pytest.raises(EngineEndedError, match="The engine did not start"):
+    with pytest.raises(EngineEndedError, match="The engine didn't start"):
         EngineProcess(command=["slipstream-no-such-program"])
 
 
@@ -152,7 +152,9 @@ def test_what_an_engine_that_is_gone_is_sent_tells_so() -> None:
     with scripted("well") as engine:
         engine.load(PAIR)
         os.kill(engine.process_id, signal.SIGKILL)
-        with pytest.raises(EngineEndedError, match=r"The engine was ended from outside \(SIGKILL\)|memory ran out"):
+        with pytest.raises(
+            EngineEndedError, match=r"The engine was ended by another program \(SIGKILL\)|memory ran out"
+        ):
             list(engine.generate(ANSWER))
 
 
@@ -162,6 +164,6 @@ def test_an_engine_that_takes_too_long_is_ended() -> None:
     mute = [sys.executable, "-m", "tests.ui.scripted_engine", "mute"]
     with (
         EngineProcess(command=mute, limit_seconds=0.2) as engine,
-        pytest.raises(KnownError, match="was not done after"),
+        pytest.raises(KnownError, match="did not finish within"),
     ):
         engine.hello()

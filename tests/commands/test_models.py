@@ -69,7 +69,7 @@ def test_list(models: Path, home: Path, capsys: Shown) -> None:
     assert "F32" in lines[0] and "512 tokens" in lines[0] and "never used" in lines[0]
     (small,) = [line for line in lines if names[1] in line]
     assert "never used" not in small and small.endswith("models folder")
-    assert lines[3:] == ["", "These cannot be used:", "  broken: broken.gguf is not a GGUF model file."]
+    assert lines[3:] == ["", "These can't be used:", "  broken: broken.gguf is not a GGUF model file."]
 
 
 def test_list_some_as_json(models: Path, capsys: Shown) -> None:
@@ -87,7 +87,7 @@ def test_an_empty_library_and_folders_of_other_apps(home: Path, tmp_path: Path, 
     assert call("list") == 0
     assert capsys.readouterr().out.splitlines() == [
         f"There are no models in {home / 'models'}.",
-        f"Models of another app (LM Studio) are in {studio}: add it in Settings.",
+        f"There are models of another app (LM Studio) in {studio}. You can add the folder in Settings.",
     ]
 
 
@@ -106,7 +106,7 @@ def test_folders_of_the_settings(home: Path, tmp_path: Path, capsys: Shown) -> N
     assert found == {"one": "extra", "two": "own"}
     (tmp_path / "extra").rename(tmp_path / "away")
     assert call("list") == 0
-    assert f"one: its folder, {extra}, is not there now." in capsys.readouterr().out
+    assert f"one: its folder, {extra}, isn't available right now." in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- names, inspect
@@ -124,7 +124,7 @@ def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("nothing", 'No model is called "nothing". "slipstream models list" shows what there is.'),
+        ("nothing", 'No model is called "nothing". "slipstream models list" shows all of them.'),
         ("owner", '2 models have "owner" in their names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
         ("gone.gguf", "gone.gguf is not there any more"),
         ("\x1b[31m", 'No model is called "\\x1b[31m".'),
@@ -226,7 +226,7 @@ def test_there_is_no_plan_for_what_does_not_fit(models: Path, capsys: Shown) -> 
 
 def test_verify(models: Path, home: Path, capsys: Shown) -> None:
     assert call("verify", "small") == 1
-    assert capsys.readouterr().out.endswith("cannot be checked: its SHA-256 is not known.\n")
+    assert capsys.readouterr().out.endswith("can't be verified: its SHA-256 checksum isn't known.\n")
     origin = Origin(repository="owner/x", commit="", path="", sha256="0" * 64, size=1)
     Origins(home / ORIGINS_NAME).put(models / "owner/Small-GGUF/Small-F16.gguf", origin)
     assert call("verify", "small") == 1
@@ -239,7 +239,7 @@ def test_verify_a_file_that_is_as_it_was(tmp_path: Path, home: Path, capsys: Sho
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     Origins(home / ORIGINS_NAME).put(path, Origin(repository="", commit="", path="", sha256=digest, size=1))
     assert call("verify", "one") == 0
-    assert capsys.readouterr().out == "one is what was downloaded: the SHA-256 is the same.\n"
+    assert capsys.readouterr().out == "one is intact: the SHA-256 checksum matches.\n"
 
 
 def test_remove_says_what_it_frees(models: Path, capsys: Shown) -> None:
@@ -269,14 +269,14 @@ def test_remove_asks(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatc
 def test_remove_where_nobody_can_answer(models: Path) -> None:
     result = slipstream("models", "remove", "small", typed="y\n")
     assert (result.returncode, result.stdout) == (1, "")
-    assert "Add --yes to delete without asking" in result.stderr
+    assert "Use --yes to delete without asking" in result.stderr
     assert (models / "owner/Small-GGUF/Small-F16.gguf").exists()
 
 
 def test_remove_leaves_folders_of_others_alone(tmp_path: Path, models: Path, capsys: Shown) -> None:
     path = small_model(tmp_path / "elsewhere/one.gguf")
     assert call("remove", path, "--yes") == 1
-    assert "where nothing is deleted" in capsys.readouterr().err
+    assert "where Slipstream deletes nothing" in capsys.readouterr().err
     assert path.exists()
 
 

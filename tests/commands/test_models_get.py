@@ -116,9 +116,7 @@ def test_search_finds_nothing(server: HubServer, capsys: Shown) -> None:
 @pytest.mark.parametrize("arguments", [("search", "x"), ("get", TARGET), ("get", "qwen3-8b")])
 def test_offline(home: Path, capsys: Shown, arguments: tuple[str, ...]) -> None:
     save_settings(home, offline=True)
-    assert (
-        refused(capsys, *arguments) == "slipstream: Slipstream is offline: the network is switched off in Settings.\n"
-    )
+    assert refused(capsys, *arguments) == "slipstream: Slipstream is offline: the network is turned off in Settings.\n"
 
 
 # ---------------------------------------------------------------- which model
@@ -143,7 +141,7 @@ def test_a_repository_with_several_says_what_it_has(server: HubServer, target: P
         f'slipstream: {TARGET} has 2 models. Choose one, as in "slipstream models get {TARGET}:Q4_K_M":'
     )
     assert [line.split(" (")[0] for line in lines[1:]] == ["  Q4_K_M", "  Q8_0"]
-    assert refused(capsys, "get", f"{TARGET}:Q2_K").startswith(f"slipstream: {TARGET} has no model Q2_K, but these.")
+    assert refused(capsys, "get", f"{TARGET}:Q2_K").startswith(f"slipstream: {TARGET} has no model Q2_K, only these.")
     assert not server.bodies()
 
 
@@ -180,9 +178,9 @@ def test_a_split_model(server: HubServer, home: Path, tmp_path: Path, capsys: Sh
     ("wanted", "message"),
     [
         ("owner/nothing", "owner/nothing is not on 127.0.0.1, or is private and needs an access token."),
-        ("owner/na me", "owner/na me is no name of a repository. One looks like this: owner/name."),
-        ("gpt\x1b", "gpt\\x1b is neither a repository, as owner/name, nor one of the recommended pairs: qwen2.5-1.5b,"),
-        ("owner/empty", "owner/empty has no GGUF models that can be downloaded."),
+        ("owner/na me", "owner/na me is not a repository name. It should look like owner/name."),
+        ("gpt\x1b", "gpt\\x1b is neither a repository (owner/name) nor one of the recommended pairs: qwen2.5-1.5b,"),
+        ("owner/empty", "owner/empty has no GGUF models to download."),
     ],
 )
 def test_what_is_not_there(server: HubServer, capsys: Shown, wanted: str, message: str) -> None:
@@ -213,7 +211,7 @@ def test_no_draft_fits(server: HubServer, target: Path, home: Path, tmp_path: Pa
     other = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf", vocab_size=900)
     server.add(DRAFT, {other.name: other})
     told = refused(capsys, "get", f"{TARGET}:Q8_0", "--with-draft")
-    assert "No draft was found that fits. Without --with-draft the target is downloaded alone.\n" in told
+    assert "No matching draft was found. Without --with-draft, only the target is downloaded.\n" in told
     assert f"  {DRAFT}: The vocabularies" in told and "900 in the draft" in told
     assert not (home / "models").exists()
 
@@ -306,7 +304,7 @@ def test_a_file_the_window_is_downloading(server: HubServer, home: Path, tmp_pat
     server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
     with Part(home / "models/owner/one/one.gguf", server.remote_file("owner/one", "one.gguf")):
         told = refused(capsys, "get", "owner/one")
-    assert "one.gguf is being downloaded already, perhaps by another Slipstream." in told
+    assert "one.gguf is already being downloaded, perhaps by another Slipstream window." in told
 
 
 # ---------------------------------------------------------------- Ctrl+C
@@ -331,7 +329,7 @@ def test_ctrl_c_keeps_what_came_and_the_same_command_goes_on(server: HubServer, 
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert err == "slipstream: Stopped. What has arrived is kept: the same command goes on from there.\n\n"
+    assert err == "slipstream: Stopped. What was downloaded is kept; run the same command again to continue.\n\n"
     assert part.stat().st_size == half
     again = slipstream("models", "get", "owner/one")
     assert again.returncode == 0, again.stderr

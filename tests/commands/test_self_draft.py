@@ -47,7 +47,7 @@ def test_it_writes_a_draft_beside_the_target_and_says_what_it_brings(
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("experimental:")
     assert printed[2].split()[:3] == ["2", "of", "6"]
-    assert "Drafting with it is" in printed[-1] and "on this machine" in printed[-1]
+    assert "With this draft the target is" in printed[-1] and "on this computer" in printed[-1]
     assert models(target.parent) == ["six-first-2-layers.gguf", "six.gguf"]
     assert read_header(target.with_name("six-first-2-layers.gguf")).layers == 2
 
@@ -70,9 +70,9 @@ def test_auto_tries_several_and_keeps_the_best(target: Path, short: list[str], c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--layers", "6"], "six.gguf has 6 layers, so a draft of it can have from 1 to 5, not 6."),
+        (["--layers", "6"], "six.gguf has 6 layers, so a draft can have from 1 to 5, not 6."),
         (["--output", "six.gguf"], "already exists"),
-        (["--output", "gone/draft.gguf"], "There is no folder"),
+        (["--output", "gone/draft.gguf"], "doesn't exist"),
         (["--prompts", "gone.txt"], "gone.txt"),
     ],
 )
@@ -109,9 +109,9 @@ def test_the_help_says_that_it_is_an_experiment(capsys: Shown) -> None:
             0.99,
             "is 0.70 × plain: it does not pay on this machine (draft length auto notices and gives 0.99 × plain).",
         ),
-        (1.0, 1.01, "does not pay"),
-        (0.9, 1.3, "is 1.30 × plain: it pays on this machine."),
-        (2.0, 1.9, "is 2.00 × plain: it pays on this machine."),
+        (1.0, 1.01, "doesn't help"),
+        (0.9, 1.3, "is 1.30× as fast: it helps on this computer."),
+        (2.0, 1.9, "is 2.00× as fast: it helps on this computer."),
         (0.0, 0.0, "too short"),
     ],
 )

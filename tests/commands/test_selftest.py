@@ -88,9 +88,9 @@ def test_without_any_place_to_write_it_is_said(
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
     for name in ("engine", "guide", "chats", "window"):
         assert report(only(name)) == 1
-        assert "could not be tried" in capsys.readouterr().out
+        assert "wasn't tested" in capsys.readouterr().out
     assert report(only("folders")) == 1
-    assert "cannot keep its files" in capsys.readouterr().out
+    assert "can't store its files" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -129,7 +129,7 @@ def test_a_window_that_is_not_ready_in_time_is_ended_with_all_its_processes(
 ) -> None:
     monkeypatch.setattr(selftest, "WINDOW_SECONDS", 0.3)
     before = psutil.Process().children(recursive=True)  # such as the helper process that tests share
-    with Workplace() as work, pytest.raises(KnownError, match="was not ready"):
+    with Workplace() as work, pytest.raises(KnownError, match="wasn't ready"):
         CHECKS["window"](work)
     assert set(psutil.Process().children(recursive=True)) <= set(before)
 

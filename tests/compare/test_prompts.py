@@ -80,7 +80,7 @@ def test_objects(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
-    with pytest.raises(KnownError, match=r"^Line 3 of my.jsonl cannot be used: [^\n]*\.$"):
+    with pytest.raises(KnownError, match=r"^Line 3 of my.jsonl can't be used: [^\n]*\.$"):
         read(file(tmp_path, "my.jsonl", f'{{"prompt": "fine"}}\n\n{line}\n'))
 
 
@@ -89,12 +89,12 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
     [
         ("empty.txt", "\n \n", "no prompts"),
         ("empty.jsonl", "", "no prompts"),
-        ("binary.txt", b"\xff\xfe\x00x", "no UTF-8"),
+        ("binary.txt", b"\xff\xfe\x00x", "not UTF-8"),
         ("many.txt", "x\n" * (prompts.MAX_PROMPTS + 1), "more than 1,000"),
         ("large.txt", b"x" * (prompts.MAX_FILE_BYTES + 1), "larger than 16 MiB"),
-        ("other.json", '{"a": 1}', "no report"),
+        ("other.json", '{"a": 1}', "not a comparison report"),
         ("none.json", '{"comparisons": []}', "0 prompts"),
-        ("bad.json", '{"comparisons": [{"prompt": {"kind": "x", "messages": []}}]}', "no report"),
+        ("bad.json", '{"comparisons": [{"prompt": {"kind": "x", "messages": []}}]}', "not a comparison report"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:

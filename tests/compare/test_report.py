@@ -39,7 +39,7 @@ def test_markdown_can_be_read_on_its_own() -> None:
     text = report.markdown(REPORT)
     assert "| code | 1 of 2 | 70 % | 2.40 | 45.0 | 60.0 | 1.40× | 1.10–1.70 | 6 | model 14 of 20 |" in text
     assert "| prose | 1 of 1 | – | – | – | – | – | – | 1 | – |" in text
-    assert "Only 3 of 5 comparisons were made." in text
+    assert "Only 3 of 5 comparisons were run." in text
     assert "- code, “+1 \\<b\\>”, seed 3: at token 2 plain has" in text and "a near-tie." in text
     assert "- prose, “long”: Too long." in text
     assert "| auto (tested 1.5 a pass) | 70.0 |" in text
@@ -171,9 +171,9 @@ def test_what_a_difference_is_said_to_be() -> None:
     greedy = msgspec.structs.replace(rejection, sampling=Sampling(temperature=0))
     assert wording.verdict(NEAR_TIE, SETUP).endswith("by up to 0.020 here: a near-tie")
     assert "0.012 apart in log p + noise" in wording.verdict(NEAR_TIE, SETUP)
-    assert "something else than rounding" in wording.verdict(clear, SETUP)
+    assert "rounding doesn't explain it" in wording.verdict(clear, SETUP)
     assert "none is needed" in wording.verdict(clear, rejection)
-    assert "something else than rounding" in wording.verdict(clear, greedy), "greedy rejection is word for word"
+    assert "rounding doesn't explain it" in wording.verdict(clear, greedy), "greedy rejection is word for word"
     assert wording.verdict(msgspec.structs.replace(NEAR_TIE, plain_logit=None), SETUP) == ""
     assert wording.candidates(NEAR_TIE) == 'at token 2 plain has "\\n|", with the draft it is " =b"'
     ended = msgspec.structs.replace(NEAR_TIE, plain="", drafted="", drafted_id=None)

@@ -183,7 +183,7 @@ def test_nothing_stays_open(hasty: Helper) -> None:
 )
 def test_a_program_that_is_no_helper_is_told(code: str, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program, "own_command", lambda *_: [sys.executable, "-c", code])
-    with pytest.raises(NotStarted, match="ended at once"):
+    with pytest.raises(NotStarted, match="ended immediately"):
         helper.template(render("x"))
     assert helper.process_id is None
 

@@ -86,7 +86,7 @@ def memory_below(limit: int) -> Iterator[None]:
             header(version=4),
             "model.gguf is GGUF version 4, which is too new for this version of Slipstream (it reads 2 and 3).",
         ),
-        (header(order=">"), "model.gguf is a big-endian GGUF file, made for another kind of processor."),
+        (header(order=">"), "model.gguf is a big-endian GGUF file, made for a different kind of processor."),
     ],
     ids=itertools.count(),
 )
@@ -113,12 +113,12 @@ def test_a_folder(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
-    assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not an ordinary file."
+    assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not a regular file."
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no devices to open here")
 def test_a_device_is_refused() -> None:
-    assert problem(Path("/dev/zero")) == "zero is not an ordinary file."
+    assert problem(Path("/dev/zero")) == "zero is not a regular file."
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
@@ -133,7 +133,10 @@ def test_a_file_without_permission(file: Path) -> None:
     finally:
         if administrator:
             os.seteuid(0)
-    assert text == "model.gguf cannot be read: you lack the permission. Change it or choose another file."
+    assert (
+        text
+        == "model.gguf can't be read because you don't have permission. Change the permissions or choose another file."
+    )
 
 
 def test_a_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_a_file_cut_off_in_its_weights_gives_both_sizes(file: Path) -> None:
     size = file.stat().st_size
     os.truncate(file, size // 2)
     assert problem(file) == (
-        f"model.gguf is cut off: it is {size // 2 / MEGABYTE:.1f} MB but its header needs {size / MEGABYTE:.1f} MB. "
+        f"model.gguf is incomplete: it is {size // 2 / MEGABYTE:.1f} MB but its header needs {size / MEGABYTE:.1f} MB. "
         "Download or copy it again."
     )
 
@@ -181,17 +184,20 @@ LLAMA = string("general.architecture", "llama")
     [
         (header(tensor_count=2**64 - 1), "claims 18,446,744,073,709,551,615 tensors"),
         (header(pair_count=2**63), "claims 9,223,372,036,854,775,808 entries"),
-        (header(pair_count=9_000), "9,000 entries do not fit"),
-        (header(tensor_count=90_000), "90,000 tensors do not fit"),
+        (header(pair_count=9_000), "9,000 entries don't fit"),
+        (header(tensor_count=90_000), "90,000 tensors don't fit"),
         (header([struct.pack("<Q", 2**62) + bytes(8)]), "has a name of 4,611,686,018,427,387,904 bytes"),
         (header([pair("", U32, bytes(4))]), "an entry without a name"),
         (header([pair(b"\xff\xfe", U32, bytes(4))]), "a name in its header is not text"),
         (header([LLAMA, LLAMA]), "has the entry general.architecture twice"),
         (header([pair("key", 77, bytes(4))]), "its entry key has the unknown type 77"),
         (header([pair("key", STRING, struct.pack("<Q", 2**63))]), "a text of 9,223,372,036,854,775,808 bytes"),
-        (header([pair("key", STRING, struct.pack("<Q", 10**6))]), "cut off: it ends inside its header, after 47 bytes"),
+        (
+            header([pair("key", STRING, struct.pack("<Q", 10**6))]),
+            "incomplete: it ends inside its header, after 47 bytes",
+        ),
         (header([array("key", U8, 2**60, b"")]), "claims 1,152,921,504,606,846,976 numbers in key"),
-        (header([array("key", U64, 10**6, bytes(64))]), "1,000,000 numbers in key do not fit"),
+        (header([array("key", U64, 10**6, bytes(64))]), "1,000,000 numbers in key don't fit"),
         (header([array("key", STRING, 2**60, b"")]), "claims 1,152,921,504,606,846,976 texts in key"),
         (header([array("key", STRING, 2, struct.pack("<Q", 2**64 - 9) + bytes(64))]), "has a text of"),
         (header([array("key", 77, 1, bytes(8))]), "its list key has the unknown type 77"),
@@ -202,13 +208,13 @@ LLAMA = string("general.architecture", "llama")
         (header([string("general.alignment", "32")]), "alignment of its data is not a number"),
         (header(tensors=[tensor("t", [1, 1, 1, 1, 1], 0, 0)]), "its tensor t has 5 dimensions"),
         (header(tensors=[tensor("t" * 64, [1], 0, 0)]), "a tensor name of 64 bytes"),
-        (header(tensors=[tensor("t", [32], 99, 0)]), "has a tensor of a type this version does not know (t, type 99)"),
-        (header(tensors=[tensor("t", [33], 8, 0)]), "a row of its tensor t is no multiple of 32 numbers"),
+        (header(tensors=[tensor("t", [32], 99, 0)]), "has a tensor of a type this version doesn't know (t, type 99)"),
+        (header(tensors=[tensor("t", [33], 8, 0)]), "the rows of its tensor t are not a multiple of 32 numbers"),
         (header(tensors=[tensor("t", [2**63], 0, 0)]), "its tensor t is larger than any file"),
         (header(tensors=[tensor("t", [2**40, 2**40, 2**40], 0, 0)]), "its tensor t is larger than any file"),
-        (header(tensors=[tensor("t", [2**61], 0, 0)]), "lies about its sizes"),
-        (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t is not where the one before it ends"),
-        (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t is not where the one before it ends"),
+        (header(tensors=[tensor("t", [2**61], 0, 0)]), "its tensors together are larger than any file"),
+        (header(tensors=[tensor("t", [8], 0, 32)]), "its tensor t does not start where the one before it ends"),
+        (header(tensors=[tensor("t", [8], 0, 2**64 - 32)]), "its tensor t does not start where the one before it ends"),
         (header(tensors=[tensor("t", [8], 0, 0)] * 2) + bytes(64), "has the tensor t twice"),
         (header(tensors=[tensor("t", [2**50], 0, 0)]), "but its header needs 4,504 TB"),
         (header([uint32("split.count", 60_000)]), "it is part 1 of 60,000"),

@@ -133,17 +133,17 @@ def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:
 
 def test_refuses_a_vocabulary_without_weights(tmp_path: Path) -> None:
     read = read_header(make_vocabulary_file(tmp_path / "vocab.gguf"))
-    assert refused(read) == "vocab.gguf holds only a vocabulary, no model."
+    assert refused(read) == "vocab.gguf contains only a vocabulary, no model."
 
 
 @pytest.mark.parametrize(
     ("architecture", "part"),
     [
         ("clip", "vision or audio part"),
-        ("bert", "makes embeddings"),
+        ("bert", "is an embedding model"),
         ("t5", "encoder–decoder"),
         ("eagle3", "drafting heads"),
-        ("dream", "by diffusion"),
+        ("dream", "is a diffusion language model"),
     ],
 )
 def test_refuses_models_that_do_not_write_text(tmp_path: Path, architecture: str, part: str) -> None:
@@ -227,9 +227,7 @@ def test_parts_that_were_mixed_up_are_noticed(tmp_path: Path) -> None:
     first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
     second, third = tmp_path / "split-00002-of-00003.gguf", tmp_path / "split-00003-of-00003.gguf"
     third.write_bytes(second.read_bytes())
-    with pytest.raises(
-        ModelFileError, match=r"^split-00003-.* is called part 3 of a model, but says that it is part 2\.$"
-    ):
+    with pytest.raises(ModelFileError, match=r"^split-00003-.* is named part 3 of a model, but says it is part 2\.$"):
         read_header(first)
 
 
@@ -237,7 +235,7 @@ def test_parts_of_different_models_are_noticed(tmp_path: Path) -> None:
     first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
     other = make_model(tmp_path / "other.gguf", max_tensors_per_file=10)
     (other.parent / "other-00003-of-00003.gguf").rename(tmp_path / "split-00003-of-00003.gguf")
-    with pytest.raises(ModelFileError, match="is damaged: its parts hold 17 tensors, not the 21 different ones"):
+    with pytest.raises(ModelFileError, match="is damaged: its parts contain 17 tensors, not the 21 different ones"):
         read_header(first)
 
 

@@ -31,7 +31,7 @@ def test_describes_a_model_as_json(tmp_path: Path) -> None:
 def test_describes_what_cannot_be_loaded(tmp_path: Path) -> None:
     described = describe(read_header(make_vocabulary_file(tmp_path / "vocab.gguf")))
     assert described["loadable"] is False
-    assert described["problem"] == "vocab.gguf holds only a vocabulary, no model."
+    assert described["problem"] == "vocab.gguf contains only a vocabulary, no model."
 
 
 def test_describes_a_pair(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_readable_form_has_a_line_a_fact(tmp_path: Path) -> None:
     facts = {label: text.strip() for label, text in lines.items()}
     assert facts["Name"] == "Small"
     assert facts["Size"] == "140 K parameters, Q8_0, 149 KB of weights"
-    assert facts["Shape"] == "2 layers, 4 heads, 2 of keys and values, width 64"
+    assert facts["Shape"] == "2 layers, 4 heads, 2 key/value heads, width 64"
     assert facts["Context"] == "512 tokens in training"
     assert facts["Experts"] == "8, 2 used a token"
     assert facts["Tokenizer"] == "SPM (llama), 512 tokens, pre-tokenizer default"

@@ -84,7 +84,7 @@ def test_a_file_that_is_not_understood_is_moved_aside(
     measurements = Measurements(folder / FILE_NAME)
     with caplog.at_level(logging.WARNING):
         assert measurements.plain_speed(key(target)) is None
-    assert "could not be understood" in caplog.text
+    assert "couldn't be read" in caplog.text
     assert [file.read_bytes() for file in folder.glob("*.json")] == [content]
     measurements.record_plain_speed(key(target), 41.5)
     assert Measurements(folder / FILE_NAME).plain_speed(key(target)) == 41.5
@@ -118,7 +118,7 @@ def test_a_folder_that_cannot_be_written_is_a_known_error(tmp_path: Path, target
     in_the_way.write_bytes(b"a file where the folder should be")
     measurements = Measurements(in_the_way / FILE_NAME)
     assert measurements.plain_speed(key(target)) is None
-    with pytest.raises(KnownError, match="could not be kept"):
+    with pytest.raises(KnownError, match="couldn't be saved"):
         measurements.record_plain_speed(key(target), 41.5)
     assert in_the_way.read_bytes() == b"a file where the folder should be"
     assert measurements.plain_speed(key(target)) == 41.5
@@ -134,7 +134,7 @@ def test_no_space_left_keeps_what_there_was(tmp_path: Path, target: Path) -> Non
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
     try:
-        with pytest.raises(KnownError, match="could not be kept"):
+        with pytest.raises(KnownError, match="couldn't be saved"):
             measurements.record_plain_speed(key(target, 4096), 50.0)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -41,7 +41,7 @@ def test_an_address_is_decoded(tmp_path: Path, host: str) -> None:
     ("argument", "sentence"),
     [
         ("file://server/share/model.gguf", "on another computer"),
-        ("file://[/model.gguf", "no address"),
+        ("file://[/model.gguf", "is not the address of a file"),
         ("notes.txt", "notes.txt.*gguf"),
         (".gguf", "is no model"),
         ("", "is no model"),
@@ -54,7 +54,7 @@ def test_what_cannot_be_a_model_is_said(argument: str, sentence: str) -> None:
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="paths are text there")
 def test_a_path_that_is_no_text_is_said() -> None:
-    with pytest.raises(KnownError, match="no valid text"):
+    with pytest.raises(KnownError, match="not valid text"):
         path_of(os.fsdecode(b"/models/caf\xe9.gguf"))
 
 

@@ -111,7 +111,7 @@ def test_those_who_write_at_once_lose_nothing(tmp_path: Path, shared: bool) -> N
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     in_the_way = tmp_path / "data"
     in_the_way.write_bytes(b"")
-    with pytest.raises(KnownError, match="could not be kept"):
+    with pytest.raises(KnownError, match="couldn't be saved"):
         Origins(in_the_way / FILE_NAME).put(tmp_path / "a.gguf", origin())
 
 
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_not_written_over(tmp_path: Path, monkeypa
         patch.setattr(JsonFile, "_load", refused)
         assert origins.get(tmp_path / "a.gguf") is None
         assert origins.problem == "Permission denied"
-        with pytest.raises(KnownError, match=r"could not be kept: Permission denied\."):
+        with pytest.raises(KnownError, match=r"couldn't be saved: Permission denied\."):
             origins.put(tmp_path / "b.gguf", origin())
     origins.put(tmp_path / "c.gguf", origin())
     assert Origins(tmp_path / FILE_NAME).all() == dict.fromkeys([tmp_path / "a.gguf", tmp_path / "c.gguf"], origin())

@@ -63,11 +63,11 @@ def test_up_to_128_more_tokens_are_tolerated(tmp_path: Path) -> None:
     at_limit, beyond = model(tmp_path / "528.gguf", vocab_size=528), model(tmp_path / "529.gguf", vocab_size=529)
     fitting = compare(at_limit, small)
     assert (fitting.fits, compare(small, at_limit).fits) == (True, True)
-    assert fitting.reason == "Fits: same vocabulary; the target has 528 tokens, the draft 400."
+    assert fitting.reason == "Compatible: same vocabulary, with 528 tokens in the target and 400 in the draft."
     refused = compare(beyond, small)
     assert (refused.fits, compare(small, beyond).fits) == (False, False)
     assert refused.reason == (
-        "The vocabularies differ in size: 529 tokens in the target and 400 in the draft, more than 128 apart."
+        "The vocabularies differ in size: 529 tokens in the target and 400 in the draft. At most 128 tokens of difference are allowed."
     )
 
 

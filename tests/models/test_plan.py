@@ -68,13 +68,13 @@ def test_with_room_for_everything_everything_is_on_the_gpu() -> None:
     assert plan.fits and plan.with_draft
     assert (plan.target_gpu_layers, plan.draft_gpu_layers) == (ALL_LAYERS, ALL_LAYERS)
     assert (plan.context_length, plan.kv_type) == (8192, "f16")
-    assert plan.sentence.startswith("Everything fits on the GPU: takes ")
+    assert plan.sentence.startswith("Everything fits on the GPU and needs ")
 
 
 def test_without_a_gpu_the_processor_does_it() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16))
     assert plan.fits and plan.estimate.gpu.total == 0
-    assert plan.sentence.startswith("Runs on the processor: takes 6")
+    assert plan.sentence.startswith("Runs on the CPU and needs 6")
     assert plan.sentence.endswith(" of 15.5 GB.")
 
 
@@ -324,5 +324,5 @@ def test_a_type_of_cache_the_model_cannot_have_is_refused() -> None:
     odd = msgspec.structs.replace(TARGET, key_length=80, value_length=80)
     plan = make_plan(odd, None, machine(64.0), Wishes(kv_type="q8_0"))
     assert not plan.fits
-    assert plan.sentence == "The KV cache of the target cannot be in q8_0."
+    assert plan.sentence == "The target's KV cache can't be q8_0."
     assert [other.kv_type for other in alternatives(odd, None, machine(64.0), Wishes(kv_type="q8_0"))] == ["f16"]

@@ -84,14 +84,17 @@ def test_a_draft_whose_folder_is_missing_does_not_fit_now(tmp_path: Path, target
     library(tmp_path).scan()
     (tmp_path / "models").rename(tmp_path / "away")
     (draft,) = rank(tmp_path, target)
-    assert (draft.verdict.fits, draft.verdict.reason) == (False, "The draft is in a folder that is not there now.")
+    assert (draft.verdict.fits, draft.verdict.reason) == (
+        False,
+        "The draft is in a folder that isn't available right now.",
+    )
 
 
 def test_a_running_state_is_noted(tmp_path: Path, target: LibraryEntry) -> None:
     small_model(tmp_path / "models/one.gguf", architecture="lfm2")
     (draft,) = rank(tmp_path, target)
     assert draft.verdict.note == (
-        "The draft is a hybrid model: whether it can take back rejected guesses is tried out when it is loaded."
+        "The draft is a hybrid model: whether it can undo rejected tokens is tested when it is loaded."
     )
 
 
@@ -129,7 +132,7 @@ def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry
     path = small_model(tmp_path / "models/one.gguf", vocab_size=400)
     (entry,) = library(tmp_path).scan()
     path.unlink()
-    assert "is not there any more" in Judge({}).verdict(target, entry).reason
+    assert "no longer exists." in Judge({}).verdict(target, entry).reason
 
 
 # ---------------------------------------------------------------- searching and sorting

@@ -62,7 +62,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path, is_cache: bool)
     (tmp_path / NAME).write_bytes(newer)
     file = a_file(tmp_path, is_cache=is_cache)
     assert file.read().counts == {}
-    assert file.problem == "counts.json was written by a newer Slipstream and is left as it is"
+    assert file.problem == "counts.json was written by a newer version of Slipstream and is left as it is"
     with pytest.raises(NewerFileError):
         file.load()
     with pytest.raises(NotSavedError, match=r"^The count could not be kept: counts\.json was written by a newer"):

@@ -80,12 +80,12 @@ def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
 ) -> None:
     load(files["damaged"], files["sound"])
     for sampling, rule, drafter in itertools.product(SAMPLERS.values(), RULES, ("none", "ngram", "auto")):
-        with pytest.raises(KnownError, match="no valid numbers"):
+        with pytest.raises(KnownError, match="produces invalid numbers"):
             answer(engine, sampling=sampling, accept=rule, drafter=drafter)
     message = [Message(role="user", content="hi")]
-    with pytest.raises(KnownError, match="no valid numbers"):
+    with pytest.raises(KnownError, match="produces invalid numbers"):
         engine.measure_plain(MeasurePlain(request=1, messages=message))
-    with pytest.raises(KnownError, match="no valid numbers"):
+    with pytest.raises(KnownError, match="produces invalid numbers"):
         engine.score_tokens(ScoreTokens(request=1, messages=message, answer=[300], candidates=[301]))
     load(files["sound"])
     assert answer(engine).figures.completion_tokens
@@ -101,7 +101,7 @@ def test_a_draft_without_numbers_costs_the_answer_nothing(
         drafted = answer(engine, sampling=SAMPLERS[name], accept=rule, drafter="model", draft_length=4)
         assert tokens_of(engine) == plain, (name, rule)
         failure = drafted.draft_failure
-        assert failure is not None and failure.startswith("The draft model computes no valid"), (name, rule)
+        assert failure is not None and failure.startswith("The draft model produces invalid"), (name, rule)
 
 
 def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
@@ -111,7 +111,7 @@ def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
     greedy = {"sampling": SAMPLERS["greedy"]}
     answer(engine, "a question", **greedy)
     expected = tokens_of(engine)
-    with pytest.raises(KnownError, match="no valid numbers"):
+    with pytest.raises(KnownError, match="produces invalid numbers"):
         answer(engine, "a ##### question, and much more of it than before", **greedy)
     assert engine._target is not None and engine._target.context.tokens == []
     answer(engine, "a question", **greedy)
@@ -132,7 +132,7 @@ def test_what_was_written_before_it_stays_written(
     monkeypatch.setattr(context, "decode", failing_later)
     command = Generate(request=1, messages=[Message(role="user", content="hi")], seed=1, draft_length=0)
     rounds = []
-    with pytest.raises(KnownError, match="no valid numbers"):
+    with pytest.raises(KnownError, match="produces invalid numbers"):
         for event in engine.generate(command):
             if isinstance(event, Round):
                 rounds.append(event)

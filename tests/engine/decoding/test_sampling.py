@@ -106,7 +106,7 @@ def test_each_row_of_a_verify_pass_is_penalized_along_its_own_draft() -> None:
 def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value: float) -> None:
     logits = np.zeros((2, 5000), np.float32)
     logits[1, 7] = value
-    with pytest.raises(KnownError, match="no valid numbers"):
+    with pytest.raises(KnownError, match="produces invalid numbers"):
         distributions(logits, Sampling(temperature=temperature))
 
 

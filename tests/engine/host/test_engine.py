@@ -190,7 +190,7 @@ def test_what_llama_cpp_refuses_is_told_with_its_reason(engine: Engine, load: Lo
         writer.add_array("llama.attention.head_count_kv", [2])
 
     path = make_model(tmp_path / "odd.gguf", layers=2, edit=one_entry_too_few)
-    with pytest.raises(KnownError, match=r"cannot load odd\.gguf: .*head_count_kv has wrong array length"):
+    with pytest.raises(KnownError, match=r"can't load odd\.gguf: .*head_count_kv has wrong array length"):
         load(path)
 
 

@@ -55,11 +55,11 @@ def load_while(engine: Engine, command: Load, happens: Callable[[], object]) -> 
     ("name", "says"),
     [
         ("folder", "is a folder, not a model file."),
-        ("pipe", "is not an ordinary file."),
+        ("pipe", "is not a regular file."),
         ("empty.gguf", "is empty."),
-        ("gone.gguf", "is not there any more"),
-        ("empty.gguf/model.gguf", "is not there: a part of its path is no folder."),
-        ("zero\0byte", "cannot be read: embedded null byte."),
+        ("gone.gguf", "no longer exists"),
+        ("empty.gguf/model.gguf", "doesn't exist: a part of its path is not a folder."),
+        ("zero\0byte", "can't be read: embedded null byte."),
         (None, "is a folder, not a model file."),
     ],
 )
@@ -75,7 +75,7 @@ def test_what_is_no_file_is_refused_with_a_sentence(load: Loading, tmp_path: Pat
 def test_a_file_that_is_deleted_while_it_is_loaded(engine: Engine, tmp_path: Path) -> None:
     path = make_model(tmp_path / "model.gguf", layers=1)
     with pytest.raises(
-        KnownError, match=r"^model.gguf could not be read while it was being loaded: it is no longer there"
+        KnownError, match=r"^model.gguf couldn't be read while it was being loaded: it no longer exists"
     ):
         load_while(engine, Load(request=1, target=str(path)), path.unlink)
     make_model(path, layers=1)
@@ -86,7 +86,7 @@ def test_a_file_that_is_replaced_while_it_is_loaded(engine: Engine, tmp_path: Pa
     path = make_model(tmp_path / "model.gguf", layers=1)
     other = make_model(tmp_path / "other.gguf", layers=1, seed=1)
     with pytest.raises(
-        KnownError, match=r"^model.gguf changed while it was being loaded, so it was not used. Load it again."
+        KnownError, match=r"^model.gguf changed while it was being loaded, so it wasn't used. Load it again."
     ):
         load_while(engine, Load(request=1, target=str(path)), lambda: other.rename(path))
 
@@ -109,7 +109,7 @@ def test_a_draft_that_is_deleted_while_it_is_loaded_costs_only_the_draft(engine:
     path, draft = make_model(tmp_path / "model.gguf"), make_model(tmp_path / "draft.gguf", noise=0.1)
     loaded = load_while(engine, Load(request=1, target=str(path), draft=str(draft)), draft.unlink)
     assert loaded.draft is None and loaded.target.name == "model"
-    assert loaded.draft_refused is not None and "draft.gguf could not be read" in loaded.draft_refused
+    assert loaded.draft_refused is not None and "draft.gguf couldn't be read" in loaded.draft_refused
 
 
 def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair
     )
     command = [sys.executable, "-c", script, str(random_pair[0])]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert "KnownError There is not enough memory for a context of 4,194,304 tokens" in ended.stdout, ended.stderr
+    assert "KnownError There isn't enough memory for a context of 4,194,304 tokens" in ended.stdout, ended.stderr
     assert ended.stdout.endswith("\n256\n") and ended.returncode == 0
 
 

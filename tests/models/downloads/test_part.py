@@ -73,7 +73,10 @@ def test_what_a_newer_version_began_is_left_alone(destination: Path) -> None:
         part.write(b"abc")
     info = destination.with_name("one.gguf.part.json")
     info.write_bytes(b'{"version": 2, "pieces": []}')
-    with pytest.raises(KnownError, match=r"^A newer Slipstream began to download one\.gguf\."), Part(destination, FILE):
+    with (
+        pytest.raises(KnownError, match=r"^A newer version of Slipstream started downloading one\.gguf\."),
+        Part(destination, FILE),
+    ):
         pass
     assert (bytes_on_disk(destination, FILE), info.read_bytes()) == (3, b'{"version": 2, "pieces": []}')
     discard(destination)

@@ -188,7 +188,7 @@ def test_a_broken_queue_is_kept(hub: HubServer, pair: Item, opens: Opens, tmp_pa
     folder.mkdir()
     (folder / FILE_NAME).write_bytes(content)
     watched = opens()
-    assert watched.queue.notice is not None and "kept as downloads.broken-" in watched.queue.notice
+    assert watched.queue.notice is not None and "saved as downloads.broken-" in watched.queue.notice
     assert [path.read_bytes() for path in folder.glob("downloads.broken-*")] == [content]
     watched.queue.add(pair)
     watched.wait_for("pair", ItemState.DONE)
@@ -217,7 +217,7 @@ def test_room_for_the_whole_queue(hub: HubServer, pair: Item, opens: Opens, tmp_
     watched.queue.add(pair)
     watched.queue.add(Item(id="large", title="Too large", target=(large,)))
     progress = watched.wait_for("large", ItemState.PAUSED)
-    assert "still to come" in progress.message and "Make room" in progress.message
+    assert "still to be downloaded" in progress.message and "Free up some space" in progress.message
     assert watched.of("pair").state is ItemState.RUNNING
     hub.release()
     watched.wait_for("pair", ItemState.DONE)
@@ -241,7 +241,7 @@ def test_waiting_is_shown_and_resume_tries_at_once(hub: HubServer, opens: Opens,
     watched = opens(backoff=Backoff(first_seconds=3000, cap_seconds=3000))
     watched.queue.add(item(hub, NOTES))
     progress = watched.wait_for(NOTES, ItemState.WAITING)
-    assert "has trouble (status 503)" in progress.message
+    assert "has a problem (status 503)" in progress.message
     assert progress.attempt == 1 and progress.retry_in is not None and 1000 < progress.retry_in <= 3000
     watched.queue.resume(NOTES)
     watched.wait_for(NOTES, ItemState.DONE)
@@ -263,7 +263,7 @@ def test_two_items_with_the_same_draft(hub: HubServer, pair: Item, opens: Opens)
 def test_unsafe_names_are_not_taken(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
     watched = opens()
     evil = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
-    with pytest.raises(KnownError, match="no safe file name"):
+    with pytest.raises(KnownError, match="isn't a safe file name"):
         watched.queue.add(Item(id="evil", title="evil", target=(evil,)))
     assert watched.queue.progress() == []
 
@@ -304,7 +304,7 @@ def test_a_model_looked_up_again_replaces_what_failed(hub: HubServer, opens: Ope
     old = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), commit="0" * 40)
     watched = opens()
     watched.queue.add(Item(id="notes", title="Notes", target=(old,)))
-    assert "does not have this version any more" in watched.wait_for("notes", ItemState.FAILED).message
+    assert "no longer has this version" in watched.wait_for("notes", ItemState.FAILED).message
     watched.queue.add(Item(id="notes", title="Notes", target=(hub.remote_file("maker/pair", NOTES),)))
     watched.wait_for("notes", ItemState.DONE)
     assert len(watched.queue.progress()) == 1
@@ -344,7 +344,7 @@ def test_an_unsafe_name_in_the_file_leaves_no_lock(hub: HubServer, pair: Item, o
     saved = SavedItem(item=Item(id="evil", title="", target=(evil,)), folder=str(tmp_path), state=ItemState.PAUSED)
     file = tmp_path / "data" / FILE_NAME
     write_queue(file, [saved])
-    with pytest.raises(KnownError, match="no safe file name") as caught:
+    with pytest.raises(KnownError, match="isn't a safe file name") as caught:
         opens()
     file.unlink()
     opens().queue.add(pair)
@@ -463,7 +463,7 @@ def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) 
     before = file.read_bytes()
     assert has_work(file), "so that the window says it"
     for _ in range(2):
-        with pytest.raises(KnownError, match=r"written by a newer Slipstream, so it is left as it is"):
+        with pytest.raises(KnownError, match=r"written by a newer version of Slipstream, so it is left as it is"):
             opens()
     assert file.read_bytes() == before
     assert not list(file.parent.glob("*.broken-*"))

@@ -56,7 +56,7 @@ def test_what_a_process_killed_at_the_end_left_beside_a_whole_file_goes(fetching
 def test_another_file_of_that_name_is_left_alone(fetching: Fetching) -> None:
     fetching.destination.parent.mkdir(parents=True)
     fetching.destination.write_bytes(b"mine")
-    with pytest.raises(KnownError, match="is there already and is another file"):
+    with pytest.raises(KnownError, match="already exists and is a different file"):
         fetching.transfer().run()
     assert fetching.destination.read_bytes() == b"mine" and fetching.hub.requests == []
 
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_not_called_complete(fetching: Fetching) -> None:
     fetching.transfer().run()
     damaged = b"X" + fetching.content[1:]
     fetching.destination.write_bytes(damaged)
-    with pytest.raises(KnownError, match="is there already and is another file"):
+    with pytest.raises(KnownError, match="already exists and is a different file"):
         fetching.transfer().run()
     assert fetching.destination.read_bytes() == damaged
 
@@ -151,9 +151,9 @@ def test_two_at_the_same_file(fetching: Fetching) -> None:
     thread = threading.Thread(target=fetch)
     thread.start()
     fetching.hub.wait_for(lambda: fetching.sent() == MIB)
-    with pytest.raises(KnownError, match="being downloaded already"):
+    with pytest.raises(KnownError, match="already being downloaded"):
         fetching.transfer().run()
-    with pytest.raises(KnownError, match="being downloaded already"):
+    with pytest.raises(KnownError, match="already being downloaded"):
         discard(fetching.destination)
     transfer.cancelled.set()
     thread.join()

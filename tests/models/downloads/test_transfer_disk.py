@@ -43,7 +43,7 @@ def test_a_disk_that_fills_up(fetching: Fetching, small_disk: Path, monkeypatch:
     # As if somebody else took the room after it was checked.
     # As if somebody else took the space after it was checked.
     monkeypatch.setattr("app.models.downloads.transfer.check_space", lambda *_: None)
-    with pytest.raises(DiskFullError, match=r"The disk is full: .* Make room, then press Resume\."):
+    with pytest.raises(DiskFullError, match=r"The disk is full: .* Free up some space, then press Resume\."):
         fetching.transfer().run()
     there = fetching.part.stat().st_size
     assert there > MIB and not fetching.destination.exists()

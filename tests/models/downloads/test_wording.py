@@ -23,11 +23,11 @@ def progress(state: ItemState, **values: Any) -> ItemProgress:
     [
         (progress(ItemState.RUNNING, done=12 * 10**8), "1.2 GB of 5 GB"),
         (progress(ItemState.RUNNING, done=1, speed=34e6, seconds_left=130), "1 byte of 5 GB · 34 MB/s · 2 min left"),
-        (progress(ItemState.WAITING, attempt=1, retry_in=4.2), "0 bytes of 5 GB · tries again in 4 s (attempt 2)"),
-        (progress(ItemState.WAITING, attempt=3), "0 bytes of 5 GB · tries again (attempt 4)"),
-        (progress(ItemState.QUEUED), "0 bytes of 5 GB · waits for its turn"),
-        (progress(ItemState.CANCELLED, done=10**9), "1 GB of 5 GB · cancelled; what has arrived is kept"),
-        (progress(ItemState.DONE, done=5 * 10**9), "5 GB · complete, checksum right"),
+        (progress(ItemState.WAITING, attempt=1, retry_in=4.2), "0 bytes of 5 GB · retrying in 4 s (attempt 2)"),
+        (progress(ItemState.WAITING, attempt=3), "0 bytes of 5 GB · retrying (attempt 4)"),
+        (progress(ItemState.QUEUED), "0 bytes of 5 GB · waiting"),
+        (progress(ItemState.CANCELLED, done=10**9), "1 GB of 5 GB · canceled; downloaded parts are kept"),
+        (progress(ItemState.DONE, done=5 * 10**9), "5 GB · Complete · checksum verified"),
     ],
 )
 def test_how_far_one_is(shown: ItemProgress, text: str) -> None:

@@ -89,21 +89,21 @@ def test_what_was_asked_is_listed(hub: Hub) -> None:
 
 
 def test_what_is_not_there(hub: Hub) -> None:
-    with pytest.raises(NotFoundError, match=r"^maker/gone is not on 127\.0\.0\.1, or is private and needs"):
+    with pytest.raises(NotFoundError, match=r"^maker/gone doesn't exist on 127\.0\.0\.1, or is private and needs"):
         hub.repository("maker/gone")
-    with pytest.raises(NotFoundError, match="does not have this version any more"):
+    with pytest.raises(NotFoundError, match="no longer has this version"):
         hub.repository("maker/model", "0" * 40)
-    with pytest.raises(KnownError, match="no name of a repository"):
+    with pytest.raises(KnownError, match="not a repository name"):
         hub.repository("https://huggingface.co/maker/model")
 
 
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        (Fault(status=429), "asked too often. Try again in some minutes"),
+        (Fault(status=429), "Too many requests to .*Try again in a few minutes"),
         (Fault(status=429, headers=(("Retry-After", "30"),)), "Try again in 30 s"),
-        (Fault(status=429, headers=(("Retry-After", "9" * 30),)), "Try again in some minutes"),
-        (Fault(status=503), "a problem of its own"),
+        (Fault(status=429, headers=(("Retry-After", "9" * 30),)), "Try again in a few minutes"),
+        (Fault(status=503), "has a problem"),
     ],
 )
 @pytest.mark.parametrize("question", ["search", "repository"])
@@ -125,7 +125,7 @@ def test_other_refusals(server: HubServer, hub: Hub, status: int, kind: type[Kno
 def test_gated_with_and_without_a_token(server: HubServer) -> None:
     server.add("maker/gated", {"m.gguf": b"m"}, gated="manual")
     gated = (("X-Error-Code", "GatedRepo"),)
-    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "does not open it")):
+    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't open it")):
         server.faults.add("/api/models/maker/gated", Fault(status=403 if token else 401, headers=gated), at="api")
         hub = Hub(network_with(server, token))
         with pytest.raises(GatedError, match=sentence) as caught:
@@ -136,7 +136,7 @@ def test_gated_with_and_without_a_token(server: HubServer) -> None:
 def test_a_token_the_hub_does_not_know_is_not_shown(server: HubServer) -> None:
     server.add("maker/model", {"m.gguf": b"m"})
     hub = Hub(network_with(server, "hf_unknown_secret"))
-    with pytest.raises(TokenError, match="does not know the access token") as caught:
+    with pytest.raises(TokenError, match="doesn't recognize the access token") as caught:
         hub.repository("maker/model")
     assert server.requests[-1].authorization == "Bearer hf_unknown_secret"
     assert caught.value.__cause__ is None
@@ -156,7 +156,7 @@ def test_a_server_that_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         hub = Hub(Network(NetworkSettings(endpoint=endpoint, stall_seconds=0.2)))
-        with pytest.raises(UnreachableError, match="stopped answering"):
+        with pytest.raises(UnreachableError, match="stopped responding"):
             hub.search("model")
         hub.network.settings = NetworkSettings(endpoint=endpoint, stall_seconds=0.2, offline=True)
 
@@ -164,7 +164,7 @@ def test_a_server_that_says_nothing() -> None:
 def test_nobody_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    with pytest.raises(UnreachableError, match="cannot be reached"):
+    with pytest.raises(UnreachableError, match="can't be reached"):
         Hub(Network(NetworkSettings(endpoint=endpoint))).search("model")
 
 
@@ -202,14 +202,14 @@ def test_answers_that_make_no_sense(server: HubServer, hub: Hub, answer: bytes) 
 
 def test_an_answer_without_an_end(server: HubServer, hub: Hub) -> None:
     server.faults.add("/api/models", Fault(content=b" " * (MAX_API_ANSWER + 1_000_000)), at="api")
-    with pytest.raises(RefusedError, match="too long to be one"):
+    with pytest.raises(RefusedError, match="too long to be genuine"):
         hub.search("model")
 
 
 def test_an_answer_that_would_grow(server: HubServer, hub: Hub) -> None:
     packed = (("Content-Encoding", "gzip"),)
     server.faults.add("/api/models", Fault(content=b"\x1f\x8b", headers=packed), at="api")
-    with pytest.raises(RefusedError, match="in a form nobody asked for"):
+    with pytest.raises(RefusedError, match="in an unexpected format"):
         hub.search("model")
 
 
@@ -275,7 +275,7 @@ def test_sentences_about_headers_nobody_sends() -> None:
 
     request = httpx2.Request("GET", "https://hub.example/x")
     error = refused(httpx2.Response(418, request=request), "https://hub.example")
-    assert str(error) == "hub.example gave an answer Slipstream does not understand (status 418)."
+    assert str(error) == "Slipstream doesn't understand the answer from hub.example (status 418)."
 
 
 def test_closing_the_network_ends_the_connections_of_searches(server: HubServer, hub: Hub) -> None:

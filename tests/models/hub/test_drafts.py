@@ -92,7 +92,7 @@ def test_reasons_for_candidates_that_cannot_be_judged(
     server.faults.always(f"/api/models/{gone}", Fault(status=404), at="api")
     candidates = found(Hub(network), target)
     assert "is gated: accept its terms" in candidates[gated].verdict.reason
-    assert "makes embeddings" in candidates[kind].verdict.reason
+    assert "is an embedding model" in candidates[kind].verdict.reason
     assert not candidates[gated].verdict.fits
     assert gone not in candidates
 

@@ -113,7 +113,7 @@ def test_going_offline_ends_what_runs(hub: HubServer) -> None:
     "address", ["http://example.org", "ftp://example.org", "example.org", "https://", "http://[::bad"]
 )
 def test_only_safe_endpoints(address: str) -> None:
-    with pytest.raises(RefusedError, match="not safe"):
+    with pytest.raises(RefusedError, match="isn't safe"):
         _ = Asker(NetworkSettings(endpoint=address)).endpoint
 
 
@@ -127,16 +127,16 @@ def test_where_the_endpoint_comes_from(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_never_on_without_encryption(hub: HubServer) -> None:
     hub.faults.add(FILE, Fault(redirect="http://example.org/file"), at="resolve")
-    with pytest.raises(RefusedError, match="without encryption"):
+    with pytest.raises(RefusedError, match="would not be encrypted"):
         network(hub).get(url(hub), purpose="download")
     outside = Asker(NetworkSettings(endpoint="https://mirror.example"))
-    with pytest.raises(RefusedError, match="without encryption"):
+    with pytest.raises(RefusedError, match="would not be encrypted"):
         outside.get(url(hub), purpose="download")
 
 
 def test_redirects_without_an_end(hub: HubServer) -> None:
     hub.faults.always(FILE, Fault(redirect=url(hub)), at="resolve")
-    with pytest.raises(RefusedError, match="without an end"):
+    with pytest.raises(RefusedError, match="keeps redirecting"):
         network(hub).get(url(hub), purpose="download")
 
 
@@ -145,12 +145,12 @@ def test_nobody_there_and_lines_that_break(hub: HubServer) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     one = Asker(NetworkSettings(endpoint=f"http://127.0.0.1:{port}"))
-    with pytest.raises(UnreachableError, match=r"cannot be reached"):
+    with pytest.raises(UnreachableError, match=r"can't be reached"):
         one.get(f"{one.endpoint}/x", purpose="search")
     hub.faults.add(FILE, Fault(cut_at=100), Fault(stall_at=100))
     with pytest.raises(UnreachableError, match="broke"):
         network(hub).get(url(hub), purpose="download")
-    with pytest.raises(UnreachableError, match="stopped answering"):
+    with pytest.raises(UnreachableError, match="stopped responding"):
         network(hub, stall_seconds=0.2).get(url(hub), purpose="download")
 
 
@@ -182,7 +182,7 @@ def test_huggingface_hub_does_not_wait_for_ever(hub: HubServer) -> None:
         endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
         api = Asker(NetworkSettings(endpoint=endpoint, stall_seconds=0.2)).hub_api()
         for _ in range(2):
-            with pytest.raises(UnreachableError, match="stopped answering"):
+            with pytest.raises(UnreachableError, match="stopped responding"):
                 api.model_info("maker/model")
 
 
@@ -242,7 +242,7 @@ def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
         return "hf_good"
 
     one = Asker(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True), token)
-    with pytest.raises(RefusedError, match="without encryption"):  # the CDN of this hub, by then
+    with pytest.raises(RefusedError, match="would not be encrypted"):  # the CDN of this hub, by then
         one.get(url(hub), purpose="download")
     assert [request.authorization for request in hub.requests] == [None]
 
@@ -279,7 +279,7 @@ def test_an_own_certificate_of_the_system_is_trusted(certificate: Path, monkeypa
     with HubServer(certificate=certificate) as hub:
         hub.add("maker/model", {FILE: content})
         one = network(hub, token="hf_good", to_mirror=True)
-        with pytest.raises(UnreachableError, match=r"does not trust the certificate of 127\.0\.0\.1"):
+        with pytest.raises(UnreachableError, match=r"doesn't trust the certificate of 127\.0\.0\.1"):
             one.get(url(hub), purpose="download")
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
         one.close()
@@ -304,11 +304,11 @@ posix = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the syst
 def test_authorities_are_counted_in_a_file_and_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    with pytest.raises(RefusedError, match="No certificates of authorities"):
+    with pytest.raises(RefusedError, match="No root certificates"):
         trusted_authorities()
     for name in ("0a1b2c3d.0", "0a1b2c3d.1", "README"):
         (tmp_path / name).touch()
-    assert trusted_authorities() == "2 certificates of authorities"
+    assert trusted_authorities() == "2 root certificates"
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
     with pytest.raises(RefusedError, match="SSL_CERT_FILE"):
         trusted_authorities()

@@ -127,7 +127,7 @@ def test_a_token_that_stays_in_the_keyring_is_said() -> None:
     store = TokenStore()
     store.set(HOST, SECRET)
     use(LockedKeyring())
-    with pytest.raises(KnownError, match="did not let go of the access token") as caught:
+    with pytest.raises(KnownError, match="couldn't be removed") as caught:
         store.delete(HOST)
     assert SECRET not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -151,7 +151,7 @@ def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.Monke
 def test_what_cannot_be_a_token(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     use(MemoryKeyring())
     store = TokenStore()
-    with pytest.raises(KnownError, match="This is no access token") as caught:
+    with pytest.raises(KnownError, match="This isn't an access token") as caught:
         store.set(HOST, text)
     assert not text.strip() or text not in str(caught.value)
     assert store.get(HOST) is None

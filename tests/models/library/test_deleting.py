@@ -59,7 +59,7 @@ def test_nothing_is_deleted_that_is_not_there(tmp_path: Path) -> None:
     shown.scan()
     (tmp_path / "models").rename(tmp_path / "away")
     (entry,) = shown.scan()
-    with pytest.raises(KnownError, match="is in a folder that is not there now"):
+    with pytest.raises(KnownError, match="is in a folder that isn't available right now"):
         shown.delete(entry)
     assert not shown.scan()[0].available
 

@@ -49,7 +49,7 @@ def test_what_cannot_be_loaded_is_listed_with_its_reason(tmp_path: Path) -> None
     first.with_name(first.name.replace("00001", "00002")).unlink()
     problems = {entry.title: entry.problem for entry in library(tmp_path).scan()}
     assert list(problems) == ["cut", "embeds", "lacks", "page", "vocabulary"]
-    assert "is cut off" in problems["cut"] and "makes embeddings" in problems["embeds"]
+    assert "is cut off" in problems["cut"] and "is an embedding model" in problems["embeds"]
     assert "web page" in problems["page"] and "only a vocabulary" in problems["vocabulary"]
     assert "these files are missing: lacks-00002-of" in problems["lacks"]
 
@@ -99,7 +99,7 @@ def test_a_name_that_is_no_text_is_listed_with_advice(tmp_path: Path) -> None:
     path.rename(os.fsdecode(os.fsencode(path.parent) + b"/caf\xe9.gguf"))
     for _ in range(2):
         (entry,) = library(tmp_path).scan()
-        assert entry.problem == "caf\\udce9.gguf has a name or a folder that is no text. Rename it."
+        assert entry.problem == "The name or folder of caf\\udce9.gguf is not valid text. Rename it."
 
 
 def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
     for name in ("a", "b", "c"):
         small_model(tmp_path / f"models/{name}.gguf")
     assert len(shown.scan()) == 2
-    assert shown.notices == [f"{tmp_path / 'models'} holds more files than are looked through; not all are listed."]
+    assert shown.notices == [f"{tmp_path / 'models'} contains too many files to look through, so not all are listed."]
 
 
 def test_a_model_anywhere_is_an_entry(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_model_anywhere_is_an_entry(tmp_path: Path) -> None:
         True,
         entry.summary and entry.summary.split_count,
     )
-    with pytest.raises(ModelFileError, match="not there any more"):
+    with pytest.raises(ModelFileError, match="no longer exists"):
         library(tmp_path).entry_at(tmp_path / "gone.gguf")
 
 

@@ -38,7 +38,7 @@ def test_a_file_that_could_not_be_read_is_tried_again(tmp_path: Path) -> None:
     reachable(tmp_path)
     shown = library(tmp_path)
     with without_rights(path):
-        assert "you lack the permission" in shown.scan()[0].problem
+        assert "you don't have permission" in shown.scan()[0].problem
     assert shown.scan()[0].usable
 
 

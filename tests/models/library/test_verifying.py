@@ -58,7 +58,7 @@ def test_stopping_and_files_that_went(origins: Origins, split: LibraryEntry) -> 
     with pytest.raises(Cancelled):
         open_library("", []).verify(split, is_cancelled=lambda: next(answers))
     split.parts[-1].unlink()
-    with pytest.raises(KnownError, match="The files of split cannot be read: No such file"):
+    with pytest.raises(KnownError, match="The files of split can't be read: No such file"):
         open_library("", []).verify(split)
 
 

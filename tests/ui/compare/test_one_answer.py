@@ -64,10 +64,10 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     assert tab.footer.stop_button.isVisible()
     assert not tab.footer.run_button.isVisible()
     assert note(tab.plain) == "Reading the chat …"
-    tab.set_waiting("Begins when the pair is loaded.")
-    assert note(tab.plain) == "Begins when the pair is loaded."
+    tab.set_waiting("Starts when the pair is loaded.")
+    assert note(tab.plain) == "Starts when the pair is loaded."
     tab.set_prompt_progress(40, 100)
-    assert note(tab.plain).replace("\u00a0", " ") == "Reading the chat · 40 %"
+    assert note(tab.plain).replace("\u00a0", " ") == "Processing the prompt · 40 %"
     assert note(tab.drafted).startswith("Runs after plain")
     tab.begin_run(0, False)
     assert note(tab.plain) == ""
@@ -129,7 +129,7 @@ def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer
         assert y is not None
         assert 0 <= y < pane.column.viewport().height()
         assert pane.column.verticalScrollBar().value() > 200
-    assert tab.verdict.text().startswith("Different from token 61 on")
+    assert tab.verdict.text().startswith("Different starting at token 61")
 
 
 def _marked_y(pane: AnswerPane) -> int | None:

@@ -193,7 +193,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     at.idle()
     assert at.verdict() == ENGINE_LOST
     assert not at.window.one.footer.run_button.isEnabled()
-    assert "restarts it" in at.window.one.footer.run_button.toolTip()
+    assert "can restart it" in at.window.one.footer.run_button.toolTip()
     assert at.window.one.plain._text().view.content == TEXT  # what had arrived
     at.chat.pair_loader.restart()
     at.qtbot.waitUntil(at.window.one.footer.run_button.isEnabled, timeout=WAIT_MS)
@@ -223,7 +223,7 @@ def test_a_reload_in_the_middle_ends_it(qtbot: QtBot, make: MakeComparing) -> No
     at.presenter.compare_last()
     qtbot.waitUntil(lambda: at.window.one.plain._text().view.content != "", timeout=WAIT_MS)
     at.chat.load()
-    assert at.verdict().startswith("Another pair is loaded")
+    assert at.verdict().startswith("Another pair was loaded")
     assert at.window.one.footer.run_button.isEnabled()
 
 
@@ -268,11 +268,11 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     assert at.window.tabs.currentWidget() is one
     assert one._title.text() == "Two"
     assert one.drafted._text().view.content == "".join(OTHER_WORDS)
-    assert one.verdict.text().startswith("Different from token 5 on")
+    assert one.verdict.text().startswith("Different starting at token 5")
     assert one.footer.export_button.isEnabled()
     QTest.mouseClick(one.footer.run_button, Qt.MouseButton.LeftButton)
     at.idle()
-    assert one.verdict.text().startswith("Different from token 5 on")
+    assert one.verdict.text().startswith("Different starting at token 5")
 
 
 def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeComparing) -> None:
@@ -322,7 +322,7 @@ def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_
     path.unlink()
     at.window.many.footer.run_button.click()
     at.idle()
-    assert "mine.txt cannot be read" in at.window.many.verdict.text()
+    assert "mine.txt can't be read" in at.window.many.verdict.text()
     at.qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
 
@@ -369,7 +369,7 @@ def test_an_export_that_fails_says_so(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
     with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
         export_as(at.window.one, "JSON")
-    assert at.window.one.footer._status.text().startswith("The comparison could not be exported to")
+    assert at.window.one.footer._status.text().startswith("The comparison couldn't be exported to")
 
 
 def test_every_control_has_an_accessible_name_and_is_reached_with_tab(qtbot: QtBot, make: MakeComparing) -> None:

@@ -100,7 +100,7 @@ def test_kinds_can_be_left_out(tab: PromptSet) -> None:
     for box in tab.choice._boxes.values():
         box.setChecked(False)
     assert not tab.footer.run_button.isEnabled()
-    assert tab.footer.run_button.toolTip() == "No prompts are chosen."
+    assert tab.footer.run_button.toolTip() == "No prompts are selected."
 
 
 def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, 
     assert "Line 2 of broken.jsonl" in tab.verdict.text()
     assert tab.choice.choice().path == prompts.bundled_file()
     tab.choice.open_file(tmp_path / "missing.txt")
-    assert "missing.txt cannot be read" in tab.verdict.text()
+    assert "missing.txt can't be read" in tab.verdict.text()
 
 
 def test_of_a_file_with_very_many_kinds_all_are_taken(tab: PromptSet, tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     assert cells(tab, 2)[1:5] == ["3", "40 tok/s", "76 tok/s", "1.9×"]
     assert [prompt_item(tab, number).text(0) for number in range(2)] == ["Write a loop", "Another"]
     assert [prompt_item(tab, number).text(1) for number in range(2)] == ["seed 4", "seed 5"]
-    tab.set_waiting("Begins when the answer in the chat has ended.")
+    tab.set_waiting("Starts when the answer in the chat has finished.")
     assert tab._progress.text() == "4 of 4 · Begins when the answer in the chat has ended."
     tab.end(End("done"))
     assert tab.verdict.text() == (
@@ -229,7 +229,7 @@ def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, tab: PromptSet) -
     def hidden() -> list[str]:
         return [name for column, name in enumerate(COLUMNS) if tab.table.isColumnHidden(column)]
 
-    qtbot.waitUntil(lambda: hidden() == ["Prompts", "Plain", "With draft", "A pass"])
+    qtbot.waitUntil(lambda: hidden() == ["Prompts", "Plain", "With draft", "Tokens per pass"])
     assert not tab.table.horizontalScrollBar().isVisible()
     boxes = list(tab.choice._boxes.values())
     qtbot.waitUntil(lambda: boxes[-1].y() > boxes[0].y())

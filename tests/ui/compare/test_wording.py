@@ -36,7 +36,7 @@ def test_slower_is_said_as_plainly_as_faster() -> None:
     assert wording.faster(0.97) == "1.0×: as fast as plain"
     assert wording.faster(1.04) == "1.0×: as fast as plain"
     assert wording.faster(1.06) == f"1.1×{NO_BREAK}faster"
-    assert wording.faster(None) == "too short to time"
+    assert wording.faster(None) == "too short to measure"
 
 
 def test_what_an_engine_does_not_tell_is_left_out() -> None:
@@ -48,7 +48,7 @@ def test_a_near_tie_names_both_candidates_and_their_logits() -> None:
     assert text.startswith("Different from token 5 on · 1.9× faster · 71 % kept")
     assert "Plain wrote “ a” (logit 17.321), with draft “ the” (logit 17.318)." in text
     assert "A near-tie: for the target the two are 0.0031 apart" in text
-    assert "rounding moves a logit by up to 0.02 here" in text
+    assert "rounding shifts logits by up to 0.02 here" in text
     assert wording.verdict(differing(), COMMAND).mood == "plain"
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_near_tie_is_a_bug_to_report() -> None:
 
 
 def test_a_token_at_the_edge_of_the_sampler() -> None:
-    assert "at the edge of what the sampler keeps" in said(differing(score_gap=None))
+    assert "at the sampler's cutoff" in said(differing(score_gap=None))
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
@@ -76,8 +76,8 @@ def test_the_other_rules_promise_no_words(rule: AcceptRule) -> None:
 def test_an_engine_without_tokens() -> None:
     found = differing(token=None, plain_id=None, drafted_id=None, plain_logit=None, drafted_logit=None, near_tie=None)
     text = said(found)
-    assert text.startswith("Different from character 21 on")
-    assert "does not tell how close" in text
+    assert text.startswith("Different starting at character 21")
+    assert "doesn't report how close" in text
 
 
 def test_the_end_of_an_answer_is_a_candidate_too() -> None:
@@ -101,7 +101,7 @@ def test_a_whole_set() -> None:
         "Nothing was compared. One prompt was left out: It is too long."
     )
     slow = summarize([comparison(speeds=(40.0, 30.0))]).total
-    assert "drafting does not pay on these texts (median)" in wording.set_verdict(slow, []).heading
+    assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict(slow, []).heading
 
 
 def test_time_left_does_not_dance() -> None:

@@ -394,7 +394,7 @@ def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
 def test_an_engine_that_cannot_compute_here_is_quoted(qtbot: QtBot, make_engine: MakeEngine) -> None:
     exit_ = ended(qtbot, make_engine("unable"), LocalEngine.start)
     assert exit_.cause is ExitCause.REFUSED
-    assert exit_.sentence() == "The engine did not start. Nothing here runs on this processor."
+    assert exit_.sentence() == "The engine didn't start. Nothing here runs on this processor."
 
 
 def test_program_that_does_not_exist(qtbot: QtBot) -> None:

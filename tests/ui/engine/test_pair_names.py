@@ -34,7 +34,7 @@ def test_the_guide_is_called_what_it_is() -> None:
     pair = PairLoaded(request=1, target=GUIDE, draft=GUIDE_DRAFT)
     assert pair_title(pair) == "Slipstream Guide 16M  +  draft 1M"
     assert speaker(pair) == "Guide"
-    assert "a small model about this app" in pair_details(pair)
+    assert "a tiny model that knows this app" in pair_details(pair)
 
 
 def test_other_pairs_by_their_names() -> None:

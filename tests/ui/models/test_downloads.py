@@ -69,14 +69,14 @@ def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> Non
     path = windows.models / NAME / PATH
     assert path.read_bytes() == content
     assert told.args == ["A model", Pair(str(path))]
-    windows.says("1 MB · complete, checksum right")
+    windows.says("1 MB · Complete · checksum verified")
     assert buttons(tab) == ["Open…", "Remove from list"]
     with windows.qtbot.waitSignal(windows.commands.open_requested) as opened:
         button(tab, "Open…: A model").click()
     assert opened.args == [str(path), ""]
     button(tab, "Remove from list: A model").click()
     assert texts(tab) == [
-        "No downloads. Get models under Recommended or Search; they appear here and survive a restart."
+        "No downloads yet. Get models under Recommended or Search; they appear here and continue after a restart."
     ]
     assert path.exists()
 
@@ -85,7 +85,7 @@ def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, cont
     tab, part = windows.window.downloads, windows.models / NAME / f"{PATH}.part"
     begun(windows)
     button(tab, "Cancel").click()
-    windows.says("cancelled; what has arrived is kept")
+    windows.says("canceled; downloaded parts are kept")
     assert part.stat().st_size > 0
     button(tab, "Discard").click()
     box = question(tab)
@@ -110,10 +110,10 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     assert title == "A model"
     assert "gated" in message
     assert message in texts(tab)
-    assert buttons(tab) == ["Try again", "Open its page", "Enter a token…", "Discard"]
-    button(tab, "Open its page").click()
+    assert buttons(tab) == ["Try again", "Open page", "Enter token…", "Discard"]
+    button(tab, "Open page").click()
     assert pages.opened == [f"{windows.server.endpoint}/{NAME}"]
-    button(tab, "Enter a token…").click()
+    button(tab, "Enter token…").click()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
@@ -121,16 +121,16 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     button(dialog, "Keep").click()
     windows.until(lambda: windows.presenter.hub._connection.tokens.get("127.0.0.1") == "hf_good")
     button(tab, "Try again").click()
-    windows.says("complete, checksum right")
+    windows.says("Complete · checksum verified")
 
 
 def test_a_broken_line_is_tried_again(windows: Windows, content: bytes) -> None:
     windows.server.faults.always(PATH, Fault(cut_at=200_000))
     windows.get((NAME, PATH))
-    windows.says("tries again")
+    windows.says("retrying")
     assert buttons(windows.window.downloads) == ["Pause", "Cancel"]
     windows.server.faults.clear()
-    windows.says("complete, checksum right")
+    windows.says("Complete · checksum verified")
     assert (windows.models / NAME / PATH).read_bytes() == content
 
 
@@ -170,7 +170,7 @@ def test_two_that_failed_cannot_be_resumed_together(windows: Windows) -> None:
 def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
     paths.data_dir().mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-c", ANOTHER_QUEUE, str(paths.data_dir())]
-    sentence = "Another Slipstream is using the downloads. Use that one, or close it first."
+    sentence = "Another Slipstream window is using the downloads. Use that one, or close it first."
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == b"ready\n"
@@ -193,7 +193,7 @@ def test_it_goes_on_after_a_restart(windows: Windows, content: bytes) -> None:
     windows.open()
     windows.until((windows.models / NAME / PATH).exists)
     windows.presenter.show_downloads()
-    windows.says("complete, checksum right")
+    windows.says("Complete · checksum verified")
     assert (windows.models / NAME / PATH).read_bytes() == content
     assert windows.server.bodies()[-1].start > 0  # what had arrived was not fetched again
 

@@ -49,14 +49,14 @@ def test_pair_that_does_not_fit_says_why_and_can_be_loaded_alone(folder: Path) -
     check = judged(folder, "target.gguf", "other.gguf")
     assert check.mood == "warning"
     assert "512 tokens in the target and 700 in the draft" in check.verdict
-    assert check.verdict.endswith("The target alone is loaded.")
+    assert check.verdict.endswith("The target model is loaded without a draft.")
     assert check.can_load
 
 
 def test_target_alone(folder: Path) -> None:
     check = judged(folder, "target.gguf")
     assert (check.verdict, check.mood, check.can_load) == (
-        "No draft model: guesses come from the chat itself (n-grams).",
+        "No draft model. Draft tokens are taken from the chat itself (n-grams).",
         "plain",
         True,
     )

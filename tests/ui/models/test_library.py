@@ -24,7 +24,7 @@ from app.ui.widgets import theme
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
 
-NOTHING = "Choose a model to see what it is and which drafts fit it."
+NOTHING = "Select a model to see its details and the drafts that fit it."
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def choose_entry(windows: Windows, text: str) -> None:
 def test_nothing_yet(windows: Windows) -> None:
     assert windows.scanned() == []
     shown = texts(windows.window.library)
-    assert "No models here yet. Get one with its draft, or add a folder that has some." in shown
+    assert "No models yet. Get one together with its draft, or add a folder that already contains models." in shown
     assert NOTHING in shown
     button(windows.window.library, "Get models").click()
     assert windows.window.tabs.currentWidget() is windows.window.recommended
@@ -76,7 +76,7 @@ def test_rows(stocked: Windows) -> None:
     assert column(stocked.models_list, 1) == ["F16", "Q8_0", "F16", "–"]
     assert column(stocked.models_list, 3) == ["4,096", "512", "512", "–"]
     assert column(stocked.models_list, 4) == ["never"] * 4
-    assert column(stocked.models_list, 5) == ["on the GPU"] * 3 + ["cannot be loaded"]
+    assert column(stocked.models_list, 5) == ["on the GPU"] * 3 + ["Can't be loaded"]
     sizes = [size_text(path(stocked, name).stat().st_size) for name in stocked.titles()]
     assert column(stocked.models_list, 2) == sizes
     summary = f"4 models, {size_text(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
@@ -120,10 +120,10 @@ def test_words_filter_and_the_selection_stays(stocked: Windows) -> None:
     assert stocked.titles() == ["big"]
     search.setText("nowhere")
     assert stocked.titles() == []
-    assert "No model has these words." in texts(stocked.window.library)
+    assert "No models found." in texts(stocked.window.library)
     search.clear()
     assert len(stocked.titles()) == 4
-    assert "No model has these words." not in texts(stocked.window.library)
+    assert "No models found." not in texts(stocked.window.library)
 
 
 def test_the_selection_survives_sorting_and_another_look(stocked: Windows) -> None:
@@ -149,10 +149,10 @@ def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Windows, tmp_p
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.LIGHT.quiet
     theme.override(theme.DARK)
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.DARK.quiet
-    assert column(stocked.models_list, 5)[place] == "folder missing"
+    assert column(stocked.models_list, 5)[place] == "Folder missing"
     assert any("1 in folders that are not there" in text for text in texts(stocked.window.library))
     stocked.models_list.select(str(extra / "far.gguf"))
-    assert "The folder it is in is not there at the moment." in texts(stocked.model_page)
+    assert "This folder isn't available right now." in texts(stocked.model_page)
     assert not button(stocked.model_page, "Open…").isEnabled()
     away.rename(extra)
     stocked.scanned()
@@ -213,7 +213,7 @@ def test_a_problem_is_said_and_nothing_is_offered(stocked: Windows) -> None:
     stocked.models_list.select(str(path(stocked, "broken")))
     shown = texts(stocked.model_page)
     assert "broken.gguf is not a GGUF model file." in shown
-    assert "Drafts for it" not in shown
+    assert "Drafts for this model" not in shown
     assert "Fits" not in shown
     assert not button(stocked.model_page, "Open…").isEnabled()
 
@@ -222,12 +222,12 @@ def test_drafts_with_their_reasons(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     shown = texts(stocked.model_page)
     assert any(text.startswith("Fits: same vocabulary of 512 tokens.") for text in shown)
-    reason = "The vocabularies differ in size: 512 tokens in the target and 700 in the draft, more than 128 apart."
+    reason = "The vocabularies differ in size: 512 tokens in the target and 700 in the draft. At most 128 tokens of difference are allowed."
     assert reason in shown
     assert "broken.gguf is not a GGUF model file." in shown
-    assert buttons(stocked.model_page).count("Load with it") == 1
+    assert buttons(stocked.model_page).count("Load together") == 1
     with stocked.qtbot.waitSignal(stocked.commands.pair_requested) as asked:
-        button(stocked.model_page, "Load with it").click()
+        button(stocked.model_page, "Load together").click()
     assert asked.args == [str(path(stocked, "big")), str(path(stocked, "small"))]
     with stocked.qtbot.waitSignal(stocked.commands.open_requested) as opened:
         button(stocked.model_page, "Open…").click()
@@ -252,9 +252,9 @@ def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None
         (windows.models / f"m{number}.gguf").write_bytes(first.read_bytes())
     windows.scanned()
     windows.choose(first)
-    windows.until(lambda: buttons(windows.model_page).count("Load with it") == FIRST_DRAFTS)
+    windows.until(lambda: buttons(windows.model_page).count("Load together") == FIRST_DRAFTS)
     button(windows.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
-    windows.until(lambda: buttons(windows.model_page).count("Load with it") == 2 * FIRST_DRAFTS - 1)
+    windows.until(lambda: buttons(windows.model_page).count("Load together") == 2 * FIRST_DRAFTS - 1)
     assert not [text for text in buttons(windows.model_page) if text.startswith("Show all")]
 
 
@@ -262,7 +262,7 @@ def test_the_only_model_has_no_drafts(windows: Windows) -> None:
     only = small_model(windows.models / "only.gguf")
     windows.scanned()
     windows.choose(only)
-    assert "No other model of the library fits its vocabulary." in texts(windows.model_page)
+    assert "No other model in the library has a matching vocabulary." in texts(windows.model_page)
     assert "Find a draft on Hugging Face…" in buttons(windows.model_page)
 
 
@@ -289,13 +289,13 @@ def test_a_right_and_a_wrong_checksum(stocked: Windows) -> None:
     file = path(stocked, "big")
     downloaded(stocked, file)
     choose_entry(stocked, "Verify checksum")
-    right = "✓ The checksum is right: the file is what was downloaded."
+    right = "✓ Complete · checksum verified"
     stocked.until(lambda: right in texts(stocked.model_page))
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
     choose_entry(stocked, "Verify checksum")
-    stocked.until(lambda: any(text.startswith("The checksum is wrong:") for text in texts(stocked.model_page)))
+    stocked.until(lambda: any(text.startswith("The checksum doesn't match") for text in texts(stocked.model_page)))
     assert stocked.model_page._status.property("role") == "bad"
     assert stocked.model_page._bar.isHidden()
 
@@ -304,7 +304,7 @@ def test_without_a_known_checksum_there_is_nothing_to_verify(stocked: Windows) -
     stocked.choose(path(stocked, "big"))
     verify = file_menu(stocked)["Verify checksum"]
     assert not verify.isEnabled()  # type: ignore[attr-defined]
-    assert verify.toolTip() == "No checksum is known: Slipstream did not download it."  # type: ignore[attr-defined]
+    assert verify.toolTip() == "Slipstream didn't download this file, so its checksum isn't known."  # type: ignore[attr-defined]
 
 
 def test_a_check_is_stopped(stocked: Windows) -> None:
@@ -326,7 +326,7 @@ def test_delete(stocked: Windows) -> None:
     assert f"Delete (frees {freed})…" in file_menu(stocked)
     choose_entry(stocked, "Delete")
     box = question(tab)
-    assert box.text() == f"Delete small? This frees {freed} and cannot be undone."
+    assert box.text() == f"Delete small? This frees {freed} and can't be undone."
     assert box.defaultButton() is box.button(QMessageBox.StandardButton.Cancel)
     button(box, "Cancel").click()
     stocked.until(lambda: not tab.findChildren(QMessageBox))
@@ -335,7 +335,7 @@ def test_delete(stocked: Windows) -> None:
     button(question(tab), "Delete").click()
     stocked.until(lambda: "small" not in stocked.titles())
     assert not file.parent.exists()
-    assert f"small is deleted; {freed} are free again." in texts(tab)
+    assert f"small was deleted. {freed} of disk space was freed." in texts(tab)
     stocked.choose(path(stocked, "big"))
     stocked.models_list.clearSelection()
     assert NOTHING in texts(tab)
@@ -346,7 +346,7 @@ def test_a_loaded_model_is_not_deleted(stocked: Windows) -> None:
     stocked.loaded.add(str(file))
     stocked.choose(file)
     choose_entry(stocked, "Delete")
-    assert "This model is loaded. Open another one first, then delete it." in texts(stocked.model_page)
+    assert "This model is loaded. Open another model first, then delete this one." in texts(stocked.model_page)
     assert not stocked.window.library.findChildren(QMessageBox)
 
 
@@ -384,9 +384,9 @@ def test_what_came_of_a_check_is_said_of_the_model_it_was(stocked: Windows) -> N
     choose_entry(stocked, "Verify checksum")
     may_go_on.set()
     stocked.until(stocked.model_page._bar.isHidden)
-    assert any(text.startswith("The checksum is wrong") for text in texts(stocked.model_page))
+    assert any(text.startswith("The checksum doesn't match") for text in texts(stocked.model_page))
     stocked.choose(big)
-    assert any(text.startswith("✓ The checksum is right") for text in texts(stocked.model_page))
+    assert any(text.startswith("✓ Complete · checksum verified") for text in texts(stocked.model_page))
 
 
 def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: Windows) -> None:

@@ -104,7 +104,13 @@ def test_the_bar_shows_who_takes_what(open_dialog: Open) -> None:
     dialog, _ = open_dialog(PLENTY)
     bars = [bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()]
     assert len(bars) == 1
-    assert [one.name for one in bars[0]._segments] == ["Target", "its KV cache", "Draft", "its KV cache", "to compute"]
+    assert [one.name for one in bars[0]._segments] == [
+        "Target",
+        "its KV cache",
+        "Draft",
+        "its KV cache",
+        "Compute buffers",
+    ]
     assert bars[0].fits
     assert "Target" in bars[0].accessibleName()
     assert load_button(dialog).text() == "Load"

@@ -116,7 +116,7 @@ def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) 
 
 def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
-    assert dialog._check.verdict == "Reading the files …"
+    assert dialog._check.verdict == "Reading the files…"
     waits_for(qtbot, dialog, "Fits: same vocabulary of 512 tokens.")
     assert "llama" in row(dialog, 0)._info.text()
     assert "llama" in row(dialog, 1)._info.text()
@@ -139,7 +139,7 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     waits_for(qtbot, dialog, "broken.gguf")
     assert not load.isEnabled()
     row(dialog, 0).set_path("")
-    assert dialog._check.verdict == "Choose the file of a target model."
+    assert dialog._check.verdict == "Choose a target model file."
     assert not load.isEnabled()
 
 
@@ -159,7 +159,7 @@ def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     dialog = opened(OpenModelsChoice(), is_loaded=False)
     edit = named(dialog, QLineEdit, "Target model")
     QTest.keyClicks(edit, f"  {folder / 'target.gguf'}")
-    waits_for(qtbot, dialog, "No draft model: guesses come from the chat itself (n-grams).")
+    waits_for(qtbot, dialog, "No draft model. Draft tokens are taken from the chat itself (n-grams).")
     assert dialog.choice().target == str(folder / "target.gguf")
 
 
@@ -267,7 +267,7 @@ def test_recent_pairs(opened: Opened, folder: Path, choice: OpenModelsChoice, qt
 
 def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     dialog = opened(OpenModelsChoice(), (Pair(str(folder / "other.gguf")),))
-    QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(named(dialog, QPushButton, "Choose a target model"), Qt.MouseButton.LeftButton)
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
     qtbot.waitUntil(chooser.isVisible, timeout=20_000)

@@ -84,7 +84,7 @@ def test_targets_are_all_models(pickers: Pickers, qtbot: QtBot) -> None:
 
 
 def test_drafts_that_do_not_fit_are_grey_and_say_why(pickers: Pickers) -> None:
-    assert said(pickers.drafts) == [("Choose a target first.", False)]
+    assert said(pickers.drafts) == [("Choose a target model first.", False)]
     pickers.set_target(pickers.folder / "target.gguf")
     first, *others = said(pickers.drafts)
     assert first[0].startswith("draft · F16 · ")
@@ -93,7 +93,7 @@ def test_drafts_that_do_not_fit_are_grey_and_say_why(pickers: Pickers) -> None:
     assert any("700 in the draft, more than 128 apart." in text for text, _ in others)
     assert any("is not a GGUF model file." in text for text, _ in others)
     pickers.picks.set_target("")
-    assert said(pickers.drafts) == [("Choose a target first.", False)]
+    assert said(pickers.drafts) == [("Choose a target model first.", False)]
 
 
 def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
@@ -130,4 +130,4 @@ def test_not_too_many_that_cannot_be_chosen(qtbot: QtBot) -> None:
     picks = [Pick(f"/{number}", f"m{number}", number < 2, "Too large.") for number in range(MOST_GREY + 5)]
     picker.show_picks(picks, "")
     assert len(entries(picker)) == 2 + MOST_GREY + 1
-    assert said(picker)[-1] == ("3 more that do not fit", False)
+    assert said(picker)[-1] == ("more that don't fit", False)

@@ -21,7 +21,7 @@ from tests.ui.models.windows import GB, Pages, Windows, button, buttons, cell, r
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
 TARGET_FILE, LARGE_FILE = "Mistral-Small-24B-Q4_K_M.gguf", "Mistral-Small-24B-Q8_0.gguf"
 SMALL = {"width": 16, "heads": 1, "layers": 1}
-START = "Choose a repository to see its files."
+START = "Select a repository to see its files."
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +52,12 @@ def find_drafts(windows: Windows) -> None:
     files = tree(windows.page, "Files")
     files.setCurrentItem(rows(files)[0])
     button(windows.page, "Find a draft for this").click()
-    windows.until(lambda: any("looked at" in text for text in texts(windows.page)))
+    windows.until(lambda: any("checked" in text for text in texts(windows.page)))
 
 
 def test_nothing_is_asked_before_the_user_asks(hub: Windows) -> None:
     hub.window.show_tab(hub.window.search)
-    assert "Type what you look for. Nothing is asked of the network before." in texts(hub.window.search)
+    assert "Type what you're looking for. Nothing is sent before you press Search." in texts(hub.window.search)
     hub.search("  ")
     hub.hub_idle()
     assert hub.server.requests == []
@@ -75,7 +75,7 @@ def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     assert shown[1][1] == "20 MB"
     commit = hub.server.repositories[TARGET].commit[:8]
     assert texts(hub.page)[:2] == [TARGET, f"Licence: apache-2.0 · commit {commit}"]
-    button(hub.page, "Open its page").click()
+    button(hub.page, "Open page").click()
     assert pages.opened == [f"{hub.server.endpoint}/{TARGET}"]
 
 
@@ -100,7 +100,7 @@ def test_a_file_is_downloaded(hub: Windows) -> None:
     files.setCurrentItem(rows(files)[0])
     button(hub.page, "Get").click()
     assert hub.window.tabs.currentWidget() is hub.window.downloads
-    hub.says("complete, checksum right")
+    hub.says("Complete · checksum verified")
     assert (hub.models / TARGET / TARGET_FILE).is_file()
     assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
 
@@ -111,7 +111,7 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     good, bad = rows(drafts)
     assert (cell(good, 0), cell(good, 2)) == ("draft-Q8_0.gguf", "yes")
     assert (cell(bad, 0), cell(bad, 2)) == ("other-Q8_0.gguf", "no")
-    assert "2 looked at, 1 fits. Their vocabularies were compared, not their names." in texts(hub.page)
+    assert "2 checked, 1 fits. Their vocabularies were compared, not just their names." in texts(hub.page)
     quiet = theme.current().quiet
     assert [bad.foreground(place).color() for place in range(3)] == [quiet] * 3
     assert good.foreground(0) == QBrush()
@@ -124,7 +124,7 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     assert "Get" in buttons(hub.page)
     drafts.setCurrentItem(good)
     button(hub.page, "Get with draft (+50 KB)").click()
-    hub.says("complete, checksum right")
+    hub.says("Complete · checksum verified")
     (progress,) = hub.presenter.downloads.progress()
     assert progress.item.title == "Mistral-Small-24B Q4_K_M with draft"
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
@@ -163,16 +163,16 @@ def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path])
     hub.choose(path)
     button(hub.model_page, "Find a draft on Hugging Face…").click()
     assert hub.window.tabs.currentWidget() is hub.window.search
-    assert "Drafts for Mistral-Small-24B-Q4_K_M, which is in the library." in texts(hub.page)
-    hub.until(lambda: any("looked at" in text for text in texts(hub.page)))
+    assert "Drafts for Mistral-Small-24B-Q4_K_M, which is in your library." in texts(hub.page)
+    hub.until(lambda: any("checked" in text for text in texts(hub.page)))
     button(hub.page, "Get this draft (50 KB)").click()
-    hub.says("complete, checksum right")
+    hub.says("Complete · checksum verified")
     assert (hub.models / DRAFT / "draft-Q8_0.gguf").is_file()
 
 
 def test_nothing_found(hub: Windows) -> None:
     hub.search("no such model")
-    hub.until(lambda: "Nothing found. Try fewer or other words." in texts(hub.window.search))
+    hub.until(lambda: "No models found. Try fewer or different words." in texts(hub.window.search))
 
 
 def test_offline(hub: Windows) -> None:
@@ -201,7 +201,7 @@ def test_an_empty_repository(hub: Windows) -> None:
     hub.until(lambda: hub.results() == ["owner/nothing"])
     found = tree(hub.window, "Repositories found")
     found.setCurrentItem(rows(found)[0])
-    hub.until(lambda: any("There are no GGUF models in it." in text for text in texts(hub.page)))
+    hub.until(lambda: any("It has no GGUF models." in text for text in texts(hub.page)))
     assert not button(hub.page, "Get").isEnabled()
 
 
@@ -247,11 +247,12 @@ def test_a_gated_repository_says_so(hub: Windows) -> None:
     hub.search("closed")
     hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
     hub.show_repository("owner/closed  (gated)")
-    assert "Gated: its owner decides who may download it. Ask on its page, then enter an access token." in texts(
-        hub.page
+    assert (
+        "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token."
+        in texts(hub.page)
     )
-    assert "Enter a token…" in buttons(hub.page)
-    assert "Enter a token…" not in start_buttons(hub)
+    assert "Enter token…" in buttons(hub.page)
+    assert "Enter token…" not in start_buttons(hub)
 
 
 def start_buttons(windows: Windows) -> list[str]:
@@ -293,7 +294,7 @@ def test_the_best_pair_for_this_machine_comes_first(windows: Windows) -> None:
     assert all(pair.title in shown for pair in load_catalog().pairs)
     windows.machine = MachineMemory(memory_total=GB, memory_free=GB // 2)
     windows.presenter.show_recommended()
-    alone = "No pair of the catalogue fits the memory of this computer. The Slipstream Guide works everywhere."
+    alone = "None of the recommended pairs fits into this computer's memory. The Slipstream Guide works everywhere."
     windows.until(lambda: alone in texts(windows.window.recommended))
     assert windows.server.requests == []
 

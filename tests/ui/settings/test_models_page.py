@@ -137,7 +137,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
     windows.until(lambda: part.exists() and part.stat().st_size > 0)  # else another request would get the stall
     windows.settings_presenter.show_models()
     choose(page, "Change the models folder", new)
-    assert "Pause the downloads first: they are written to this folder." in texts(page)
+    assert "Pause the downloads first: they are being written to this folder." in texts(page)
     assert windows.values.models_folder == str(windows.models)
     button(windows.window.downloads, "Pause").click()
     windows.says("· paused")
@@ -176,7 +176,7 @@ def test_a_move_that_cannot_be(windows: Windows, page: ModelsPage) -> None:
     choose(page, "Change the models folder", windows.models / "inside")
     windows.library_idle()
     button(question(windows.settings), "Move them").click()
-    windows.until(lambda: any("cannot be moved into itself" in text for text in texts(page)))
+    windows.until(lambda: any("can't be moved into itself" in text for text in texts(page)))
     assert windows.values.models_folder == str(windows.models)
     assert button(page, "Change the models folder").isEnabled()
 

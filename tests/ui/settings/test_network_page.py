@@ -56,7 +56,7 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     show(windows)
     page = windows.settings.network
     assert check(page, "Work offline").isChecked()
-    assert check(page, "Send the access token to this mirror too").isChecked()
+    assert check(page, "Also send the access token to this mirror").isChecked()
     assert field(page, "At the same time").value() == 3
     assert field(page, "Limit").text() == "12 MB/s"
     assert changes == []
@@ -71,7 +71,7 @@ def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> No
     assert windows.server.requests == []
     check(page, "Work offline").click()
     windows.search("anything")
-    windows.until(lambda: any("Nothing found" in text for text in texts(windows.window.search)))
+    windows.until(lambda: any("No models found" in text for text in texts(windows.window.search)))
 
 
 def test_downloads_at_the_same_time_and_their_limit(windows: Windows, page: NetworkPage) -> None:
@@ -101,14 +101,14 @@ def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage, pages:
     windows.until(lambda: windows.results() == ["owner/name"])
     windows.show_repository("owner/name")
     type_address(page, "http://mirror.example/<b>")
-    sentence = "The hub's address http://mirror.example/<b> is not safe to use. It must begin with https://."
+    sentence = "The hub's address http://mirror.example/<b> isn't safe to use. It must begin with https://."
     assert sentence in texts(page)
-    button(windows.page, "Open its page").click()
+    button(windows.page, "Open page").click()
     assert sentence in texts(windows.page)
     assert pages.opened == []
     windows.search("anything")
     windows.until(lambda: sentence in texts(windows.window.search))
-    button(page, "Enter a token…").click()
+    button(page, "Enter token…").click()
     assert sentence in texts(page)
     type_address(page, windows.server.endpoint)
     assert sentence not in texts(page)
@@ -117,23 +117,23 @@ def test_an_address_that_is_not_safe(windows: Windows, page: NetworkPage, pages:
 def test_a_token_is_kept_in_the_keyring_and_removed(
     windows: Windows, page: NetworkPage, kept: MemoryKeyring, pages: Pages
 ) -> None:
-    assert "No token. Repositories that need one say so." in texts(page)
+    assert "No token. Gated repositories need one." in texts(page)
     assert "Remove" not in buttons(page)
-    button(page, "Enter a token…").click()
+    button(page, "3 more that don't fit").click()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     assert line.echoMode() is QLineEdit.EchoMode.Password
     assert not button(dialog, "Keep").isEnabled()
-    button(dialog, "Make a token on its page").click()
+    button(dialog, "Create a token on the website").click()
     assert pages.opened == [f"{windows.server.endpoint}/settings/tokens"]
     line.setText(f" {SECRET} ")
     button(dialog, "Keep").click()
-    windows.until(lambda: "A token is kept in the system's keyring." in texts(page))
+    windows.until(lambda: "A token is stored in the system's keyring." in texts(page))
     assert kept.entries == {(SERVICE, HOST): SECRET}
     assert "Replace…" in buttons(page)
     button(page, "Remove the access token").click()
-    windows.until(lambda: "No token. Repositories that need one say so." in texts(page))
+    windows.until(lambda: "No token. Gated repositories need one." in texts(page))
     assert kept.entries == {}
 
 
@@ -146,22 +146,22 @@ def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
     line.setText("two words")
     button(dialog, "Keep").click()
     page = windows.settings.network
-    windows.until(lambda: any(text.startswith("This is no access token") for text in texts(page)))
+    windows.until(lambda: any(text.startswith("This isn't an access token") for text in texts(page)))
     assert windows.settings.isVisible()
-    assert "No token. Repositories that need one say so." in texts(page)
+    assert "No token. Gated repositories need one." in texts(page)
     assert "Remove" not in buttons(page)
 
 
 def test_without_a_keyring_it_is_kept_in_memory_and_says_so(windows: Windows, page: NetworkPage) -> None:
     keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
     windows.presenter.hub.set_token(SECRET, windows.settings_presenter._show_token, lambda error: None)
-    windows.until(lambda: any("in memory until Slipstream ends" in text for text in texts(page)))
+    windows.until(lambda: any("in memory until Slipstream closes" in text for text in texts(page)))
 
 
 @pytest.mark.usefixtures("page")
 def test_the_traffic_is_listed(windows: Windows) -> None:
-    traffic = tree(windows.settings, "Network traffic since the start")
-    assert [cell(row, 2) for row in rows(traffic)] == ["Nothing since Slipstream was started"]
+    traffic = tree(windows.settings, "Network traffic since Slipstream started")
+    assert [cell(row, 2) for row in rows(traffic)] == ["No traffic since Slipstream started"]
     windows.search("anything")
     windows.until(lambda: [cell(row, 2) for row in rows(traffic)] == ["search"])
     (row,) = rows(traffic)
