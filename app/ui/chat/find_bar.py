@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
+from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label
+from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
 from app.ui.widgets.theme import SPACING
 
@@ -53,7 +54,8 @@ class FindBar(QFrame):
         self.next_button = self._button("down", "Next match", "Enter")
         self.close_button = self._button("close", "Close", "Esc")
         buttons = (self.previous_button, self.next_button, self.close_button)
-        row((self.field, 1), self._count, *buttons, gap=SPACING, margins=SPACING, on=self)
+        self._row = row((self.field, 1), self._count, *buttons, gap=SPACING, on=self)
+        theme.follow_zoom(self, self._align)
         self.field.textChanged.connect(self._on_typed)
         self.previous_button.clicked.connect(lambda: self.stepped.emit(-1))
         self.next_button.clicked.connect(lambda: self.stepped.emit(1))
@@ -108,6 +110,15 @@ class FindBar(QFrame):
     @Slot(str)
     def _on_typed(self, text: str) -> None:
         self.query_changed.emit(text)
+
+    def _align(self) -> None:
+        """In line with the messages."""
+        side = prose_margin(self.font(), self.width())
+        self._row.setContentsMargins(side, SPACING, side, SPACING)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._align()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -18,7 +18,6 @@ from PySide6.QtGui import (
     QKeySequence,
     QPainter,
     QPaintEvent,
-    QPen,
 )
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
 
@@ -60,7 +59,6 @@ class MessageWidget(QWidget):
         self._is_busy = False
         self._continues = False
         self._is_raw = False
-        self._is_ringed = False
         self._made_actions: Actions | None = None
         self.editing: Editing | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
@@ -182,22 +180,7 @@ class MessageWidget(QWidget):
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
-        self._is_ringed = event.reason() is not Qt.FocusReason.MouseFocusReason
         self.setAccessibleName(self.spoken())
-        self.update()
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self._is_ringed = False
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        if self._is_ringed:
-            painter = QPainter(self)
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(QPen(themes.current().focus_line, 2))
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), themes.RADIUS, themes.RADIUS)
 
     def _stack(self, top: int, left: int, width: int, *parts: tuple[QWidget | None, int]) -> int:
         """Put the parts that can be seen below each other, each with some space above it; gives back where they end."""
@@ -279,14 +262,12 @@ class UserMessage(MessageWidget):
         self._ground = QRectF(0, 0, widths.prose, bottom)
         return bottom
 
-    def paintEvent(self, event: QPaintEvent) -> None:
+    def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(themes.current().raised)
         painter.drawRoundedRect(self._ground, themes.RADIUS, themes.RADIUS)
-        painter.end()
-        super().paintEvent(event)
 
 
 class AnswerMessage(MessageWidget):

@@ -20,8 +20,10 @@ def draw(painter: QPainter, around: QRect) -> None:
 
 
 def read_by_keyboard(area: QWidget, focused: QWidget | None) -> QWidget | None:
-    """``area`` or the text in it that has got the focus, unless the mouse gave it."""
+    """``area``, or the message or the text in it that has got the focus, unless the mouse gave it."""
     if focused is None or QApplication.mouseButtons() != Qt.MouseButton.NoButton:
         return None
     is_text = isinstance(focused, QTextEdit) and focused.isReadOnly() and area.isAncestorOf(focused)
-    return focused if focused is area or is_text else None
+    viewport = focused.parentWidget()
+    is_message = viewport is not None and viewport.parentWidget() is area
+    return focused if focused is area or is_text or is_message else None

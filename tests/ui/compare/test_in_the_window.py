@@ -66,10 +66,10 @@ def more_menu(running: Comparing) -> Callable[[], None]:
     answers = [entry.widget for entry in running.window.transcript.column.entries]
     message = next(one for one in reversed(answers) if isinstance(one, AnswerMessage))
     assert message.buttons.more_button.isVisible()
-    assert message.buttons.more_button.accessibleName() == "More about this answer"
-    (action,) = message.buttons.more_button.menu().actions()
-    assert action.text() == "Compare with plain"
-    return action.trigger
+    assert message.buttons.more_button.accessibleName() == "More about this message"
+    menu = message.buttons.more_button.menu()
+    menu.aboutToShow.emit()
+    return next(one for one in menu.actions() if one.text() == "Compare with plain").trigger
 
 
 def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:
