@@ -88,7 +88,7 @@ class Typist(Running):
 
     def go_to_list(self) -> None:
         """From the composer or the top bar to the list of chats."""
-        self.window.composer.editor.hasFocus() or self.press(_Key.Key_Escape, _SHIFT)
+        self.press(_Key.Key_Escape, _SHIFT)
         self.press(_Key.Key_F6, _SHIFT, 2)
         self.tab_to("Chats")
 
