@@ -68,8 +68,16 @@ class Explanation(QFrame):
         self.setAccessibleName(f"{title}. {text}" if title else text)
         if about is not None:
             _scroll_to(about)
-        self.adjustSize()
+        self._fit()
         self._place(about)
+
+    def _fit(self) -> None:
+        """As high as the text is in this width, which the labels know once they have their fonts."""
+        for part in (self, self._title, self.text, self._keys):
+            part.ensurePolished()
+        if (layout := self.layout()) is not None:
+            layout.invalidate()
+            self.setFixedHeight(layout.totalHeightForWidth(self.width()))
 
     def _place(self, about: QWidget | None) -> None:
         """Below what is explained, or above where there is no room; always on the window's screen."""

@@ -16,6 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui import notices
 from app.ui.chat import footer
+from app.ui.chat.messages import MessageWidget
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.speed.wording import HELP
 from app.ui.widgets.explanations import Explanation
@@ -99,7 +100,9 @@ def test_tab_goes_through_the_window_as_one_reads(running: Window) -> None:
     assert top == sorted(top)
     assert len(top) >= 4
     messages = [one for one in stops if order[stops.index(one)] is running.window.transcript][1:]
-    owners = [one.parentWidget() if hasattr(one, "content") else one.parentWidget().parentWidget() for one in messages]
+    every = running.window.transcript.findChildren(MessageWidget)
+    owners = [owner for one in messages for owner in every if owner.isAncestorOf(one)]
+    assert len(owners) == len(messages)
     assert all(corner(a).y() <= corner(b).y() for a, b in pairwise(owners))
     assert len({corner(one).y() for one in owners}) == 4
 

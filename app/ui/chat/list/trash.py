@@ -176,7 +176,7 @@ class TrashPanel(QWidget):
         self._explanation.setVisible(bool(chats))
         self._empty_text.setVisible(not chats)
         self._show_state()
-        if was_empty and self.back.hasFocus():
+        if was_empty and self.window().focusWidget() is self.back:  # also while another window is in front
             self.begin()
 
     def begin(self) -> None:
