@@ -6,9 +6,10 @@ The chat is a real file of Markdown with code, lists and tables, most messages o
 20,000, each answer with the origin of its tokens. It is chosen in the list of chats; told are
 
 - the time until its end is painted with its real text, and until it can be scrolled to its beginning,
-- the longest times the event loop did not turn, at opening and while the chat is scrolled through with the wheel, by
-  pages to its beginning, and by dragging the scroll bar. ``cpu`` is the time that the window's thread computed in them:
-  beside a busy machine the others contain waiting for a core,
+- the longest times the event loop did not turn: at opening; while the chat is scrolled through with the wheel, by pages
+  to its beginning, and by dragging the scroll bar; while a message is sent, and while the next one is typed beside the
+  answer to it. ``cpu`` is the time that the window's thread computed in them: beside a busy machine the others contain
+  waiting for a core,
 - how long a part of the screen showed text without its form while scrolling with the wheel and by pages,
 - the memory of the process at the first screen and at the end.
 
@@ -31,6 +32,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import cycle, islice
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QPoint, QPointF, Qt, QTimer
@@ -42,8 +44,9 @@ from app import paths
 from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.protocol.messages import Piece
+from app.protocol.messages import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
+from app.ui.chat.markdown import blocks
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.shell.application import Application, collect_seldom
@@ -55,6 +58,7 @@ from tests.support.chats import add_question, begin_answer
 TITLE = "A long chat"
 FRAME = 1 / 60
 LONG = 0.016
+KEYS = 40
 _EVERY_LONG = 50
 """Every so many answers one is of 20,000 characters."""
 
@@ -83,6 +87,8 @@ class Result:
     wheel: Gaps
     pages: Gaps
     dragging: Gaps
+    sending: Gaps
+    typing: Gaps
     pages_seconds: float
     formless_longest_ms: float
     formless_p99_ms: float
@@ -274,6 +280,16 @@ def drag(transcript: Transcript, steps: int) -> Iterator[object]:
     bar.setSliderDown(False)
 
 
+def type_beside_an_answer(window: MainWindow, engine: LocalEngine, request: int, keys: int) -> Iterator[object]:
+    """A key every third frame, and in each some tokens of the answer."""
+    pieces = cycle(tokens(20_000))
+    for number in range(3 * keys):
+        if number % 3 == 0:
+            QTest.keyClick(window.composer.editor, "so what "[number // 3 % 8])
+        told = [Round(index=number, verify_passes=1, pieces=list(islice(pieces, 2)), tokens=2, time=number * FRAME)]
+        yield engine.rounds_received.emit(RoundsReceived(request=request, rounds=told))
+
+
 def measure(folder: Path, messages: int, pages: int) -> Result:
     os.environ[paths.HOME_VARIABLE] = str(folder)
     fill(folder / "chats.sqlite", messages)
@@ -298,7 +314,8 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     wait(2.0)
     choose(window, "Another chat")
     wait(0.5)
-    collect_seldom()  # as the application does when it has begun
+    blocks.prepare()
+    collect_seldom()  # both as the application does when it has begun
     before = memory_mb()
     wait(0.1)
     loop.gaps()
@@ -327,6 +344,18 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     loop.run_until(every_frame(drag(transcript, 300)))
     dragged = loop.gaps()
     wait(1.0)
+    scrolled = memory_mb()
+    transcript.column.go_to_end()
+    wait(0.5)
+    loop.gaps()
+    controller.composer.send("And now?")
+    loop.run_until(lambda: controller.queue.live is not None and controller.queue.live.message is not None)
+    wait(1.0)
+    sent = loop.gaps()
+    assert controller.queue.live is not None
+    loop.run_until(every_frame(type_beside_an_answer(window, engine, controller.queue.live.request, KEYS)))
+    wait(1.0)
+    typed = loop.gaps()
     result = Result(
         messages=messages,
         first_screen_ms=round(1000 * first_screen, 1),
@@ -336,11 +365,13 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
         wheel=wheeled,
         pages=paging,
         dragging=dragged,
+        sending=sent,
+        typing=typed,
         pages_seconds=round(paged, 1),
         formless_longest_ms=round(1000 * formless[-1], 1),
         formless_p99_ms=round(1000 * formless[len(formless) * 99 // 100], 1),
         opening_memory_mb=round(opened - before, 1),
-        scrolling_memory_mb=round(memory_mb() - opened, 1),
+        scrolling_memory_mb=round(scrolled - opened, 1),
         widgets_at_the_end=sum(entry.widget is not None for entry in transcript.column.entries),
     )
     controller.shut_down()

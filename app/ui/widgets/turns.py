@@ -16,6 +16,11 @@ _BUDGET = 0.002
 """Seconds after which nobody else gets a turn: what takes less is done together."""
 
 
+_MAX_DROPPED = 2
+"""So many that are gone are let go of each time another one comes, more than come: else hundreds would pile up while
+nobody `later` gets a turn, and be destroyed together."""
+
+
 class TakesTurns(Protocol):
     """A widget that builds or draws a little at a time."""
 
@@ -37,6 +42,9 @@ class Turns(QObject):
     def want(self, widget: TakesTurns, *, later: bool = False) -> None:
         """Let ``widget`` have a turn; ``later``: when all others have had theirs, as for what one can read without."""
         queue = self._later if later else self._waiting
+        for _ in range(_MAX_DROPPED):
+            if queue and not isValid(queue[0]):
+                queue.popleft()
         if widget not in queue:
             queue.append(widget)
         self._timer.start()
@@ -61,10 +69,10 @@ class Turns(QObject):
 
     def _next(self) -> TakesTurns | None:
         for queue in (self._waiting, self._later):
-            for gone in [widget for widget in queue if not isValid(widget)]:
-                queue.remove(gone)
+            while queue and not isValid(queue[0]):
+                queue.popleft()
             if queue:
-                widget = next((one for one in queue if _is_seen(one)), queue[0])
+                widget = next((one for one in queue if isValid(one) and _is_seen(one)), queue[0])
                 queue.remove(widget)
                 return widget
         return None
