@@ -285,9 +285,10 @@ def type_beside_an_answer(window: MainWindow, engine: LocalEngine, request: int,
     pieces = cycle(tokens(20_000))
     for number in range(3 * keys):
         if number % 3 == 0:
-            QTest.keyClick(window.composer.editor, "so what "[number // 3 % 8])
+            QTest.keyClicks(window.composer.editor, "so what "[number // 3 % 8])
         told = [Round(index=number, verify_passes=1, pieces=list(islice(pieces, 2)), tokens=2, time=number * FRAME)]
-        yield engine.rounds_received.emit(RoundsReceived(request=request, rounds=told))
+        engine.rounds_received.emit(RoundsReceived(request=request, rounds=told))
+        yield number
 
 
 def measure(folder: Path, messages: int, pages: int) -> Result:
