@@ -1,7 +1,7 @@
 """Two kinds of failure.
 
-``KnownError`` is the environment's fault: a file that is gone, a disk that is full, a pair that does not fit. Its text
-is shown to the user as it is. Everything else is a bug and keeps its traceback.
+``KnownError`` is for problems of the environment: a missing file, a full disk, a pair that doesn't fit. Its text is
+shown to the user unchanged. Everything else is a bug and keeps its traceback.
 """
 
 
@@ -13,4 +13,4 @@ class KnownError(Exception):
 
 
 class Cancelled(Exception):  # noqa: N818 - no error
-    """The user asked to stop. Not an error: callers end quietly and keep what there is."""
+    """The user asked to stop. Not an error: callers end quietly and keep what has been done so far."""

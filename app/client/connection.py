@@ -106,12 +106,12 @@ class Connection:
         self._reader, self.log, self._fault = FrameReader(), LogLines(), None
 
     def stop(self) -> None:
-        """The process ended, or is ended, because that was asked for."""
-        self._reader = FrameReader()  # what it said last counts no more
+        """The process ended, or is being ended, on request."""
+        self._reader = FrameReader()  # its last messages no longer count
         self._reset(EngineState.STOPPED)
 
     def died(self, cause: ExitCause, detail: str) -> EngineExit:
-        """The process ended without being asked to. ``cause`` and ``detail``: as its exit code has it."""
+        """The process ended unexpectedly. ``cause`` and ``detail`` are those of its exit code."""
         ended = EngineExit(*(self._fault or (cause, detail)), self.state, self.log.last())
         _log.warning("engine ended: %s (%s) while %s", ended.cause.value, ended.detail, ended.state.value)
         self._reset(EngineState.DIED)
@@ -158,7 +158,7 @@ class Connection:
         return self.request
 
     def cancel(self) -> messages.LoadFailed | None:
-        """Stop what runs; nothing where nothing does. A load that was not sent yet ends at once, with this event."""
+        """Stop what is running, if anything. A load that was not sent yet ends at once, with the returned event."""
         if self.state.is_busy:
             if self._cancelled_at is None:
                 self._send(messages.Cancel())
@@ -170,7 +170,7 @@ class Connection:
         return None
 
     def forget(self) -> None:
-        """Have everything erased that is left of chats; a process that is starting is told as soon as it greets."""
+        """Have everything erased that remains of chats; a process that is starting is told as soon as it says hello."""
         self.open_forgets += 1
         self._counted = []
         if self.hello is not None:

@@ -60,11 +60,11 @@ class ExitCause(enum.Enum):
 
 
 _SENTENCES = {
-    ExitCause.KILLED: "The engine was ended by another program ({}).",
-    ExitCause.OUT_OF_MEMORY: "The engine was ended by the system, probably because memory ran out.",
+    ExitCause.KILLED: "The engine was stopped by another program ({}).",
+    ExitCause.OUT_OF_MEMORY: "The engine was stopped by the system, probably because memory ran out.",
     ExitCause.ABORTED: "The engine stopped because of an internal error ({}).",
     ExitCause.CRASHED: "The engine crashed ({}).",
-    ExitCause.EXITED: "The engine ended unexpectedly ({}).",
+    ExitCause.EXITED: "The engine stopped unexpectedly ({}).",
     ExitCause.PROTOCOL: "The engine sent something that Slipstream doesn't understand, so it was stopped.",
     ExitCause.FAILED_TO_START: "The engine didn't start ({}).",
     ExitCause.REFUSED: "The engine didn't start. {}",

@@ -88,7 +88,7 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """Layers of the target on the GPU; -1 is all of them, 0 none."""
     draft_gpu_layers: int = ALL_LAYERS
     batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
-    """Tokens of a prompt processed between two looks at Stop and the progress."""
+    """How many prompt tokens are processed before Stop and the progress are checked again."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
@@ -159,7 +159,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
 
 
 class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
-    """How many tokens a chat would take if ``text`` were sent now; answered beside the computation, as `Ping` is.
+    """How many tokens a chat would take if ``text`` were sent now; answered even during a computation, like `Ping`.
 
     A newer one takes the place of one that is still waiting, which is then never answered; nor is one for which nothing
     is loaded, or whose chat the template refuses.
@@ -176,14 +176,14 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
 
 
 class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
-    """Whether an answer whose tokens nobody kept can be continued; answered beside the computation, as `Ping` is."""
+    """Whether an answer without stored tokens can be continued; answered even during a computation, like `Ping`."""
 
     request: int
     text: str
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
-    """Erase all saved KV caches, in memory and on disk: what a deleted chat said must not stay anywhere."""
+    """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may remain anywhere."""
 
 
 class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
@@ -223,7 +223,7 @@ class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
 
 
 class StartFailed(_Struct, frozen=True, kw_only=True, tag="start_failed"):
-    """In the place of `Hello`: it cannot compute here and ends. ``message`` is one or two sentences for the user."""
+    """Sent instead of `Hello`: the engine can't run here and ends. ``message`` is one or two sentences for the user."""
 
     message: str
 

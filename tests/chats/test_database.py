@@ -97,7 +97,7 @@ def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:
     write_chat(path)
     set_pragma(path, f"user_version = {VERSION + 1}")
     before = path.read_bytes()
-    with pytest.raises(KnownError, match=f"newer Slipstream.*format {VERSION + 1}.*update Slipstream"):
+    with pytest.raises(KnownError, match=f"newer version of Slipstream.*format {VERSION + 1}.*Update Slipstream"):
         ChatStore(path)
     assert path.read_bytes() == before
     assert broken_files(path) == []
@@ -363,7 +363,7 @@ def test_a_read_only_disk(mounted: Path) -> None:
     path = mounted / "chats" / "chats.sqlite"
     chat_id = write_chat(path)
     subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
-    with pytest.raises(KnownError, match=r"Chats cannot be saved"):
+    with pytest.raises(KnownError, match=r"Your chats can't be saved"):
         ChatStore(path)
     subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
     with ChatStore(path) as store:
@@ -380,5 +380,5 @@ def test_a_file_that_became_read_only(path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(KnownError, match="Chats cannot be saved in"):
+    with pytest.raises(KnownError, match="Your chats can't be saved in"):
         ChatStore(tmp_path / "file" / "chats.sqlite")

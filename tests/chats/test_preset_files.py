@@ -150,7 +150,7 @@ def test_plain_values_as_older_files_and_scripts_have_them(tmp_path: Path) -> No
 def test_a_value_that_makes_no_sense_costs_only_itself(tmp_path: Path, key: str, value: object) -> None:
     found = read(tmp_path, lm_studio((key, value), ("minPSampling", 0.25)))
     assert found.settings == ChatSettings(sampling=SamplingChoice(min_p=0.25))
-    assert found.remark() == f"Some values make no sense and were left out: llm.prediction.{key}."
+    assert found.remark() == f"Some values aren't valid and were left out: llm.prediction.{key}."
 
 
 def test_of_our_own_file_too(tmp_path: Path) -> None:
@@ -203,20 +203,20 @@ def test_what_is_no_preset(tmp_path: Path, data: bytes) -> None:
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     for place in (path, tmp_path):
-        with pytest.raises(KnownError, match="it is not a file"):
+        with pytest.raises(KnownError, match="it isn't a file"):
             read_preset(place)
     path.write_bytes(b" " * (MAX_FILE_BYTES + 1))
     with pytest.raises(KnownError, match="too large"):
         read_preset(path)
     path.write_bytes(b'{"format": "slipstream-preset", "version": 2, "settings": {}}')
-    with pytest.raises(KnownError, match="newer Slipstream"):
+    with pytest.raises(KnownError, match="newer version of Slipstream"):
         read_preset(path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.json")
-    with pytest.raises(KnownError, match="it is not a file"):
+    with pytest.raises(KnownError, match="it isn't a file"):
         read_preset(tmp_path / "x.json")
 
 

@@ -136,7 +136,7 @@ def test_there_is_an_end(path: Path) -> None:
     path.write_text(json.dumps({"version": 1, "presets": entries}), encoding="utf-8")
     presets = Presets(path)
     assert len(presets.names()) == MAX_PRESETS
-    with pytest.raises(KnownError, match=f"{MAX_PRESETS} presets already"):
+    with pytest.raises(KnownError, match=f"already {MAX_PRESETS} presets"):
         presets.save("one more", BRIEF)
     presets.save("7", BRIEF, replace=True)
 
@@ -174,8 +174,8 @@ def test_a_newer_file_is_left_alone(path: Path) -> None:
     before = '{"version": 2, "presets": {"Brief": {}}}'
     path.write_text(before, encoding="utf-8")
     presets = Presets(path)
-    assert presets.notice is not None and "newer Slipstream" in presets.notice
-    with pytest.raises(KnownError, match="newer Slipstream"):
+    assert presets.notice is not None and "newer version of Slipstream" in presets.notice
+    with pytest.raises(KnownError, match="newer version of Slipstream"):
         presets.save("Long", LONG)
     assert presets.names() == ["Long"]  # until Slipstream ends
     assert path.read_text(encoding="utf-8") == before
@@ -193,7 +193,7 @@ def test_a_save_that_fails_leaves_the_file_and_counts_until_the_end(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(KnownError, match="The presets could not be kept: No space left on device"):
+        with pytest.raises(KnownError, match="The presets couldn't be saved: No space left on device"):
             presets.save("Long", LONG)
     assert (path.read_bytes(), presets.names()) == (before, ["Brief", "Long"])
 

@@ -128,7 +128,7 @@ def test_an_engine_that_ends_in_an_answer_is_one_sentence(behavior: str, cause: 
 @pytest.mark.parametrize(
     ("behavior", "sentence"),
     [
-        ("exit", "The engine ended unexpectedly (exit code 3)."),
+        ("exit", "The engine stopped unexpectedly (exit code 3)."),
         ("unable", "The engine didn't start. Nothing here runs on this processor."),
         ("newer", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
         ("early", "The engine sent something that Slipstream doesn't understand, so it was stopped."),
@@ -153,7 +153,7 @@ def test_what_an_engine_that_is_gone_is_sent_tells_so() -> None:
         engine.load(PAIR)
         os.kill(engine.process_id, signal.SIGKILL)
         with pytest.raises(
-            EngineEndedError, match=r"The engine was ended by another program \(SIGKILL\)|memory ran out"
+            EngineEndedError, match=r"The engine was stopped by another program \(SIGKILL\)|memory ran out"
         ):
             list(engine.generate(ANSWER))
 

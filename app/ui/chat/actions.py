@@ -131,7 +131,7 @@ class AnswerActions(Actions):
         """Whether the answer was cut, and can go on now."""
         self._continues = continues
         if continues and self.continue_button is None:
-            button = self.continue_button = icon_button("end", "Continue", "Continue this answer where it was cut")
+            button = self.continue_button = icon_button("end", "Continue", "Continue this answer where it was cut off")
             button.clicked.connect(lambda: self._commands.continue_answer(self._message.id))
             self._row.insertWidget(2, button)
             QWidget.setTabOrder(self.regenerate_button, button)

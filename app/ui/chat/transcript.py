@@ -30,7 +30,7 @@ GUIDE_TEXT = (
     "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
     "For everything else,"
 )
-TEMPORARY_TEXT = "Temporary chat. It isn’t saved, and it’s gone when you leave it."
+TEMPORARY_TEXT = "Temporary chat. It isn't saved, and it will be gone when you leave it."
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"

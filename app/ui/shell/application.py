@@ -93,7 +93,7 @@ class Application(QApplication):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What the command line asks of the window."""
+    """The command-line options of the window."""
 
     file: str = ""
     """A model file to be opened, as it was named; empty for none."""
@@ -170,7 +170,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
 
 
 class _Beginning(QObject):
-    """What starts once the window has been painted: engine, chats, and what there is to say about the last time."""
+    """What starts once the window has been painted: the engine, the chats, and notices about the previous session."""
 
     def __init__(self, window: MainWindow, settings: SettingsFile, found: dict[str, Notice], wanted: _Wanted) -> None:
         super().__init__(window)
@@ -244,9 +244,9 @@ class _Beginning(QObject):
 
 
 def collect_seldom() -> None:
-    """See that nobody notices Python's garbage collection: going through everything takes some 40 ms each time.
+    """Keep Python's garbage collection from being noticed: a full collection takes about 40 ms.
 
-    What is there now is left out from now on, as it stays anyway. A full collection comes when the user turns to
+    Objects that exist now are excluded, because they stay anyway. A full collection is made when the user switches to
     another app, and otherwise a tenth as often as usual. Those between come more often: messages that were scrolled
     away go with them, and few at a time take 2 ms instead of 8.
     """
@@ -316,7 +316,7 @@ class EndSignals(QObject):
 
 
 def _start_log() -> tuple[logs.Logs | None, dict[str, Notice]]:
-    """The log, and what there is to say about the last time, or about a log that cannot be written."""
+    """Set up the log; returns notices about the previous session or about a log that cannot be written."""
     try:
         log = logs.start()
     except KnownError as error:
@@ -325,7 +325,7 @@ def _start_log() -> tuple[logs.Logs | None, dict[str, Notice]]:
 
 
 def _say(text: str, wanted: _Wanted) -> None:
-    """Tell the user what keeps the window from opening, wherever they look."""
+    """Tell the user why the window can't open, in a dialog or in the terminal."""
     write_line(sys.stderr, visible(text))
     if wanted.is_trial or QGuiApplication.platformName() == "offscreen":
         return

@@ -1,4 +1,4 @@
-"""The bars above the composer: the notices in force, and the offer to take a deletion back."""
+"""The bars above the composer: the current notices, and the offer to undo a deletion."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class NoticeBar(QScrollArea):
         self._column.addWidget(card)
 
     def fit(self) -> None:
-        """Take the room there is: as wide as the messages, as high as the notices, up to a share of it."""
+        """Fit into the available space: as wide as the messages, as high as the notices, up to a limit."""
         side = prose_margin(self.font(), self.width())
         prose = prose_width(self.font(), self.width())
         heights = [card.fit(Widths(prose, prose)) for card in self.cards.values()]
@@ -150,7 +150,7 @@ class UndoBar(QWidget):
 
     @Slot()
     def withdraw(self) -> None:
-        """Offer nothing any more; what was offered named something that may be gone for good."""
+        """Withdraw the offer, because what it named may have been erased."""
         self._timer.stop()
         self.hide()
         self._label.setText("")

@@ -1,4 +1,4 @@
-"""What the user can have the app do, from wherever it is asked for: menus, buttons, notices, other windows."""
+"""Everything the user can do from a menu, a button, a notice or another window."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MEASURE_SEED = 0
 QUIET_MS = 3000
-"""After the start, before what can wait begins."""
+"""How long after the start the less urgent work begins."""
 _FILE = "file"
 """Subject of the notice about a file that was to be opened from outside."""
 
@@ -92,7 +92,7 @@ class AppCommands(QObject):
         self._dialog: OpenModelsDialog | None = None
         self._checker: PairChecker | None = None
         self._file = ""
-        """The one named from outside that is being read."""
+        """The file that another program asked to open, while it is being read."""
         self._downloaded: Pair | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
@@ -102,7 +102,7 @@ class AppCommands(QObject):
             window.menus.connect_action(name, act)
 
     def begin(self) -> None:
-        """The window is there: what can wait begins a little later."""
+        """The window is open; less urgent work begins a little later."""
         self._quiet.start()
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class AppCommands(QObject):
 
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
-        """Load a target with a draft, or with an empty text without, as the target was loaded the last time."""
+        """Load a target with a draft (empty: without one), with the load settings it had last time."""
         self._pair_loader.load(in_use.files_to_load(self._values, target, draft or None))
         bring_to_front(self._window)
 
@@ -288,7 +288,7 @@ class AppCommands(QObject):
 
     @Slot(str)
     def open_file(self, name: str) -> None:
-        """The same with a file that a file manager or a terminal named, and the draft that suits it best.
+        """The same with a file from a file manager or a terminal, and the draft that suits it best.
 
         ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
         """
@@ -375,7 +375,7 @@ class AppCommands(QObject):
 
     @Slot()
     def show_folders(self) -> None:
-        """Let the user choose where models are kept and looked for."""
+        """Let the user choose the folders for models."""
         self.settings().show_models()
 
     @Slot()
@@ -407,7 +407,7 @@ class AppCommands(QObject):
             self.models().get_pair(pair)
 
     def tell_downloaded(self, title: str, pair: Pair) -> None:
-        """This is complete."""
+        """This download is complete."""
         self._downloaded = pair
         self.notifier.tell("Download complete", printable(title, 120), self.models().show_downloads)
         self._window.transcript.set_proposal("")
@@ -415,7 +415,7 @@ class AppCommands(QObject):
         self._notice_list.show("downloaded", notices.downloaded(title))
 
     def tell_download_stopped(self, title: str, message: str) -> None:
-        """This needs the user."""
+        """This download has stopped, and the user has to do something about it."""
         self.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.models().show_downloads)
         self._notice_list.show("download", notices.download_stopped(title, message))
 

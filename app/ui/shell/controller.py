@@ -59,7 +59,7 @@ SETTINGS_DELAY_MS = 1000
 
 
 class Controller(QObject):
-    """Owns what has no widgets and wires it to what has.
+    """Owns the parts without widgets and connects them to those with widgets.
 
     Attributes:
         chats, pair_loader, operations, notice_list, compare, models, commands, presets: The parts.
@@ -356,7 +356,7 @@ class Controller(QObject):
             current.open_new()
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
-        """Go on with a store of this session alone; what is on the disk stays untouched."""
+        """Continue with a temporary store for this session; the files on the disk are not touched."""
         self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
         self._chat_store.use(ChatWorker(Path(self._temporary.name) / "chats.sqlite"))
         self.notice_list.show("store", notices.chats_unavailable(str(error)))
@@ -428,7 +428,7 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_chats_deleted(self, chat_ids: list[str]) -> None:
-        """A chat can be brought back from the trash; what the engine keeps of it goes at once."""
+        """Erase the engine's copies of deleted chats at once, even though the chats can be restored."""
         for chat_id in chat_ids:
             self.compare.forget_chat(chat_id)
         self._engine.forget()
@@ -441,12 +441,12 @@ class Controller(QObject):
     # ------------------------------------------------------------ notices, settings, dialogs
 
     def _default_settings(self) -> ChatSettings:
-        """What a chat begins with."""
+        """The settings of a new chat."""
         files = self.pair_loader.files()
         return self.presets.presets.default_for(files.target if files else "")
 
     def _apply_settings(self) -> None:
-        """Bring panel, transcript and session to what the settings say."""
+        """Apply the settings to panel and transcript."""
         values, window = self._settings.values, self._window
         settings = self.queue.settings(self.chats.current.settings)
         window.speed_panel.set_draft_length(settings.draft_length)

@@ -71,7 +71,7 @@ class EditMenu(QObject):
 
 
 def possible(widget: QWidget) -> dict[str, Callable[[], object]]:
-    """What of `NAMES` can be done to a widget now, and what does it."""
+    """Which of `NAMES` can be done to a widget now, and the functions that do it."""
     if isinstance(widget, QAbstractSpinBox | QComboBox):
         edit = widget.lineEdit()
         return {} if edit is None else possible(edit)

@@ -1,4 +1,4 @@
-"""A notification of the system for an answer that was finished while the user was elsewhere."""
+"""A desktop notification for an answer that was finished while the user was in another app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TITLE, _TEXT = 60, 120
 
 
 class FinishedAnswers(QObject):
-    """Tells of answers, where the settings want it. What the user stopped is not told."""
+    """Notifies of finished answers if the settings say so, except of those that the user stopped."""
 
     def __init__(
         self,

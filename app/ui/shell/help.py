@@ -72,7 +72,7 @@ class _HelpDialog(QDialog):
 
 
 class AboutDialog(_HelpDialog):
-    """What Slipstream is, and the versions a report of a problem should name."""
+    """What Slipstream is, and the versions that a problem report should include."""
 
     def __init__(self, hello: Hello | None, parent: QWidget | None = None) -> None:
         """``hello`` as `Engine.hello` has it."""

@@ -1,4 +1,4 @@
-"""Help → Keyboard shortcuts: all keys, those of the menus and those that work in one place only."""
+"""Help → Keyboard shortcuts: the keys of the menus, and those that only work in one place."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ RUNNING_MUTEX = f"{APPLICATION_ID}.Running"
 
 
 def encode_request(file: Path | None) -> bytes:
-    """What a second start sends: the wish to see the window, with ``file`` opened in it."""
+    """What a second start sends: a request to show the window, with ``file`` opened in it."""
     return _RAISE if file is None else _OPEN + msgspec.json.encode(str(file)) + b"\n"
 
 
@@ -74,10 +74,11 @@ def announce_running() -> None:
 
 
 class SingleInstance(QObject):
-    """Holds the data folder for this process, or tells the process that holds it.
+    """Locks the data folder for this process, or contacts the process that has locked it.
 
-    The lock decides who is first; the socket only carries the wish to see the window. Where the socket is stands in a
-    file in the data folder, so that every start finds it, whatever its environment, and nobody else can take its place.
+    The lock decides which process is first; the socket only carries requests to show the window. The socket's address
+    is in a file in the data folder, so that every start finds it regardless of its environment, and nobody else can
+    take its place.
 
     Signals:
         raise_requested: Another start asks for the window.

@@ -149,7 +149,7 @@ def test_a_chat_that_is_to_stop_is_refused_with_both_numbers() -> None:
     prompts, _ = counter(Words(SHORT), 400)
     whole = prompts.chat(chat(7), "stop")
     assert whole.dropped_messages == 0 and len(whole.tokens) > 300
-    with pytest.raises(KnownError, match=r"This chat needs 434 tokens, but the context holds 400\. Choose a longer"):
+    with pytest.raises(KnownError, match=r"This chat has 434 tokens, but the context only holds 400\. Choose a longer"):
         prompts.chat(chat(9), "stop")
 
 

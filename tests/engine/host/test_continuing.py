@@ -105,7 +105,7 @@ def test_an_answer_that_had_ended_is_refused(engine: Engine, load: Loader, guide
     answer = run(engine, ask(QUESTION, sampling=GREEDY))
     assert answer.finished.finish_reason == "end"
     assert [piece.id for piece in answer.pieces] == answer.token_ids
-    with pytest.raises(KnownError, match="come to its end"):
+    with pytest.raises(KnownError, match="because it is complete"):
         run(engine, ask(QUESTION, continued=answer.token_ids))
 
 
@@ -117,7 +117,7 @@ def test_an_answer_cut_by_a_full_context(engine: Engine, load: Loader, random_pa
     first = run(engine, ask("", messages=chat, sampling=GREEDY))
     assert first.finished.finish_reason == "context" and first.started.dropped_messages == 0
     options = {"messages": chat, "sampling": GREEDY, "max_tokens": 10}
-    with pytest.raises(KnownError, match="This chat needs"):
+    with pytest.raises(KnownError, match="This chat has"):
         run(engine, ask("", continued=first.token_ids, overflow="stop", **options))
     shorter = run(engine, ask("", continued=first.token_ids[:50], **options))
     assert shorter.started.dropped_messages == 0

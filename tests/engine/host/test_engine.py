@@ -294,7 +294,7 @@ def test_a_message_that_is_too_long_is_refused_with_both_numbers(
     engine: Engine, load: Loader, random_pair: Pair
 ) -> None:
     load(*random_pair, context_length=256)
-    with pytest.raises(KnownError, match=r"needs [\d,]+ tokens, but the context holds 256"):
+    with pytest.raises(KnownError, match=r"has [\d,]+ tokens, but the context only holds 256"):
         run(engine, ask("x " * 2000))
     assert run(engine, ask("fine", max_tokens=3)).text is not None
 
@@ -322,7 +322,7 @@ def test_without_a_template_chatml_is_used_and_its_marker_stops(engine: Engine, 
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "did not finish"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "didn't finish"),
         ("{{ raise_exception('no') }}", "failed"),
     ],
 )

@@ -275,7 +275,7 @@ def test_a_folder_that_cannot_be_made_does_not_keep_the_window_shut(home: Path, 
     status, errors = app.ended()
     assert "Traceback" not in errors
     assert (status == 0) == (name == "cache")  # a log that cannot be written is told
-    assert "cannot keep its files" in errors or name == "cache"
+    assert "can't store its files" in errors or name == "cache"
 
 
 def test_window_process_imports_neither_engine_nor_hub() -> None:

@@ -186,7 +186,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     assert running.model.messages[-1].status == "interrupted"
     assert running.window.top_bar._label.text() == "stopped"
     panel = running.window.speed_panel
-    sentence = "Engine stopped · The engine was ended from outside (SIGKILL)."
+    sentence = "Engine stopped · The engine was stopped by another program (SIGKILL)."
     qtbot.waitUntil(lambda: status_of(panel) == sentence, timeout=WAIT_MS)
     restart = button(running.window.notice_bar, "Restart")
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)

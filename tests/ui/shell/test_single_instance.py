@@ -247,7 +247,7 @@ def test_a_lock_of_another_user_is_named(tmp_path: Path) -> None:
         ended = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, cwd=ROOT
         )
-        assert f"cannot open {folder / 'lock'} (Permission denied)" in ended.stdout
+        assert f"can't open {folder / 'lock'} (Permission denied)" in ended.stdout
         assert "delete that file" in ended.stdout
 
 

@@ -138,7 +138,7 @@ def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> 
     with qtbot.waitSignal(saver.save_failed, timeout=WAIT_MS) as failed:
         saver.save()
     assert isinstance(failed.args[0], KnownError)
-    assert "Settings could not be saved" in str(failed.args[0])
+    assert "Settings couldn't be saved" in str(failed.args[0])
     in_the_way.rename(in_the_way.with_name("moved away"))
     saver.save()
     saver.close()
@@ -236,7 +236,7 @@ def test_the_open_models_dialog_shows_and_takes_files_of_such_a_drive(
     qtbot.addWidget(dialog)
     dialog.show()
     goes_on(qtbot, stalled)
-    assert dialog._check.verdict == "Reading the files …"
+    assert dialog._check.verdict == "Reading the files…"
     for number in range(AT_ONCE):  # what was asked before holds nothing up, up to a point
         dialog.show_files(str(drive / f"{number}.gguf"), "")
     stalled.release()
