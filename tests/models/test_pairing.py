@@ -27,7 +27,7 @@ def test_the_same_vocabulary_fits_whatever_the_models_are_called(tmp_path: Path)
     target = model(tmp_path / "qwen-large.gguf", name="Large", width=128)
     verdict = compare(target, model(tmp_path / "something-else.gguf", name="Other", architecture="qwen2"))
     assert verdict.fits
-    assert verdict.reason == "Fits: same vocabulary of 512 tokens."
+    assert verdict.reason == "Compatible: same vocabulary of 512 tokens."
     assert (verdict.target_tokens, verdict.draft_tokens, verdict.first_difference) == (512, 512, None)
 
 
@@ -83,7 +83,7 @@ def test_rules_for_the_begin_of_text_token(tmp_path: Path) -> None:
     lacks_other = model(tmp_path / "lacks-other.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=False, bos=1))
     silent = model(tmp_path / "silent.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=None))
     assert compare(adds, lacks).reason == (
-        "The target begins every text with its begin-of-text token, the draft does not."
+        "The target begins every text with its begin-of-text token, but the draft doesn't."
     )
     assert compare(adds, adds_other).reason == (
         "The begin-of-text token is number 0 in the target and number 1 in the draft."
@@ -96,7 +96,9 @@ def test_rules_for_the_end_of_text_token(tmp_path: Path) -> None:
     adds = model(tmp_path / "adds.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True))
     adds_other = model(tmp_path / "other.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True, eos=0))
     lacks = model(tmp_path / "lacks.gguf")
-    assert compare(lacks, adds).reason == "The draft ends every text with its end-of-text token, the target does not."
+    assert (
+        compare(lacks, adds).reason == "The draft ends every text with its end-of-text token, but the target doesn't."
+    )
     assert compare(adds, adds_other).reason == (
         "The end-of-text token is number 2 in the target and number 0 in the draft."
     )

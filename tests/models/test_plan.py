@@ -165,7 +165,7 @@ def test_wishes_are_kept_or_refused_with_numbers() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 8), wishes)
     assert not plan.fits and plan.with_draft
     assert (plan.context_length, plan.kv_type, plan.target_gpu_layers) == (32768, "f16", ALL_LAYERS)
-    assert " GB on the GPU, 8.1 GB are free." in plan.sentence
+    assert " GB on the GPU, but only 8.1 GB is free." in plan.sentence
 
 
 def test_the_default_context_is_no_longer_than_the_training() -> None:
