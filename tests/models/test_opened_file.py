@@ -64,5 +64,5 @@ def test_a_name_in_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: py
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
-    with pytest.raises(KnownError, match=r"model\.gguf.*is gone"):
+    with pytest.raises(KnownError, match=r"model\.gguf.*no longer exists"):
         path_of("model.gguf")

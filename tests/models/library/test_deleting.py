@@ -37,7 +37,7 @@ def test_nothing_is_deleted_in_folders_of_others(tmp_path: Path) -> None:
     path = small_model(tmp_path / "extra/one.gguf")
     shown = library(tmp_path, tmp_path / "extra")
     (entry,) = shown.scan()
-    with pytest.raises(KnownError, match=r"in a folder that is not Slipstream's \(extra folder\)"):
+    with pytest.raises(KnownError, match=r"in a folder that doesn't belong to Slipstream \(extra folder\)"):
         shown.delete(entry)
     assert path.exists()
 

@@ -209,7 +209,8 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     note = at.window.one._notes
     assert note.isVisible()
     assert note.text() == (
-        "This answer was written by another pair (scripted with the draft scripted draft). Both runs use the pair that is loaded now."
+        "This answer was written by another pair (scripted with the draft scripted draft). "
+        "Both runs use the pair that is loaded now."
     )
     at.idle()
 

@@ -67,7 +67,8 @@ def test_another_pair_is_told(pair: PairLoaded) -> None:
     found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), pair)
     assert found is not None
     assert found.notes == (
-        "This answer was written by another pair (Target with the draft Draft). Both runs use the pair that is loaded now.",
+        "This answer was written by another pair (Target with the draft Draft). "
+        "Both runs use the pair that is loaded now.",
     )
 
 
