@@ -97,7 +97,7 @@ def test_says_what_the_file_is_instead(file: Path, data: bytes, text: str) -> No
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     assert problem(tmp_path / "gone.gguf").startswith("gone.gguf no longer exists")
     (tmp_path / "plain").write_bytes(b"")
-    assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf is not there: a part of its path is no folder."
+    assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf doesn't exist: a part of its path is not a folder."
 
 
 def test_names_no_file_can_have(tmp_path: Path) -> None:
