@@ -48,7 +48,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest
     blocked.touch()
     monkeypatch.setenv(paths.HOME_VARIABLE, str(blocked / "home"))
     for folder in FOLDERS:
-        with pytest.raises(KnownError, match=r"cannot keep its files in .*Not a directory.*SLIPSTREAM_HOME"):
+        with pytest.raises(KnownError, match=r"can't store its files in .*Not a directory.*SLIPSTREAM_HOME"):
             folder()
 
 

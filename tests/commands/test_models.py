@@ -126,7 +126,7 @@ def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
     [
         ("nothing", 'No model is called "nothing". "slipstream models list" shows all of them.'),
         ("owner", '2 models have "owner" in their names: owner/Big-GGUF/Big-F32, owner/Small-GGUF/Small-F16. '),
-        ("gone.gguf", "gone.gguf is not there any more"),
+        ("gone.gguf", "gone.gguf no longer exists"),
         ("\x1b[31m", 'No model is called "\\x1b[31m".'),
         ("x" * 5000, 'No model is called "xxx'),
     ],
@@ -144,7 +144,7 @@ def test_pair_with_one_draft(models: Path, capsys: Shown) -> None:
     assert call("pair", "big", "small") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("  1. owner/Small-GGUF/Small-F16 (") and lines[1].endswith("% of the target)")
-    assert lines[2:] == ["     Fits: same vocabulary of 512 tokens."]
+    assert lines[2:] == ["     Compatible: same vocabulary of 512 tokens."]
     assert call("pair", "big", models / "other/Foreign.gguf") == 1
     assert "The vocabularies are of different kinds" in capsys.readouterr().out
 
@@ -155,7 +155,7 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), trial)
     assert call("pair", "big") == 0
     printed = capsys.readouterr().out
-    assert "     Measured here: 1.50 × plain, 61% kept." in printed.splitlines()
+    assert "     Measured on this computer: 1.50× as fast as without the draft, 61% accepted." in printed.splitlines()
     ranked = as_json(capsys, "pair", "big")
     assert ranked["target"]["title"] == "Big-F32"
     assert [(one["position"], one["draft"]["title"], one["fits"]) for one in ranked["drafts"]] == [
@@ -216,7 +216,7 @@ def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, m
 
 def test_there_is_no_plan_for_what_does_not_fit(models: Path, capsys: Shown) -> None:
     assert call("plan", "big", "foreign") == 1
-    assert "it does not fit. The vocabularies are of different kinds" in capsys.readouterr().err
+    assert "the models don't fit together. The vocabularies are of different kinds" in capsys.readouterr().err
     assert call("plan", "broken") == 1
     assert "broken.gguf is not a GGUF model file." in capsys.readouterr().err
 

@@ -177,7 +177,7 @@ def test_a_split_model(server: HubServer, home: Path, tmp_path: Path, capsys: Sh
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ("owner/nothing", "owner/nothing is not on 127.0.0.1, or is private and needs an access token."),
+        ("owner/nothing", "owner/nothing doesn't exist on 127.0.0.1, or is private and needs an access token."),
         ("owner/na me", "owner/na me is not a repository name. It should look like owner/name."),
         ("gpt\x1b", "gpt\\x1b is neither a repository (owner/name) nor one of the recommended pairs: qwen2.5-1.5b,"),
         ("owner/empty", "owner/empty has no GGUF models to download."),
@@ -250,7 +250,7 @@ def test_trouble_that_passes_is_told(server: HubServer, tmp_path: Path, capsys: 
     server.faults.add("one.gguf", Fault(status=503), at="resolve")
     assert call("get", "owner/one") == 0
     told = capsys.readouterr()
-    assert told.err == "slipstream: 127.0.0.1 has trouble (status 503). It is tried again.\n"
+    assert told.err == "slipstream: 127.0.0.1 has a problem (status 503). Trying again.\n"
 
 
 class Terminal(io.StringIO):
@@ -272,7 +272,7 @@ def test_progress_is_one_line_of_a_terminal(
     assert call("get", "owner/one") == 0
     shown = terminal.getvalue().split("\r\x1b[K")
     (told,) = [line for line in shown if line.endswith("\n")]
-    assert told == "slipstream: The connection to 127.0.0.1 broke. It is tried again.\n"
+    assert told == "slipstream: The connection to 127.0.0.1 was lost. Trying again.\n"
     shown.remove(told)
     assert all(len(line) < 30 and "\n" not in line for line in shown)
     assert any(f" of {size_text(path.stat().st_size)}" in line for line in shown)

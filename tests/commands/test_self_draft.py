@@ -107,7 +107,7 @@ def test_the_help_says_that_it_is_an_experiment(capsys: Shown) -> None:
         (
             0.7,
             0.99,
-            "is 0.70 × plain: it does not pay on this machine (draft length auto notices and gives 0.99 × plain).",
+            "is 0.70× as fast: it doesn't help on this computer (draft length auto notices that and reaches 0.99×).",
         ),
         (1.0, 1.01, "doesn't help"),
         (0.9, 1.3, "is 1.30× as fast: it helps on this computer."),

@@ -38,7 +38,7 @@ def test_this_copy_works(home: Path, tmp_path: Path) -> None:
     assert [(state, name) for state, name, _ in lines] == [("ok", name) for name in NAMES], result.stdout
     assert (result.returncode, result.stderr) == (0, "")
     details = {name: detail for _, name, detail in lines}
-    assert "llama.cpp" in details["engine"] and "on the processor; instruction sets: " in details["engine"]
+    assert "llama.cpp" in details["engine"] and "on the CPU; instruction sets: " in details["engine"]
     assert "guesses kept" in details["guide"] and "tok/s" in details["guide"]
     assert "offscreen" in details["window"]
     assert not [path for path in home.rglob("*") if path.is_file()]
@@ -106,7 +106,7 @@ def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
 
 def test_a_service_that_hangs_is_left_behind() -> None:
     answer = threading.Event()
-    with pytest.raises(KnownError, match="The keyring did not answer within"):
+    with pytest.raises(KnownError, match="The keyring didn't answer within"):
         selftest._within(0.05, lambda: str(answer.wait()), "The keyring")
     answer.set()
 

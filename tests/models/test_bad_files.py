@@ -95,14 +95,14 @@ def test_says_what_the_file_is_instead(file: Path, data: bytes, text: str) -> No
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    assert problem(tmp_path / "gone.gguf").startswith("gone.gguf is not there any more")
+    assert problem(tmp_path / "gone.gguf").startswith("gone.gguf no longer exists")
     (tmp_path / "plain").write_bytes(b"")
-    assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf is not there: a part of its path is no folder."
+    assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf doesn't exist: a part of its path is not a folder."
 
 
 def test_names_no_file_can_have(tmp_path: Path) -> None:
-    assert "cannot be read" in problem(tmp_path / "nul\0.gguf")
-    assert "cannot be read" in problem(tmp_path / ("x" * 5000))
+    assert "can't be read" in problem(tmp_path / "nul\0.gguf")
+    assert "can't be read" in problem(tmp_path / ("x" * 5000))
 
 
 def test_a_folder(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_file_cut_off_anywhere_is_noticed(file: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.gguf"
     for length in [*range(1, header_end, 37), *range(header_end, end, 5003)]:
         text = problem_of(data[:length], cut)
-        assert "cut off" in text, length
+        assert "incomplete" in text, length
 
 
 # ---------------------------------------------------------------- lies

@@ -207,8 +207,7 @@ def test_a_split_model_says_which_files_are_missing(tmp_path: Path) -> None:
     first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
     (tmp_path / "split-00002-of-00003.gguf").unlink()
     assert refused(read_header(first)) == (
-        "split-00001-of-00003.gguf is part 1 of 3 of a model, of which these files are missing: "
-        "split-00002-of-00003.gguf."
+        "split-00001-of-00003.gguf is part 1 of 3 of a model, but these files are missing: split-00002-of-00003.gguf."
     )
 
 

@@ -57,7 +57,7 @@ def test_the_readable_form_has_a_line_a_fact(tmp_path: Path) -> None:
     assert facts["Size"] == "140 K parameters, Q8_0, 149 KB of weights"
     assert facts["Shape"] == "2 layers, 4 heads, 2 key/value heads, width 64"
     assert facts["Context"] == "512 tokens in training"
-    assert facts["Experts"] == "8, 2 used a token"
+    assert facts["Experts"] == "8, 2 used per token"
     assert facts["Tokenizer"] == "SPM (llama), 512 tokens, pre-tokenizer default"
     assert facts["Special"] == 'BOS 1 "<s>", EOS 2 "</s>", EOT 355 "<|im_end|>", adds BOS'
     assert facts["Template"] == "none (ChatML is used)"

@@ -43,8 +43,8 @@ def test_an_address_is_decoded(tmp_path: Path, host: str) -> None:
         ("file://server/share/model.gguf", "on another computer"),
         ("file://[/model.gguf", "is not the address of a file"),
         ("notes.txt", "notes.txt.*gguf"),
-        (".gguf", "is no model"),
-        ("", "is no model"),
+        (".gguf", "is not a GGUF model"),
+        ("", "is not a GGUF model"),
     ],
 )
 def test_what_cannot_be_a_model_is_said(argument: str, sentence: str) -> None:
@@ -64,5 +64,5 @@ def test_a_name_in_a_folder_that_is_gone_is_said(tmp_path: Path, monkeypatch: py
     folder.mkdir()
     monkeypatch.chdir(folder)
     folder.rmdir()
-    with pytest.raises(KnownError, match=r"model\.gguf.*is gone"):
+    with pytest.raises(KnownError, match=r"model\.gguf.*no longer exists"):
         path_of("model.gguf")

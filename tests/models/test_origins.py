@@ -121,7 +121,7 @@ def test_somebody_who_does_not_let_go(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(origins._file, "_patience", 0.0)
     with (
         filelock.FileLock(f"{file}.lock"),
-        pytest.raises(KnownError, match=r"could not be kept: another Slipstream is using it\."),
+        pytest.raises(KnownError, match=r"couldn't be saved: another Slipstream window is using it\."),
     ):
         origins.put(tmp_path / "a.gguf", origin())
 

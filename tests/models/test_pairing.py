@@ -27,7 +27,7 @@ def test_the_same_vocabulary_fits_whatever_the_models_are_called(tmp_path: Path)
     target = model(tmp_path / "qwen-large.gguf", name="Large", width=128)
     verdict = compare(target, model(tmp_path / "something-else.gguf", name="Other", architecture="qwen2"))
     assert verdict.fits
-    assert verdict.reason == "Fits: same vocabulary of 512 tokens."
+    assert verdict.reason == "Compatible: same vocabulary of 512 tokens."
     assert (verdict.target_tokens, verdict.draft_tokens, verdict.first_difference) == (512, 512, None)
 
 
@@ -67,7 +67,8 @@ def test_up_to_128_more_tokens_are_tolerated(tmp_path: Path) -> None:
     refused = compare(beyond, small)
     assert (refused.fits, compare(small, beyond).fits) == (False, False)
     assert refused.reason == (
-        "The vocabularies differ in size: 529 tokens in the target and 400 in the draft. At most 128 tokens of difference are allowed."
+        "The vocabularies differ in size: 529 tokens in the target and 400 in the draft. "
+        "At most 128 tokens of difference are allowed."
     )
 
 
@@ -83,7 +84,7 @@ def test_rules_for_the_begin_of_text_token(tmp_path: Path) -> None:
     lacks_other = model(tmp_path / "lacks-other.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=False, bos=1))
     silent = model(tmp_path / "silent.gguf", vocabulary=replace(bpe_vocabulary(), add_bos=None))
     assert compare(adds, lacks).reason == (
-        "The target begins every text with its begin-of-text token, the draft does not."
+        "The target begins every text with its begin-of-text token, but the draft doesn't."
     )
     assert compare(adds, adds_other).reason == (
         "The begin-of-text token is number 0 in the target and number 1 in the draft."
@@ -96,7 +97,9 @@ def test_rules_for_the_end_of_text_token(tmp_path: Path) -> None:
     adds = model(tmp_path / "adds.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True))
     adds_other = model(tmp_path / "other.gguf", vocabulary=replace(spm_vocabulary(), add_eos=True, eos=0))
     lacks = model(tmp_path / "lacks.gguf")
-    assert compare(lacks, adds).reason == "The draft ends every text with its end-of-text token, the target does not."
+    assert (
+        compare(lacks, adds).reason == "The draft ends every text with its end-of-text token, but the target doesn't."
+    )
     assert compare(adds, adds_other).reason == (
         "The end-of-text token is number 2 in the target and number 0 in the draft."
     )
@@ -127,7 +130,7 @@ def test_warns_when_the_draft_is_larger_than_a_third_of_the_target(tmp_path: Pat
     verdict = compare(target, half)
     assert verdict.fits
     assert verdict.warning is not None
-    assert verdict.warning.endswith(" % of the target's size; too large a draft eats what it saves.")
+    assert verdict.warning.endswith("% of the target's size. A draft this large may cost more time than it saves.")
     assert compare(target, small).warning is None
 
 

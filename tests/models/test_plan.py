@@ -136,7 +136,7 @@ def test_the_draft_is_dropped_before_the_context_is_cut() -> None:
     assert plan.fits and not plan.with_draft
     assert (plan.context_length, plan.kv_type) == (8192, "f16")
     assert plan.sentence.startswith("Without the draft: the pair needs 6")
-    assert plan.sentence.endswith(" GB are free.")
+    assert plan.sentence.endswith(" GB is free.")
 
 
 def test_then_the_cache_gets_smaller_and_then_the_context() -> None:
@@ -156,7 +156,7 @@ def test_heads_that_are_no_whole_blocks_keep_their_cache_as_it_is() -> None:
 def test_nothing_fits() -> None:
     plan = make_plan(TARGET, DRAFT, machine(2))
     assert not plan.fits and plan.with_draft and plan.context_length == 8192
-    assert plan.sentence == f"The pair needs {plan.estimate.system.total / 1e9:.1f} GB, 1.9 GB are free."
+    assert plan.sentence == f"The pair needs {plan.estimate.system.total / 1e9:.1f} GB, but only 1.9 GB is free."
     assert alternatives(TARGET, DRAFT, machine(2)) == []
 
 
@@ -165,7 +165,7 @@ def test_wishes_are_kept_or_refused_with_numbers() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 8), wishes)
     assert not plan.fits and plan.with_draft
     assert (plan.context_length, plan.kv_type, plan.target_gpu_layers) == (32768, "f16", ALL_LAYERS)
-    assert " GB on the GPU, 8.1 GB are free." in plan.sentence
+    assert " GB on the GPU, but only 8.1 GB is free." in plan.sentence
 
 
 def test_the_default_context_is_no_longer_than_the_training() -> None:
@@ -191,8 +191,8 @@ def test_alternatives_give_up_one_thing_each() -> None:
     given_up = [(plan.with_draft, plan.kv_type, plan.context_length < 16384) for plan in found]
     assert given_up == [(False, "f16", False), (True, "q8_0", False), (True, "f16", True)]
     assert found[0].sentence.startswith("Without the draft: ")
-    assert found[1].sentence.startswith("KV cache in q8_0 instead of f16: ")
-    assert found[2].sentence.startswith(f"Context {found[2].context_length:,} instead of 16,384: ")
+    assert found[1].sentence.startswith("A q8_0 KV cache instead of f16: ")
+    assert found[2].sentence.startswith(f"A context of {found[2].context_length:,} tokens instead of 16,384: ")
     longer = make_plan(TARGET, DRAFT, small, Wishes(context_length=found[2].context_length + 1024, kv_type="f16"))
     assert not longer.fits or not longer.with_draft
 
@@ -207,14 +207,14 @@ def test_fewer_layers_on_the_gpu_are_an_alternative() -> None:
 def test_where_one_thing_is_not_enough_more_is_given_up() -> None:
     [plan] = alternatives(TARGET, DRAFT, machine(4.9), Wishes(context_length=8192, kv_type="f16"))
     assert plan.fits and not plan.with_draft and plan.kv_type == "q8_0" and plan.context_length < 8192
-    assert plan.sentence.startswith("Without the draft, KV cache in q8_0 instead of f16, context ")
+    assert plan.sentence.startswith("Without the draft, a q8_0 KV cache instead of f16, a context of ")
 
 
 def test_two_things_are_given_up_before_much_of_the_context() -> None:
     wishes = Wishes(context_length=16384, kv_type="f16", keep_draft=True)
     found = alternatives(TARGET, DRAFT, machine(6.2), wishes)
     assert (found[0].with_draft, found[0].kv_type, found[0].context_length) == (False, "q8_0", 16384)
-    assert found[0].sentence.startswith("Without the draft, KV cache in q8_0 instead of f16: ")
+    assert found[0].sentence.startswith("Without the draft, a q8_0 KV cache instead of f16: ")
 
 
 def test_no_alternatives_where_it_fits() -> None:
@@ -293,7 +293,7 @@ def test_all_layers_are_called_all() -> None:
 
 def test_a_draft_that_was_wished_elsewhere_is_not_on_the_gpu() -> None:
     plan = make_plan(TARGET, DRAFT, machine(32.0, 24.0), Wishes(draft_gpu_layers=0))
-    assert plan.sentence.startswith("All of the target fits on the GPU: ")
+    assert plan.sentence.startswith("All of the target fits on the GPU and needs ")
 
 
 def test_what_is_refused_needs_more_than_there_is() -> None:

@@ -132,7 +132,7 @@ def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry
     path = small_model(tmp_path / "models/one.gguf", vocab_size=400)
     (entry,) = library(tmp_path).scan()
     path.unlink()
-    assert "no longer exists." in Judge({}).verdict(target, entry).reason
+    assert "no longer exists" in Judge({}).verdict(target, entry).reason
 
 
 # ---------------------------------------------------------------- searching and sorting

@@ -62,7 +62,7 @@ def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_acceptance_rate_lies_between_those_of_the_positions(seed: int) -> None:
-    """Whatever the drafts: "100 %" never stands above a bar of less, nor "0 %" above one of more."""
+    """Whatever the drafts: "100%" never stands above a bar of less, nor "0 %" above one of more."""
     dice = random.Random(seed)
     statistics = Statistics()
     for _ in range(dice.randint(1, 12)):

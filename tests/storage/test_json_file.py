@@ -65,7 +65,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path, is_cache: bool)
     assert file.problem == "counts.json was written by a newer version of Slipstream and is left as it is"
     with pytest.raises(NewerFileError):
         file.load()
-    with pytest.raises(NotSavedError, match=r"^The count could not be kept: counts\.json was written by a newer"):
+    with pytest.raises(NotSavedError, match=r"^The count couldn't be saved: counts\.json was written by a newer"):
         file.update(counted)
     assert file.read().counts == {"a": 1}, "it counts until the end"
     assert (tmp_path / NAME).read_bytes() == newer
@@ -116,7 +116,7 @@ def test_somebody_who_does_not_let_go(tmp_path: Path) -> None:
     file = a_file(tmp_path, patience=0.0)
     with (
         filelock.FileLock(tmp_path / f"{NAME}.lock"),
-        pytest.raises(NotSavedError, match=r"kept: another Slipstream is using it\.$"),
+        pytest.raises(NotSavedError, match=r"saved: another Slipstream window is using it\.$"),
     ):
         file.update(counted)
     assert file.read().counts == {"a": 2}
@@ -140,7 +140,7 @@ def test_a_lock_file_that_cannot_be_had_does_not_end_the_feature(
     file.update(counted)
     assert a_file(tmp_path).read().counts == {"a": 2}
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "counts.json cannot be locked and is used without"
+        "counts.json can't be locked and is used without a lock"
     ]
 
 

@@ -102,7 +102,8 @@ class Library:
             )
         if entry.read_only:
             raise KnownError(
-                f"{printable(entry.title)} is in a folder of another app ({entry.folder.kind.label}), where "
+                f"{printable(entry.title)} is in a folder that doesn't belong to Slipstream "
+                f"({entry.folder.kind.label}), where "
                 "Slipstream deletes nothing. Delete it there yourself."
             )
         top = entry.folder.path.resolve()

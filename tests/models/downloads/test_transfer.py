@@ -134,7 +134,7 @@ def test_other_content_in_a_newer_commit_begins_again(fetching: Fetching, guide_
 
 def test_a_file_that_is_no_model_is_not_given_its_name(fetching: Fetching) -> None:
     fetching.hub.add(REPOSITORY, {FILE: b"GGUF but not really" * 1000, "notes.txt": b"just text"})
-    with pytest.raises(KnownError, match=r"is no model Slipstream can use: .+"):
+    with pytest.raises(KnownError, match=r"was downloaded correctly, but Slipstream can't use this model: .+"):
         fetching.transfer().run()
     assert not fetching.destination.exists()
     fetching.transfer(fetching.hub.remote_file(REPOSITORY, "notes.txt")).run()

@@ -21,7 +21,7 @@ from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, is_
 
 
 def test_too_little_room_is_said_before_a_byte_comes(fetching: Fetching) -> None:
-    with pytest.raises(DiskFullError, match=r"2\.6 MB are still to come .* are free\. Make room"):
+    with pytest.raises(DiskFullError, match=r"2\.6 MB is still to be downloaded .* is free\. Free up some space"):
         fetching.transfer(reserve=shutil.disk_usage("/").total).run()
     assert fetching.hub.requests == []
 
@@ -65,7 +65,7 @@ def test_a_disk_that_fails_while_it_writes(fetching: Fetching, monkeypatch: pyte
 
     monkeypatch.setattr(part, "_sync", sync)
     monkeypatch.setattr(part, "SYNC_BYTES", MIB)
-    with pytest.raises(KnownError, match="cannot be written"):
+    with pytest.raises(KnownError, match="can't be written"):
         fetching.transfer().run()
     assert not fetching.destination.exists() and fetching.part.stat().st_size == 0
     fetching.transfer().run()

@@ -49,7 +49,7 @@ def test_what_cannot_be_loaded_is_listed_with_its_reason(tmp_path: Path) -> None
     first.with_name(first.name.replace("00001", "00002")).unlink()
     problems = {entry.title: entry.problem for entry in library(tmp_path).scan()}
     assert list(problems) == ["cut", "embeds", "lacks", "page", "vocabulary"]
-    assert "is cut off" in problems["cut"] and "is an embedding model" in problems["embeds"]
+    assert "is incomplete" in problems["cut"] and "is an embedding model" in problems["embeds"]
     assert "web page" in problems["page"] and "only a vocabulary" in problems["vocabulary"]
     assert "these files are missing: lacks-00002-of" in problems["lacks"]
 

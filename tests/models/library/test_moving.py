@@ -165,7 +165,7 @@ def test_links_stay_links(tmp_path: Path, old: Path, other_disk: Path) -> None:
         (lambda old: (old, old), "into itself"),
         (lambda old: (old, old / "below"), "into itself"),
         (lambda old: (old / "owner", old), "into itself"),
-        (lambda old: (old / "gone", old / "other"), "isn't there"),
+        (lambda old: (old / "gone", old / "other"), "doesn't exist"),
     ],
 )
 def test_moves_that_make_no_sense(old: Path, choose: Callable[[Path], tuple[Path, Path]], message: str) -> None:

@@ -199,7 +199,7 @@ def test_origins_of_a_newer_version_are_left_alone_and_the_library_says_so(tmp_p
     one.origins = Origins(tmp_path / "origins.json")
     assert titles(one.scan()) == ["one"]
     assert one.notices == [
-        "Where models were downloaded from is not known at the moment: "
-        "origins.json was written by a newer Slipstream and is left as it is."
+        "Slipstream currently doesn't know where models were downloaded from: "
+        "origins.json was written by a newer version of Slipstream and is left as it is."
     ]
     assert (tmp_path / "origins.json").read_bytes() == newer

@@ -120,7 +120,7 @@ def test_labels_lie_on_no_other_label_and_no_median(qapp: QApplication) -> None:
 
 def test_in_words(qtbot: QtBot) -> None:
     text = in_words(summarize(set_of()))
-    assert text == "code: 75 % kept, 2.1× plain; story: 25 % kept, 0.8× plain; prose: – kept, 1.0× plain"
+    assert text == "code: 75% accepted, 2.1× faster; story: 25% accepted, 0.8× as fast; prose: – accepted, same speed"
 
 
 def test_a_double_click_opens_the_comparison_behind_a_point(qtbot: QtBot) -> None:

@@ -63,7 +63,7 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab.begin(ASKED)
     assert tab.footer.stop_button.isVisible()
     assert not tab.footer.run_button.isVisible()
-    assert note(tab.plain) == "Reading the chat …"
+    assert note(tab.plain) == "Processing the prompt…"
     tab.set_waiting("Starts when the pair is loaded.")
     assert note(tab.plain) == "Starts when the pair is loaded."
     tab.set_prompt_progress(40, 100)
@@ -211,7 +211,7 @@ def test_the_settings_in_a_line() -> None:
         7,
     )
     said = settings_line(task).replace("\u00a0", " ")
-    assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · at most 100 tokens"
+    assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · up to 100 tokens"
     assert "greedy · draft length Auto" in settings_line(
         task_of(prompt(), Generate(request=0, messages=[], sampling=Sampling(temperature=0.0)), 7)
     )

@@ -86,7 +86,7 @@ def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> Non
     assert at.window.one._settings.text().startswith("Seed 21 ·")
     assert "draft length 3" in at.window.one._settings.text()
     at.idle()
-    assert at.verdict() == "✓ Same text, 6 tokens, same seed · 2.0× faster · 71 % kept"
+    assert at.verdict() == "✓ Same text, 6 tokens, same seed · 2.0× faster · 71% accepted"
     assert at.window.one.plain._text().view.content == TEXT
     assert at.chat.page.texts() == ["What is a draft?", TEXT]  # nothing is added to the chat
 
@@ -107,7 +107,7 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
-    assert at.verdict().startswith("Different from token 5 on · 2.0× faster · 71 % kept")
+    assert at.verdict().startswith("Different from token 5 on · 2.0× faster · 71% accepted")
     assert "“ friend” (logit 17.310), with draft “ foe” (logit 17.306)" in at.verdict()
     for pane, words in ((at.window.one.plain, PLAIN_WORDS), (at.window.one.drafted, OTHER_WORDS)):
         view = pane._text().view
@@ -209,7 +209,8 @@ def test_another_pair_is_told_and_used(make: MakeComparing) -> None:
     note = at.window.one._notes
     assert note.isVisible()
     assert note.text() == (
-        "Written with another pair (scripted, draft scripted draft). Both runs are by the pair loaded now."
+        "This answer was written by another pair (scripted with the draft scripted draft). "
+        "Both runs use the pair that is loaded now."
     )
     at.idle()
 
@@ -262,7 +263,7 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     command = many.results[0].task.command
     assert (command.draft_length, command.stop, command.max_tokens) == ("auto", [], 128)
     assert [message.content for message in command.messages] == ["One"]
-    assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71 % kept")
+    assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71% accepted")
     many.table.opened.emit(4)
     one = at.window.one
     assert at.window.tabs.currentWidget() is one

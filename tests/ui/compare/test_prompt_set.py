@@ -165,7 +165,7 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     clock.now += 50
     tab.add_compared(compared(comparison("code")))
     assert tab._progress.text().replace(NO_BREAK, " ") == "1 of 4 · about 2 min left"
-    assert cells(tab, 0) == ["code", "1", "40 tok/s", "76 tok/s", "1.9×", "71 %", "2.4", "1 of 1"]
+    assert cells(tab, 0) == ["code", "1", "40 tok/s", "76 tok/s", "1.9×", "71%", "2.4", "1 of 1"]
     tab.add_compared(compared(comparison("story", speeds=(40.0, 32.0), kept=0.2, other=WORDS[:3])))
     tab.add_compared(compared(comparison("code", speeds=(40.0, 84.0), text="Another", seed=5)))
     tab.add_skipped(Skipped(prompt=prompt(), reason="It is too long."))

@@ -66,7 +66,10 @@ def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
 def test_another_pair_is_told(pair: PairLoaded) -> None:
     found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), pair)
     assert found is not None
-    assert found.notes == ("Written with another pair (Target, draft Draft). Both runs are by the pair loaded now.",)
+    assert found.notes == (
+        "This answer was written by another pair (Target with the draft Draft). "
+        "Both runs use the pair that is loaded now.",
+    )
 
 
 @pytest.mark.parametrize("settings", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])

@@ -27,12 +27,12 @@ def differing(**fields: object) -> Comparison:
 
 
 def test_the_same_text_in_one_line() -> None:
-    assert said(comparison()) == "✓ Same text, 8 tokens, same seed · 1.9× faster · 71 % kept"
+    assert said(comparison()) == "✓ Same text, 8 tokens, same seed · 1.9× faster · 71% accepted"
     assert wording.verdict(comparison(), COMMAND).mood == "good"
 
 
 def test_slower_is_said_as_plainly_as_faster() -> None:
-    assert wording.faster(0.8) == "0.8×: drafting does not pay on this text"
+    assert wording.faster(0.8) == "0.8×: drafting doesn't pay off on this text"
     assert wording.faster(0.97) == "1.0×: as fast as plain"
     assert wording.faster(1.04) == "1.0×: as fast as plain"
     assert wording.faster(1.06) == f"1.1×{NO_BREAK}faster"
@@ -45,7 +45,7 @@ def test_what_an_engine_does_not_tell_is_left_out() -> None:
 
 def test_a_near_tie_names_both_candidates_and_their_logits() -> None:
     text = said(differing())
-    assert text.startswith("Different from token 5 on · 1.9× faster · 71 % kept")
+    assert text.startswith("Different from token 5 on · 1.9× faster · 71% accepted")
     assert "Plain wrote “ a” (logit 17.321), with draft “ the” (logit 17.318)." in text
     assert "A near-tie: for the target the two are 0.0031 apart" in text
     assert "rounding shifts logits by up to 0.02 here" in text
@@ -81,7 +81,7 @@ def test_an_engine_without_tokens() -> None:
 
 
 def test_the_end_of_an_answer_is_a_candidate_too() -> None:
-    assert "with draft the end of the answer." in said(differing(drafted="", drafted_logit=None))
+    assert "With a draft: the end of the answer." in said(differing(drafted="", drafted_logit=None))
     assert "with draft nothing more." in said(differing(drafted="", drafted_id=None, drafted_logit=None))
     assert "“↵”" in said(differing(plain="\n"))
     assert "“a\\u202eb”" in said(differing(plain="a\u202eb"))
@@ -89,7 +89,7 @@ def test_the_end_of_an_answer_is_a_candidate_too() -> None:
 
 def test_a_whole_set() -> None:
     total = summarize([comparison(), comparison("story", speeds=(40.0, 36.0))]).total
-    assert wording.set_verdict(total, []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71 % kept"
+    assert wording.set_verdict(total, []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71% accepted"
     skipped = Skipped(prompt=prompt(), reason="It is too long.")
     total = summarize([comparison(), differing(), differing(near_tie=False)]).total
     verdict = wording.set_verdict(total, [skipped, skipped])

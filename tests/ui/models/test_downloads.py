@@ -203,4 +203,4 @@ def test_progress_is_a_bar_with_a_name(windows: Windows, content: bytes) -> None
     bar = windows.window.downloads.findChild(QProgressBar)
     assert isinstance(bar, QProgressBar)
     windows.until(lambda: bar.value() == 300)
-    assert bar.accessibleName() == "Progress of A model"
+    assert bar.accessibleName() == "Download progress: A model"

@@ -32,7 +32,7 @@ def judged(folder: Path, target: str, draft: str | None = None) -> PairCheck:
 def test_pair_that_fits(folder: Path) -> None:
     check = judged(folder, "target.gguf", "draft.gguf")
     assert check.mood == "good"
-    assert check.verdict == "Fits: same vocabulary of 512 tokens."
+    assert check.verdict == "Compatible: same vocabulary of 512 tokens."
     assert check.can_load
     assert check.target.startswith("A target · llama · ")
     assert "F16" in check.target
@@ -42,7 +42,7 @@ def test_pair_that_fits(folder: Path) -> None:
 def test_large_draft_is_a_warning(folder: Path) -> None:
     check = judged(folder, "target.gguf", "target.gguf")
     assert check.mood == "warning"
-    assert "100 %" in check.verdict
+    assert "100%" in check.verdict
 
 
 def test_pair_that_does_not_fit_says_why_and_can_be_loaded_alone(folder: Path) -> None:

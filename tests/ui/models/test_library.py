@@ -221,8 +221,11 @@ def test_a_problem_is_said_and_nothing_is_offered(stocked: Windows) -> None:
 def test_drafts_with_their_reasons(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     shown = texts(stocked.model_page)
-    assert any(text.startswith("Fits: same vocabulary of 512 tokens.") for text in shown)
-    reason = "The vocabularies differ in size: 512 tokens in the target and 700 in the draft. At most 128 tokens of difference are allowed."
+    assert any(text.startswith("Compatible: same vocabulary of 512 tokens.") for text in shown)
+    reason = (
+        "The vocabularies differ in size: 512 tokens in the target and 700 in the draft. "
+        "At most 128 tokens of difference are allowed."
+    )
     assert reason in shown
     assert "broken.gguf is not a GGUF model file." in shown
     assert buttons(stocked.model_page).count("Load together") == 1

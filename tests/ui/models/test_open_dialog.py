@@ -117,7 +117,7 @@ def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) 
 def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
     assert dialog._check.verdict == "Reading the files…"
-    waits_for(qtbot, dialog, "Fits: same vocabulary of 512 tokens.")
+    waits_for(qtbot, dialog, "Compatible: same vocabulary of 512 tokens.")
     assert "llama" in row(dialog, 0)._info.text()
     assert "llama" in row(dialog, 1)._info.text()
 

@@ -130,4 +130,4 @@ def test_not_too_many_that_cannot_be_chosen(qtbot: QtBot) -> None:
     picks = [Pick(f"/{number}", f"m{number}", number < 2, "Too large.") for number in range(MOST_GREY + 5)]
     picker.show_picks(picks, "")
     assert len(entries(picker)) == 2 + MOST_GREY + 1
-    assert said(picker)[-1] == ("more that don't fit", False)
+    assert said(picker)[-1] == ("3 more that don't fit", False)

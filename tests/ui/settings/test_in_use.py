@@ -171,7 +171,7 @@ def test_where_the_disk_is_full_nothing_is_lost(path: Path, monkeypatch: pytest.
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(KnownError, match=r"^The presets could not be kept: No space left on device\.$"):
+        with pytest.raises(KnownError, match=r"^The presets couldn't be saved: No space left on device\.$"):
             move_former_settings(file, presets)
     assert presets.default_for() == MINE  # for as long as the app runs
     file.save()
@@ -195,7 +195,7 @@ def test_after_an_end_in_the_middle_there_is_no_second_preset(path: Path) -> Non
 def test_beside_presets_of_a_newer_version_the_values_stay(path: Path) -> None:
     path.with_name("presets.json").write_text('{"version": 99}')
     file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    with pytest.raises(KnownError, match="newer Slipstream"):
+    with pytest.raises(KnownError, match="newer version of Slipstream"):
         move_former_settings(file, presets)
     file.save()
     assert len(former_keys(path)) == 7

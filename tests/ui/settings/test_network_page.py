@@ -119,7 +119,7 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
 ) -> None:
     assert "No token. Gated repositories need one." in texts(page)
     assert "Remove" not in buttons(page)
-    button(page, "3 more that don't fit").click()
+    button(page, "Enter token…").click()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
