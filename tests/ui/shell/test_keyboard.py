@@ -204,7 +204,7 @@ def test_every_explanation_of_the_window_is_reached_by_keyboard(running: Window)
     assert running.controller.context_meter.use.details() in context
     running.choose("chat_settings")
     for section in window.settings_tab.findChildren(Section):
-        section._button.setChecked(True)
+        section.button.setChecked(True)
     QCoreApplication.processEvents()
     has_all = walked(running, window.settings_tab.system_prompt)
     expected = {words_of(SamplingChoice, name)[1] for name in ("temperature", "top_p", "penalty_window")}
