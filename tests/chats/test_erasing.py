@@ -261,7 +261,7 @@ def test_what_could_not_be_erased_is_tried_again(path: Path, chats: tuple[str, s
         store._connection.set_authorizer(
             lambda action, *_: sqlite3.SQLITE_DENY if action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
         )  # as if there were no room for the file to be written anew
-        with pytest.raises(KnownError, match=r"could not be erased .* yet.* next time it starts"):
+        with pytest.raises(KnownError, match=r"couldn't be erased .* yet.* next time it starts"):
             store.erase_deleted()
         store.finish_erasing()
         assert store.has_to_erase()

@@ -196,7 +196,7 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
 def test_what_is_no_preset(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(data)
-    with pytest.raises(KnownError, match=r"^x\.json is not a preset of Slipstream or LM Studio\.$"):
+    with pytest.raises(KnownError, match=r"^x\.json isn't a Slipstream or LM Studio preset\.$"):
         read_preset(path)
 
 

@@ -209,5 +209,5 @@ def test_files_come_and_go(path: Path, tmp_path: Path) -> None:
     assert copy is not None and (copy.system_prompt, copy.stop) == ("Be brief.", ["END"])
     with pytest.raises(KnownError, match="no preset"):
         presets.export_file("gone", file)
-    with pytest.raises(KnownError, match=r"nowhere could not be written|brief\.json could not be written"):
+    with pytest.raises(KnownError, match=r"nowhere couldn't be written|brief\.json couldn't be written"):
         presets.export_file("Brief", tmp_path / "nowhere" / "brief.json")

@@ -133,7 +133,7 @@ def test_stopping_and_writing_an_answer_again(typist: Typist) -> None:
 def test_editing_a_message(typist: Typist) -> None:
     typist.say("Hello")
     typist.press(_Key.Key_F6, _SHIFT)
-    typist.tab_to("Edit this message and ask again")
+    typist.tab_to("Edit this message and send it again")
     typist.press(_Key.Key_Space)
     typist.write("Other words")
     typist.press(_Key.Key_Return)
