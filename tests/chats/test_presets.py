@@ -94,7 +94,7 @@ def test_renaming_keeps_the_defaults(path: Path) -> None:
     assert (presets.default_name(), presets.default_name(MODEL)) == ("BRIEF", "BRIEF")
     with pytest.raises(KnownError, match="“Long”"):
         presets.rename("BRIEF", "long")
-    with pytest.raises(KnownError, match="no preset named “gone”"):
+    with pytest.raises(KnownError, match="no longer a preset named “gone”"):
         presets.rename("gone", "other")
     assert Presets(path).names() == ["BRIEF", "Long"]
 
@@ -117,7 +117,7 @@ def test_what_was_deleted_is_no_default(path: Path) -> None:
     presets.set_default("Brief", MODEL)
     presets.delete("bRIEF")
     assert (presets.names(), presets.default_name(MODEL), presets.default_for()) == ([], "", ChatSettings())
-    with pytest.raises(KnownError, match="no preset"):
+    with pytest.raises(KnownError, match="no longer a preset"):
         presets.delete("Brief")
 
 
@@ -127,7 +127,7 @@ def test_no_default_any_more(path: Path) -> None:
     presets.set_default("brief", MODEL)
     presets.set_default("", MODEL)
     assert Presets(path).default_name(MODEL) == ""
-    with pytest.raises(KnownError, match="no preset"):
+    with pytest.raises(KnownError, match="no longer a preset"):
         presets.set_default("gone")
 
 
@@ -207,7 +207,7 @@ def test_files_come_and_go(path: Path, tmp_path: Path) -> None:
     assert (read.name, read.remark()) == ("Brief 2", "")
     copy = presets.get("Brief 2")
     assert copy is not None and (copy.system_prompt, copy.stop) == ("Be brief.", ["END"])
-    with pytest.raises(KnownError, match="no preset"):
+    with pytest.raises(KnownError, match="no longer a preset"):
         presets.export_file("gone", file)
     with pytest.raises(KnownError, match=r"nowhere couldn't be written|brief\.json couldn't be written"):
         presets.export_file("Brief", tmp_path / "nowhere" / "brief.json")
