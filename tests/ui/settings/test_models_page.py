@@ -104,6 +104,31 @@ def test_models_are_moved(windows: Windows, page: ModelsPage, tmp_path: Path) ->
     assert "Stop moving" not in buttons(page)
 
 
+@pytest.mark.parametrize(("number", "named"), [(1, "1 file"), (2, "2 files")])
+def test_files_that_cannot_be_deleted_from_the_old_folder_are_counted(
+    windows: Windows, page: ModelsPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, named: str
+) -> None:
+    new = tmp_path / "other disk" / "models"
+    new.mkdir(parents=True)
+    (new / "not mine.txt").write_text("here before")  # so that files are copied and then deleted
+    locked = [small_model(windows.models / f"mine{place}.gguf", seed=place) for place in range(number)]
+    windows.scanned()
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path in locked:
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    choose(page, "Change the models folder", new)
+    windows.library_idle()
+    button(question(windows.settings), "Move models").click()
+    sentence = f"{named} couldn't be deleted from the old folder. All files are in the new one."
+    windows.until(lambda: sentence in texts(page))
+    assert all((new / path.name).is_file() for path in locked)
+
+
 @pytest.mark.parametrize("copied", [False, True])
 def test_models_stay_where_they_are_if_the_settings_cannot_be_saved(
     windows: Windows, page: ModelsPage, tmp_path: Path, copied: bool
