@@ -311,12 +311,12 @@ def test_a_pair_is_got_as_one_item_and_then_in_the_library(windows: Windows, tmp
     windows.until(lambda: windows.window.tabs.currentWidget() is windows.window.downloads)
     assert [progress.item.title for progress in windows.presenter.downloads.progress()] == [pair.title]
     windows.presenter.show_recommended()
-    state = button(card(windows, pair.title), "In downloads")
+    state = button(card(windows, pair.title), "In Downloads")
     assert not state.isEnabled()
     windows.server.release()
-    windows.until(lambda: windows.presenter._state_of_pair(pair) == "in the library")
+    windows.until(lambda: windows.presenter._state_of_pair(pair) == "In your library")
     windows.presenter.show_recommended()
-    assert not button(card(windows, pair.title), "In the library").isEnabled()
+    assert not button(card(windows, pair.title), "In your library").isEnabled()
 
 
 def test_a_pair_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:
