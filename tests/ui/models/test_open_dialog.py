@@ -227,6 +227,8 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
         "rejection",
     ]
+    spin(dialog, "Target on the GPU").setValue(1)
+    assert sections[0]._summary.text().endswith(" · 1 layer on the GPU")
     context = spin(dialog, "Context length")
     assert not context.isVisible()
     heading = named(dialog, QToolButton, "Context and memory, closed")

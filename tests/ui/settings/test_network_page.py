@@ -27,7 +27,8 @@ def show(windows: Windows) -> None:
     windows.settings_presenter.show_network()
     windows.until(
         lambda: any(
-            "token" in text.lower() for text in texts(windows.settings.network) if "No token" in text or "stored" in text
+            "No token" in text or "token is stored" in text or "token is kept" in text
+            for text in texts(windows.settings.network)
         )
     )
 
