@@ -89,7 +89,7 @@ class MemoryFields(Form):
     def summary(self) -> str:
         context, layers = self.value("context_length"), self.value("target_gpu_layers")
         parts = [f"context {context:,}" if context else "automatic context", f"KV cache {self.value('kv_type')}"]
-        on_gpu = "as many layers as fit" if layers < 0 else f"{layers:,} layers"
+        on_gpu = "as many layers as fit" if layers < 0 else "1 layer" if layers == 1 else f"{layers:,} layers"
         parts.append(f"{on_gpu} on the GPU" if self._has_gpu else "no GPU")
         return " · ".join(parts)
 

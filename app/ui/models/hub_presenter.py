@@ -144,7 +144,7 @@ class HubPresenter(QObject):
             self._service.header(
                 model,
                 lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
-                lambda error: self._page.show_fit(model, FitBadge("unknown", "quiet", str(error))),
+                lambda error: self._page.show_fit(model, FitBadge("Unknown", "quiet", str(error))),
             )
 
     # ------------------------------------------------------------ drafts

@@ -75,7 +75,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
 
 
 def when(moment: float, now: float) -> str:
-    """``today``, ``yesterday``, ``5 days ago``, ``3 Oct 2026``."""
+    """``today``, ``yesterday``, ``5 days ago``, ``Oct 3, 2026``."""
     if not moment:
         return "never"
     days = int((now - time.timezone) // _DAY_SECONDS - (moment - time.timezone) // _DAY_SECONDS)

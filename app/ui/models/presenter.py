@@ -125,10 +125,10 @@ class ModelsPresenter(QObject):
 
     def _state_of_pair(self, pair: CatalogPair) -> str:
         if self._has(pair.target) and self._has(pair.draft):
-            return "The model is in your library."
+            return "In your library"
         repositories = {one.item.target[0].repository: one.state for one in self.downloads.progress() if one.item.draft}
         state = repositories.get(pair.target.repository)
-        return "" if state in (None, ItemState.DONE) else "See Downloads."
+        return "" if state in (None, ItemState.DONE) else "In Downloads"
 
     def _has(self, model: CatalogModel) -> bool:
         return any(

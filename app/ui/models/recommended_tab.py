@@ -23,7 +23,7 @@ class Recommendation:
     pair: CatalogPair
     fit: FitBadge
     state: str = ""
-    """``In your library`` or ``Downloading``; empty where neither."""
+    """``In your library`` or ``In Downloads``, on its button; empty where neither."""
 
 
 class RecommendedTab(QWidget):
@@ -79,7 +79,7 @@ class RecommendedTab(QWidget):
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
         pair, card = one.pair, QFrame()
         theme.set_role(card, "card")
-        get = small_button(one.state.capitalize() or f"Get with draft ({size_text(pair.size)})")
+        get = small_button(one.state or f"Get with draft ({size_text(pair.size)})")
         get.setEnabled(not one.state)
         get.setAccessibleName(f"{get.text()}: {pair.title}")
         if is_best and not one.state:

@@ -192,7 +192,8 @@ class SettingsPresenter(QObject):
         if self._moving is not None:
             self._models.downloads.folder_moved(*self._moving)
             self._use_folder(self._moving[1])
-        text = f"{len(left)} files couldn't be deleted from the old folder. They are also in the new one."
+        number = "1 file" if len(left) == 1 else f"{len(left)} files"
+        text = f"{number} couldn't be deleted from the old folder. All files are in the new one."
         self._end_move(text if left else "")
 
     def _end_move(self, text: str) -> None:

@@ -150,7 +150,7 @@ def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(rig: Rig,
     rig.pair_loader.load(replace(rig.files(), settings=TOO_LONG))
     qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     notice = rig.notice_list.notices()["load"]
-    assert "do not fit" in notice.text
+    assert "don't fit" in notice.text
     assert "GB" in notice.text or "TB" in notice.text
     assert Action.LOAD_ANYWAY in notice.actions
     assert rig.pair_loader.pair() is before
@@ -187,7 +187,7 @@ def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remember
     qtbot.waitUntil(lambda: bool(opened) and rig.pair_loader.refused() is not None, timeout=WAIT_MS)
     assert opened == [rig.files()]
     assert rig.pair_loader.files() == rig.files()
-    assert "do not fit" in rig.notice_list.notices()["load"].text
+    assert "don't fit" in rig.notice_list.notices()["load"].text
 
 
 def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, qtbot: QtBot) -> None:

@@ -96,7 +96,7 @@ def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, cont
     button(tab, "Discard").click()
     button(question(tab), "Discard").click()
     windows.until(lambda: not list(windows.models.rglob("*.part*")))
-    assert texts(tab)[0].startswith("No downloads.")
+    assert texts(tab)[0].startswith("No downloads yet.")
 
 
 def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages: Pages, model: bytes) -> None:
@@ -118,7 +118,7 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     line.setText(" hf_good ")
-    button(dialog, "Keep").click()
+    button(dialog, "Save").click()
     windows.until(lambda: windows.presenter.hub._connection.tokens.get("127.0.0.1") == "hf_good")
     button(tab, "Try again").click()
     windows.says("Complete · checksum verified")

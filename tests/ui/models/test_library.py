@@ -76,7 +76,7 @@ def test_rows(stocked: Windows) -> None:
     assert column(stocked.models_list, 1) == ["F16", "Q8_0", "F16", "–"]
     assert column(stocked.models_list, 3) == ["4,096", "512", "512", "–"]
     assert column(stocked.models_list, 4) == ["never"] * 4
-    assert column(stocked.models_list, 5) == ["on the GPU"] * 3 + ["Can't be loaded"]
+    assert column(stocked.models_list, 5) == ["Runs on GPU"] * 3 + ["Can't be loaded"]
     sizes = [size_text(path(stocked, name).stat().st_size) for name in stocked.titles()]
     assert column(stocked.models_list, 2) == sizes
     summary = f"4 models, {size_text(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
@@ -150,13 +150,13 @@ def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Windows, tmp_p
     theme.override(theme.DARK)
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.DARK.quiet
     assert column(stocked.models_list, 5)[place] == "Folder missing"
-    assert any("1 in folders that are not there" in text for text in texts(stocked.window.library))
+    assert any("1 in folders that aren't available" in text for text in texts(stocked.window.library))
     stocked.models_list.select(str(extra / "far.gguf"))
     assert "This folder isn't available right now." in texts(stocked.model_page)
     assert not button(stocked.model_page, "Open…").isEnabled()
     away.rename(extra)
     stocked.scanned()
-    assert column(stocked.models_list, 5)[stocked.titles().index("far")] == "on the GPU"
+    assert column(stocked.models_list, 5)[stocked.titles().index("far")] == "Runs on GPU"
     assert button(stocked.model_page, "Open…").isEnabled()
 
 
@@ -246,7 +246,7 @@ def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
     stocked.library.judge_again()
     stocked.library_idle()
     measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
-    assert measured.replace("\u00a0", " ").startswith("Measured here: 68 % kept · 1.8× plain · ")
+    assert measured.replace("\u00a0", " ").startswith("Measured here: 68% accepted · 1.8× faster · ")
 
 
 def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None:
@@ -421,4 +421,4 @@ def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Windows) -> No
 def test_folders_of_other_apps_are_offered() -> None:
     assert offer([]) == ""
     found = [ModelFolder(Path("/lm"), FolderKind.LM_STUDIO), ModelFolder(Path("/ollama"), FolderKind.OLLAMA)]
-    assert offer(found).startswith("Models of LM Studio and Ollama were found")
+    assert offer(found).startswith("Models from LM Studio and Ollama were found")

@@ -105,14 +105,14 @@ def test_the_bar_shows_who_takes_what(open_dialog: Open) -> None:
     bars = [bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()]
     assert len(bars) == 1
     assert [one.name for one in bars[0]._segments] == [
-        "Target",
-        "its KV cache",
-        "Draft",
-        "its KV cache",
+        "Target weights",
+        "Target KV cache",
+        "Draft weights",
+        "Draft KV cache",
         "Compute buffers",
     ]
     assert bars[0].fits
-    assert "Target" in bars[0].accessibleName()
+    assert "Target weights" in bars[0].accessibleName()
     assert load_button(dialog).text() == "Load"
     assert not dialog.does_not_fit
 

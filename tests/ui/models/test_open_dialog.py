@@ -124,7 +124,7 @@ def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenMode
 
 def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
-    waits_for(qtbot, dialog, "Fits")
+    waits_for(qtbot, dialog, "Compatible")
     row(dialog, 1).set_path(str(folder / "other.gguf"))
     waits_for(qtbot, dialog, "700 in the draft")
     load = button(dialog, "Load", "Apply")
@@ -152,7 +152,7 @@ def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbo
         dialog.deleteLater()
     last = OpenModelsDialog(choice)
     qtbot.addWidget(last)
-    waits_for(qtbot, last, "Fits")
+    waits_for(qtbot, last, "Compatible")
 
 
 def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
@@ -211,7 +211,7 @@ def test_each_target_is_shown_as_it_was_loaded_the_last_time(
 
 def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
-    waits_for(qtbot, dialog, "Fits")
+    waits_for(qtbot, dialog, "Compatible")
     with qtbot.waitSignal(dialog.accepted):
         QTest.keyClick(dialog, Qt.Key.Key_Return)
     dialog = opened(choice)
@@ -227,6 +227,8 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
         "rejection",
     ]
+    spin(dialog, "Target on the GPU").setValue(1)
+    assert sections[0]._summary.text().endswith(" · 1 layer on the GPU")
     context = spin(dialog, "Context length")
     assert not context.isVisible()
     heading = named(dialog, QToolButton, "Context and memory, closed")
@@ -240,7 +242,7 @@ def test_without_a_gpu_offload_says_so(opened: Opened, choice: OpenModelsChoice)
     for name in ("Target on the GPU", "Draft on the GPU"):
         assert not spin(dialog, name).isEnabled()
     hints = [label.text() for label in dialog.findChildren(QLabel)]
-    assert hints.count("No GPU in this build: everything runs on the processor.") == 2
+    assert hints.count("This build has no GPU support, so everything runs on the CPU.") == 2
     assert spin(opened(choice, has_gpu=True), "Target on the GPU").isEnabled()
 
 
@@ -267,7 +269,7 @@ def test_recent_pairs(opened: Opened, folder: Path, choice: OpenModelsChoice, qt
 
 def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     dialog = opened(OpenModelsChoice(), (Pair(str(folder / "other.gguf")),))
-    QTest.mouseClick(named(dialog, QPushButton, "Choose a target model"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
     qtbot.waitUntil(chooser.isVisible, timeout=20_000)
@@ -299,7 +301,7 @@ def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> Non
     assert dropped(dialog, draft, target)
     qtbot.waitUntil(lambda: dialog.choice().draft is not None)
     assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
-    waits_for(qtbot, dialog, "Fits")
+    waits_for(qtbot, dialog, "Compatible")
     assert dropped(row(dialog, 1), folder / "other.gguf")
     assert dialog.choice().draft == str(folder / "other.gguf")
     assert dropped(dialog, draft)

@@ -90,7 +90,7 @@ def test_drafts_that_do_not_fit_are_grey_and_say_why(pickers: Pickers) -> None:
     assert first[0].startswith("draft · F16 · ")
     assert first[1]
     assert not any(enabled for _, enabled in others)
-    assert any("700 in the draft, more than 128 apart." in text for text, _ in others)
+    assert any("700 in the draft. At most 128 tokens of difference are allowed." in text for text, _ in others)
     assert any("is not a GGUF model file." in text for text, _ in others)
     pickers.picks.set_target("")
     assert said(pickers.drafts) == [("Choose a target model first.", False)]
@@ -101,7 +101,7 @@ def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
     trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
     pickers.library.trials.put(target, draft, trial)
     pickers.set_target(pickers.folder / "target.gguf")
-    assert said(pickers.drafts)[0][0].replace("\u00a0", " ").endswith(" · 68 % kept, 1.8× plain here")
+    assert said(pickers.drafts)[0][0].replace("\u00a0", " ").endswith(" · 68% accepted, 1.8× faster here")
 
 
 def test_a_target_that_cannot_be_read_says_why(pickers: Pickers) -> None:

@@ -51,7 +51,7 @@ def find_drafts(windows: Windows) -> None:
     windows.show_repository(TARGET)
     files = tree(windows.page, "Files")
     files.setCurrentItem(rows(files)[0])
-    button(windows.page, "Find a draft for this").click()
+    button(windows.page, "Find a draft for this model").click()
     windows.until(lambda: any("checked" in text for text in texts(windows.page)))
 
 
@@ -71,10 +71,10 @@ def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     hub.machine = MachineMemory(memory_total=2 * GB, memory_free=1_010_000_000)
     hub.show_repository(TARGET)
     shown = [[cell(row, place) for place in range(3)] for row in rows(tree(hub.page, "Files"))]
-    assert [(row[0], row[2]) for row in shown] == [("Q4_K_M", "in memory"), ("Q8_0", "too large")]
+    assert [(row[0], row[2]) for row in shown] == [("Q4_K_M", "Runs on CPU"), ("Q8_0", "Too large")]
     assert shown[1][1] == "20 MB"
     commit = hub.server.repositories[TARGET].commit[:8]
-    assert texts(hub.page)[:2] == [TARGET, f"Licence: apache-2.0 · commit {commit}"]
+    assert texts(hub.page)[:2] == [TARGET, f"License: apache-2.0 · commit {commit}"]
     button(hub.page, "Open page").click()
     assert pages.opened == [f"{hub.server.endpoint}/{TARGET}"]
 
@@ -146,7 +146,7 @@ def test_drafts_for_another_file_are_not_shown(hub: Windows) -> None:
     hub.show_repository(TARGET)
     files = tree(hub.page, "Files")
     files.setCurrentItem(rows(files)[0])
-    button(hub.page, "Find a draft for this").click()
+    button(hub.page, "Find a draft for this model").click()
     hub.server.wait_for(lambda: any(DRAFT in request.path for request in hub.server.requests))
     files.setCurrentItem(rows(files)[1])
     hub.server.release()
@@ -190,7 +190,7 @@ def test_a_repository_that_is_gone(hub: Windows) -> None:
     del hub.server.repositories[TARGET]
     found = tree(hub.window, "Repositories found")
     found.setCurrentItem(rows(found)[0])
-    hub.until(lambda: f"Looking into {TARGET} …" not in texts(hub.page))
+    hub.until(lambda: f"Looking up {TARGET}…" not in texts(hub.page))
     assert TARGET in texts(hub.page)[0]
     assert buttons(hub.page) == []
 
@@ -226,7 +226,7 @@ def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Windows) -> None:
     hub.show_repository(TARGET)
     hub.server.release()
     hub.until(lambda: hub.results() == [DRAFT])
-    assert "Searching …" not in texts(hub.window.search)
+    assert "Searching…" not in texts(hub.window.search)
 
 
 def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Windows) -> None:
@@ -307,16 +307,16 @@ def test_a_pair_is_got_as_one_item_and_then_in_the_library(windows: Windows, tmp
     windows.presenter.show_recommended()
     get = next(text for text in buttons(card(windows, pair.title)) if text.startswith("Get with draft ("))
     button(card(windows, pair.title), get).click()
-    assert f"Looking up the files of {pair.title} …" in texts(windows.window.recommended)
+    assert f"Looking up the files of {pair.title}…" in texts(windows.window.recommended)
     windows.until(lambda: windows.window.tabs.currentWidget() is windows.window.downloads)
     assert [progress.item.title for progress in windows.presenter.downloads.progress()] == [pair.title]
     windows.presenter.show_recommended()
-    state = button(card(windows, pair.title), "In downloads")
+    state = button(card(windows, pair.title), "In Downloads")
     assert not state.isEnabled()
     windows.server.release()
-    windows.until(lambda: windows.presenter._state_of_pair(pair) == "in the library")
+    windows.until(lambda: windows.presenter._state_of_pair(pair) == "In your library")
     windows.presenter.show_recommended()
-    assert not button(card(windows, pair.title), "In the library").isEnabled()
+    assert not button(card(windows, pair.title), "In your library").isEnabled()
 
 
 def test_a_pair_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:

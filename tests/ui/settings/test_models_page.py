@@ -96,12 +96,37 @@ def test_models_are_moved(windows: Windows, page: ModelsPage, tmp_path: Path) ->
     box = question(windows.settings)
     assert f"There are models in {windows.models}. Move them to the new folder?" in box.text()
     with windows.qtbot.waitSignal(windows.commands.settings_changed, timeout=WAIT_MS):
-        button(box, "Move them").click()
+        button(box, "Move models").click()
     assert (new / "owner" / "mine.gguf").is_file()
     assert not windows.models.exists()
     assert windows.values.models_folder == str(new)
     assert [str(entry.path) for entry in windows.scanned()] == [str(new / "owner" / "mine.gguf")]
     assert "Stop moving" not in buttons(page)
+
+
+@pytest.mark.parametrize(("number", "named"), [(1, "1 file"), (2, "2 files")])
+def test_files_that_cannot_be_deleted_from_the_old_folder_are_counted(
+    windows: Windows, page: ModelsPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, named: str
+) -> None:
+    new = tmp_path / "other disk" / "models"
+    new.mkdir(parents=True)
+    (new / "not mine.txt").write_text("here before")  # so that files are copied and then deleted
+    locked = [small_model(windows.models / f"mine{place}.gguf", seed=place) for place in range(number)]
+    windows.scanned()
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path in locked:
+            raise PermissionError(13, "Permission denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    choose(page, "Change the models folder", new)
+    windows.library_idle()
+    button(question(windows.settings), "Move models").click()
+    sentence = f"{named} couldn't be deleted from the old folder. All files are in the new one."
+    windows.until(lambda: sentence in texts(page))
+    assert all((new / path.name).is_file() for path in locked)
 
 
 @pytest.mark.parametrize("copied", [False, True])
@@ -117,7 +142,7 @@ def test_models_stay_where_they_are_if_the_settings_cannot_be_saved(
     windows.saving_fails = True
     choose(page, "Change the models folder", new)
     windows.library_idle()
-    button(question(windows.settings), "Move them").click()
+    button(question(windows.settings), "Move models").click()
     windows.until(lambda: "The disk is full." in texts(page))
     assert mine.is_file()
     assert windows.values.models_folder == str(windows.models)
@@ -145,7 +170,7 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
     choose(page, "Change the models folder", new)
     windows.library_idle()
     with windows.qtbot.waitSignal(windows.commands.settings_changed, timeout=WAIT_MS):
-        button(question(windows.settings), "Move them").click()
+        button(question(windows.settings), "Move models").click()
     assert (new / "owner" / "some" / "some.gguf.part").exists()
     with windows.qtbot.waitSignal(windows.commands.downloaded, timeout=WAIT_MS):
         button(windows.window.downloads, f"Resume: {item.title}").click()
@@ -175,7 +200,7 @@ def test_a_move_that_cannot_be(windows: Windows, page: ModelsPage) -> None:
     small_model(windows.models / "mine.gguf")
     choose(page, "Change the models folder", windows.models / "inside")
     windows.library_idle()
-    button(question(windows.settings), "Move them").click()
+    button(question(windows.settings), "Move models").click()
     windows.until(lambda: any("can't be moved into itself" in text for text in texts(page)))
     assert windows.values.models_folder == str(windows.models)
     assert button(page, "Change the models folder").isEnabled()

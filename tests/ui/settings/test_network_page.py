@@ -27,7 +27,8 @@ def show(windows: Windows) -> None:
     windows.settings_presenter.show_network()
     windows.until(
         lambda: any(
-            "token" in text.lower() for text in texts(windows.settings.network) if "No token" in text or "kept" in text
+            "No token" in text or "token is stored" in text or "token is kept" in text
+            for text in texts(windows.settings.network)
         )
     )
 
@@ -57,8 +58,8 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     page = windows.settings.network
     assert check(page, "Work offline").isChecked()
     assert check(page, "Also send the access token to this mirror").isChecked()
-    assert field(page, "At the same time").value() == 3
-    assert field(page, "Limit").text() == "12 MB/s"
+    assert field(page, "Simultaneous downloads").value() == 3
+    assert field(page, "Speed limit").text() == "12 MB/s"
     assert changes == []
 
 
@@ -75,14 +76,14 @@ def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> No
 
 
 def test_downloads_at_the_same_time_and_their_limit(windows: Windows, page: NetworkPage) -> None:
-    field(page, "At the same time").setValue(4)
-    field(page, "Limit").setValue(5)
+    field(page, "Simultaneous downloads").setValue(4)
+    field(page, "Speed limit").setValue(5)
     assert (windows.values.parallel_downloads, windows.values.download_limit) == (4, 5_000_000)
     queue = windows.presenter.downloads._queue
     assert queue is not None
     assert (queue._parallel, queue._limiter.limit) == (4, 5_000_000)
-    field(page, "Limit").setValue(0)
-    assert field(page, "Limit").text() == "no limit"
+    field(page, "Speed limit").setValue(0)
+    assert field(page, "Speed limit").text() == "no limit"
     assert windows.values.download_limit is None
 
 
@@ -124,11 +125,11 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     assert line.echoMode() is QLineEdit.EchoMode.Password
-    assert not button(dialog, "Keep").isEnabled()
+    assert not button(dialog, "Save").isEnabled()
     button(dialog, "Create a token on the website").click()
     assert pages.opened == [f"{windows.server.endpoint}/settings/tokens"]
     line.setText(f" {SECRET} ")
-    button(dialog, "Keep").click()
+    button(dialog, "Save").click()
     windows.until(lambda: "A token is stored in the system's keyring." in texts(page))
     assert kept.entries == {(SERVICE, HOST): SECRET}
     assert "Replace…" in buttons(page)
@@ -144,7 +145,7 @@ def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
     line.setText("two words")
-    button(dialog, "Keep").click()
+    button(dialog, "Save").click()
     page = windows.settings.network
     windows.until(lambda: any(text.startswith("This isn't an access token") for text in texts(page)))
     assert windows.settings.isVisible()
