@@ -150,7 +150,9 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     if total.acceptance_rate is not None:
         parts.append(units.accepted(total.acceptance_rate))
     differing = total.runs - total.same
-    ties = f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""
+    ties = (
+        f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""
+    )
     detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
     return Verdict(" · ".join(parts), detail, "good" if not differing else "plain")
 

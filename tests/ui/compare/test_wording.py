@@ -66,7 +66,9 @@ def test_a_token_at_the_edge_of_the_sampler() -> None:
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_the_other_rules_promise_no_words(rule: AcceptRule) -> None:
     command = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.8))
-    assert f"with the accept rule “{rule}”, both answers follow the same distribution" in said(differing(near_tie=False), command)
+    assert f"with the accept rule “{rule}”, both answers follow the same distribution" in said(
+        differing(near_tie=False), command
+    )
     assert "That is expected" in said(differing(near_tie=False), command)
     assert wording.verdict(differing(near_tie=False), command).mood == "plain"
     greedy = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.0))
@@ -95,8 +97,7 @@ def test_a_whole_set() -> None:
     verdict = wording.set_verdict(total, [skipped, skipped])
     assert verdict.heading.startswith("Same text in 1 of 3")
     assert verdict.detail == (
-        "Differences at a near-tie, which rounding decides: 1 of 2. "
-        "2 prompts were skipped: It is too long."
+        "Differences at a near-tie, which rounding decides: 1 of 2. 2 prompts were skipped: It is too long."
     )
     assert wording.set_verdict(summarize([]).total, [skipped]).text == (
         "Nothing was compared. One prompt was skipped: It is too long."
