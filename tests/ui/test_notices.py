@@ -39,6 +39,7 @@ ALL = [
     notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
     notices.busy_comparing(),
     notices.busy_trying(),
+    notices.told("Three chats were imported."),
     notices.plain_text("Something."),
 ]
 

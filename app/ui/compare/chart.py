@@ -141,7 +141,7 @@ class ChartDrawing:
             box = QRectF(x - 30, plot.bottom() + _LABEL_GAP, 60, line)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, units.share(share))
         below = QRectF(plot.left(), plot.bottom() + line + 2 * _LABEL_GAP, plot.width(), line)
-        painter.drawText(below, Qt.AlignmentFlag.AlignCenter, "kept")
+        painter.drawText(below, Qt.AlignmentFlag.AlignCenter, "accepted")
         above = QRectF(self._area.left() + _LABEL_GAP, self._area.top(), plot.width(), line)
         painter.drawText(above, Qt.AlignmentFlag.AlignLeft, "speed-up (dashed line: speed without a draft)")
 

@@ -150,10 +150,9 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     if total.acceptance_rate is not None:
         parts.append(units.accepted(total.acceptance_rate))
     differing = total.runs - total.same
-    ties = ""
-    if differing:
-        which = "all" if total.near_ties == differing else f"{total.near_ties:,}"
-        ties = f"Of the {differing:,} that differ, {which} first differ at a near-tie, which rounding decides."
+    ties = (
+        f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""
+    )
     detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
     return Verdict(" · ".join(parts), detail, "good" if not differing else "plain")
 

@@ -60,7 +60,7 @@ class StatusLines(QWidget):
         self._detail = label(role="quiet", wraps=True, figures=True)
         self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._detail.setAlignment(TOP)
-        # Two lines are kept free, so that what stands below does not move when the figures come.
+        # Room for two lines, so that nothing below moves when the figures arrive.
         detail = self._detail
         theme.follow_zoom(detail, lambda: detail.setMinimumHeight(2 * detail.fontMetrics().lineSpacing()))
         self.always_draft_button = small_button("Always draft")
@@ -110,7 +110,7 @@ class LiveFigure(QWidget):
         self._number = number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
-        # As wide as the longest text the number may become, so that nothing dances.
+        # As wide as the longest text the number can be, so that nothing moves about.
         widest = "8,888 tok/s"
         theme.follow_zoom(left, lambda: left.setFixedWidth(number.fontMetrics().horizontalAdvance(widest) + SPACING))
         column(label(name, "quiet"), self._number, gap=0, on=left)

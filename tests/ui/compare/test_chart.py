@@ -130,7 +130,7 @@ def test_a_double_click_opens_the_comparison_behind_a_point(qtbot: QtBot) -> Non
     comparisons = set_of()
     view.show_results(comparisons, summarize(comparisons))
     view.show()
-    assert view.accessibleDescription().startswith("code: 75 % kept")
+    assert view.accessibleDescription().startswith("code: 75% accepted")
     place = view.drawing().place(view.drawing().chart.points[3]).toPoint()
     with qtbot.waitSignal(view.opened) as opened:
         QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=place)

@@ -119,7 +119,7 @@ def test_a_folder_that_is_not_there_or_a_full_disk_is_said(
     in_the_way = tmp_path / "file"
     in_the_way.write_text("no folder")
     failure = export(qtbot, owner, report(), pair, in_the_way / "comparison.md")
-    assert failure.startswith(f"The comparison could not be exported to {in_the_way / 'comparison.md'}")
+    assert failure.startswith(f"The comparison couldn't be exported to {in_the_way / 'comparison.md'}")
 
     def full(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")

@@ -161,7 +161,7 @@ def test_plain_speed_is_not_measured_meanwhile_and_that_is_said(qtbot: QtBot, ru
     assert running.engine.state() is EngineState.COMPARING
     running.choose("measure_plain")
     running.controller.commands.measure_plain()
-    assert "after the comparison" in running.controller.notice_list.notices()["measure"].text
+    assert "because a comparison is running" in running.controller.notice_list.notices()["measure"].text
     running.compared()
 
 

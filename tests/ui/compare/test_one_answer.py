@@ -52,7 +52,7 @@ def note(pane: AnswerPane) -> str:
 
 
 def test_at_first_it_says_where_to_begin(tab: OneAnswer) -> None:
-    assert "Compare with plain" in tab._empty_text.text()
+    assert "Choose Compare in an answer's ⋯ menu" in tab._empty_text.text()
     assert not tab.footer.run_button.isVisible()
     assert not tab.footer.export_button.isEnabled()
     assert tab.last_button.isEnabled()
@@ -67,8 +67,8 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     tab.set_waiting("Starts when the pair is loaded.")
     assert note(tab.plain) == "Starts when the pair is loaded."
     tab.set_prompt_progress(40, 100)
-    assert note(tab.plain).replace("\u00a0", " ") == "Processing the prompt · 40 %"
-    assert note(tab.drafted).startswith("Runs after plain")
+    assert note(tab.plain).replace("\u00a0", " ") == "Processing the prompt · 40%"
+    assert note(tab.drafted) == wording.WAITS_FOR_OTHER_RUN
     tab.begin_run(0, False)
     assert note(tab.plain) == ""
     tab.add_rounds(rounds())
@@ -194,7 +194,7 @@ def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
     tab.begin(ASKED)
     tab.note_draft_failure("It ran out of memory.")
     tab.show_result(compared(comparison()))
-    assert tab.verdict.text().endswith("kept The draft failed in between. It ran out of memory.")
+    assert tab.verdict.text().endswith("accepted Drafting failed during the run. It ran out of memory.")
 
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:

@@ -107,8 +107,8 @@ def test_where_they_differ_both_sides_are_marked(qtbot: QtBot, make: MakeCompari
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
-    assert at.verdict().startswith("Different from token 5 on · 2.0× faster · 71% accepted")
-    assert "“ friend” (logit 17.310), with draft “ foe” (logit 17.306)" in at.verdict()
+    assert at.verdict().startswith("Different starting at token 5 · 2.0× faster · 71% accepted")
+    assert "Without a draft: “ friend” (logit 17.310). With a draft: “ foe” (logit 17.306)." in at.verdict()
     for pane, words in ((at.window.one.plain, PLAIN_WORDS), (at.window.one.drafted, OTHER_WORDS)):
         view = pane._text().view
         qtbot.waitUntil(lambda view=view: view.mark_box() is not None, timeout=WAIT_MS)  # type: ignore[misc]
@@ -121,7 +121,7 @@ def test_an_engine_without_tokens_and_counters(make: MakeComparing) -> None:
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
-    assert at.verdict().startswith("Different from character 18 on · 2.0× faster Plain wrote")
+    assert at.verdict().startswith("Different starting at character 18 · 2.0× faster Without a draft: “")
     at.window.one.footer.run_button.click()
     at.idle()
 
@@ -132,7 +132,7 @@ def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
-    assert at.verdict().endswith("The draft failed in between. It ran out of memory.")
+    assert at.verdict().endswith("Drafting failed during the run. It ran out of memory.")
     assert "draft" not in at.chat.notice_list.notices()
 
 

@@ -176,11 +176,11 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     assert [prompt_item(tab, number).text(0) for number in range(2)] == ["Write a loop", "Another"]
     assert [prompt_item(tab, number).text(1) for number in range(2)] == ["seed 4", "seed 5"]
     tab.set_waiting("Starts when the answer in the chat has finished.")
-    assert tab._progress.text() == "4 of 4 · Begins when the answer in the chat has ended."
+    assert tab._progress.text() == "4 of 4 · Starts when the answer in the chat has finished."
     tab.end(End("done"))
     assert tab.verdict.text() == (
-        "Same text in 2 of 3 · 1.9× faster (median) · 54 % kept Of the 1 that differ, 0 part at a near-tie, where "
-        "rounding decides. One prompt was left out: It is too long."
+        "Same text in 2 of 3 · 1.9× faster (median) · 54% accepted Differences at a near-tie, which rounding "
+        "decides: 0 of 1. One prompt was skipped: It is too long."
     )
     assert tab.footer.export_button.isEnabled()
     assert tab.choice.isEnabled()
@@ -229,7 +229,7 @@ def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, tab: PromptSet) -
     def hidden() -> list[str]:
         return [name for column, name in enumerate(COLUMNS) if tab.table.isColumnHidden(column)]
 
-    qtbot.waitUntil(lambda: hidden() == ["Prompts", "Plain", "With draft", "Tokens per pass"])
+    qtbot.waitUntil(lambda: hidden() == ["Prompts", "Without draft", "With draft", "Tokens per pass"])
     assert not tab.table.horizontalScrollBar().isVisible()
     boxes = list(tab.choice._boxes.values())
     qtbot.waitUntil(lambda: boxes[-1].y() > boxes[0].y())

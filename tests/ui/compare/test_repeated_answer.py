@@ -77,7 +77,7 @@ def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSett
     found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), PAIR)
     assert found is not None
     assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
-    assert "drafting off" in found.notes[0]
+    assert found.notes[0].startswith("This answer was written without a draft.")
 
 
 def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:

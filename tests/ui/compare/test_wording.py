@@ -33,28 +33,28 @@ def test_the_same_text_in_one_line() -> None:
 
 def test_slower_is_said_as_plainly_as_faster() -> None:
     assert wording.faster(0.8) == "0.8×: drafting doesn't pay off on this text"
-    assert wording.faster(0.97) == "1.0×: as fast as plain"
-    assert wording.faster(1.04) == "1.0×: as fast as plain"
+    assert wording.faster(0.97) == "same speed"
+    assert wording.faster(1.04) == "same speed"
     assert wording.faster(1.06) == f"1.1×{NO_BREAK}faster"
     assert wording.faster(None) == "too short to measure"
 
 
 def test_what_an_engine_does_not_tell_is_left_out() -> None:
-    assert said(comparison(speeds=(None, None), kept=None)).endswith("same seed · too short to time")
+    assert said(comparison(speeds=(None, None), kept=None)).endswith("same seed · too short to measure")
 
 
 def test_a_near_tie_names_both_candidates_and_their_logits() -> None:
     text = said(differing())
-    assert text.startswith("Different from token 5 on · 1.9× faster · 71% accepted")
-    assert "Plain wrote “ a” (logit 17.321), with draft “ the” (logit 17.318)." in text
-    assert "A near-tie: for the target the two are 0.0031 apart" in text
+    assert text.startswith("Different starting at token 5 · 1.9× faster · 71% accepted")
+    assert "Without a draft: “ a” (logit 17.321). With a draft: “ the” (logit 17.318)." in text
+    assert "This is a near-tie, decided by rounding: their scores are 0.0031 apart" in text
     assert "rounding shifts logits by up to 0.02 here" in text
     assert wording.verdict(differing(), COMMAND).mood == "plain"
 
 
 def test_what_is_no_near_tie_is_a_bug_to_report() -> None:
     found = differing(near_tie=False, score_gap=2.1)
-    assert "No near-tie: for the target the two are 2.1 apart" in said(found)
+    assert "This isn't a near-tie: their scores are 2.1 apart" in said(found)
     assert "Please report it" in said(found)
     assert wording.verdict(found, COMMAND).mood == "warning"
 
@@ -66,7 +66,9 @@ def test_a_token_at_the_edge_of_the_sampler() -> None:
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_the_other_rules_promise_no_words(rule: AcceptRule) -> None:
     command = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.8))
-    assert f"“{rule}” both" in said(differing(near_tie=False), command)
+    assert f"with the accept rule “{rule}”, both answers follow the same distribution" in said(
+        differing(near_tie=False), command
+    )
     assert "That is expected" in said(differing(near_tie=False), command)
     assert wording.verdict(differing(near_tie=False), command).mood == "plain"
     greedy = replace(COMMAND, accept=rule, sampling=Sampling(temperature=0.0))
@@ -82,7 +84,7 @@ def test_an_engine_without_tokens() -> None:
 
 def test_the_end_of_an_answer_is_a_candidate_too() -> None:
     assert "With a draft: the end of the answer." in said(differing(drafted="", drafted_logit=None))
-    assert "with draft nothing more." in said(differing(drafted="", drafted_id=None, drafted_logit=None))
+    assert "With a draft: nothing more." in said(differing(drafted="", drafted_id=None, drafted_logit=None))
     assert "“↵”" in said(differing(plain="\n"))
     assert "“a\\u202eb”" in said(differing(plain="a\u202eb"))
 
@@ -95,10 +97,10 @@ def test_a_whole_set() -> None:
     verdict = wording.set_verdict(total, [skipped, skipped])
     assert verdict.heading.startswith("Same text in 1 of 3")
     assert verdict.detail == (
-        "Of the 2 that differ, 1 part at a near-tie, where rounding decides. 2 prompts were left out: It is too long."
+        "Differences at a near-tie, which rounding decides: 1 of 2. 2 prompts were skipped: It is too long."
     )
     assert wording.set_verdict(summarize([]).total, [skipped]).text == (
-        "Nothing was compared. One prompt was left out: It is too long."
+        "Nothing was compared. One prompt was skipped: It is too long."
     )
     slow = summarize([comparison(speeds=(40.0, 30.0))]).total
     assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict(slow, []).heading

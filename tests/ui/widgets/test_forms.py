@@ -111,7 +111,7 @@ def test_words_come_from_the_table(qtbot: QtBot) -> None:
     qtbot.addWidget(form)
     assert form.fields["max_tokens"].accessibleName() == "Length limit"
     shown = [label.text() for label in form.findChildren(QLabel)]
-    assert any(text.startswith("An answer is cut off after") for text in shown)
+    assert any(text.startswith("Answers are cut off after this many tokens.") for text in shown)
     assert "Help." in shown and form.fields["overflow"].accessibleName() == "When the context is full"
 
 
