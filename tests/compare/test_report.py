@@ -177,9 +177,8 @@ def test_what_a_difference_is_said_to_be() -> None:
     assert wording.verdict(msgspec.structs.replace(NEAR_TIE, plain_logit=None), SETUP) == ""
     assert wording.candidates(NEAR_TIE) == 'at token 2: "\\n|" without a draft, " =b" with it'
     ended = msgspec.structs.replace(NEAR_TIE, plain="", drafted="", drafted_id=None)
-    assert "token 98, which has no text of its own" in wording.candidates(
-        ended
-    ) and "no more text" in wording.candidates(ended)
+    told = wording.candidates(ended)
+    assert "token 98, which has no text of its own" in told and "no more text" in told
     plain_texts = msgspec.structs.replace(ended, token=None, plain_id=None, drafted="on")
     assert wording.candidates(plain_texts) == 'at character 1: no more text without a draft, "on" with it'
 

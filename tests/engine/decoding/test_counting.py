@@ -106,9 +106,9 @@ def test_typing_into_a_long_chat_renders_and_tokenizes_it_once(monkeypatch: pyte
 def test_once_it_is_closed_nothing_touches_the_model() -> None:
     _, own = counter(Words(SHORT))
     own.close()
-    with pytest.raises(KnownError, match="not loaded"):
+    with pytest.raises(KnownError, match="no longer loaded"):
         counted(own, [], "a")
-    with pytest.raises(KnownError, match="not loaded"):
+    with pytest.raises(KnownError, match="no longer loaded"):
         own.check("a")
 
 
