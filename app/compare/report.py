@@ -106,7 +106,7 @@ def _differences(report: Report) -> str:
     lines = [f"Different texts: {len(differing)} of {len(report.comparisons)}."]
     for comparison, found in differing[:_DIFFERENCES]:
         name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}"
-        lines += _item(f"{name}: {wording.difference(found, report.setup)}.")
+        lines += _item(f"{name}, {wording.difference(found, report.setup)}.")
     if len(differing) > _DIFFERENCES:
         lines.append(f"  and {len(differing) - _DIFFERENCES} more; use --output FILE to see all of them.")
     return "\n".join(lines)
@@ -194,7 +194,7 @@ def _difference_blocks(report: Report) -> list[str]:
         if (found := comparison.difference) is not None:
             prompt = comparison.prompt
             name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}"
-            lines.append(f"- {name}: {_plain(wording.difference(found, report.setup))}.")
+            lines.append(f"- {name}, {_plain(wording.difference(found, report.setup))}.")
     return ["## Where texts differ", "\n".join(lines)] if lines else []
 
 

@@ -96,7 +96,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
 def facts(setup: Setup) -> list[tuple[str, str]]:
     """Names and values for people, in the order in which to print them."""
     seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
-    limit = f"{setup.max_tokens:,}" if setup.max_tokens else "any number of"
+    limit = f"limited to {setup.max_tokens:,} tokens" if setup.max_tokens else "of any length"
     rules = f"propose {setup.propose}, accept {setup.accept}"
     prompts = printable(setup.prompt_set) if setup.prompt_set else "from a chat, included in the JSON export"
     if setup.prompt_set and setup.kinds:
@@ -112,7 +112,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("machine", machine(setup.machine)),
         ("loaded with", _loading(setup)),
         ("sampling", sampling(setup.sampling)),
-        ("seed", f"{seeds}, answers limited to {limit} tokens"),
+        ("seed", f"{seeds}, answers {limit}"),
         *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
         ("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}"),
         ("prompts", prompts),

@@ -103,7 +103,7 @@ def test_prompts_that_do_not_fit_are_left_out(pair: Pair, tmp_path: Path) -> Non
     assert "Not answered: 1." in result.stdout and "1 of 1" in result.stdout
     prompts.write_text("x " * 2000, encoding="utf-8")
     result = slipstream(*arguments(pair, prompts, "--context", "256"))
-    assert (result.returncode, result.stdout) == (1, "") and "context holds 256" in result.stderr
+    assert (result.returncode, result.stdout) == (1, "") and "context only holds 256" in result.stderr
 
 
 def test_after_ctrl_c_what_there_is_is_told(

@@ -167,7 +167,7 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     untested = Trial(acceptance_rate=None, plain_speed=10, drafted_speed=9, tokens=99, measured_at=2)
     Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), untested)
     assert call("pair", "big") == 0
-    assert "     Measured here: 0.90 × plain." in capsys.readouterr().out.splitlines()
+    assert "     Measured on this computer: 0.90× as fast as without the draft." in capsys.readouterr().out.splitlines()
     assert ranked["drafts"][2]["reason"] == "broken.gguf is not a GGUF model file."
 
 
@@ -188,10 +188,18 @@ def test_pair_without_other_models(home: Path, capsys: Shown) -> None:
 def test_plan_of_a_pair(models: Path, capsys: Shown) -> None:
     assert call("plan", "big", "small", "--context", "256") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "takes" in lines[0]
-    labels = [line[:14].strip() for line in lines]
-    assert labels[3:10] == ["target", "its KV cache", "draft", "its KV cache", "to compute", "together", "of"]
-    assert lines[-1].startswith("context 256 tokens, KV cache in f16")
+    assert "needs" in lines[0]
+    labels = [line[:17].strip() for line in lines]
+    assert labels[3:10] == [
+        "Target weights",
+        "Target KV cache",
+        "Draft weights",
+        "Draft KV cache",
+        "Compute buffers",
+        "total",
+        "available",
+    ]
+    assert lines[-1].startswith("context 256 tokens, f16 KV cache")
 
 
 def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:

@@ -94,9 +94,9 @@ def test_search(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
     server.add("b/other-GGUF", {})
     assert call("search", "qwen3", "GGUF") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "repository         downloads  likes  changed     gated           licence",
-        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                  apache-2.0",
-        "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, by hand  \\x1b[31m",
+        "repository         downloads  likes  changed     gated                    license",
+        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                           apache-2.0",
+        "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, approved by hand  \\x1b[31m",
     ]
 
 
@@ -199,8 +199,8 @@ def test_with_a_draft(server: HubServer, target: Path, home: Path, tmp_path: Pat
     assert call("get", f"{TARGET}:Q8_0", "--with-draft", "--json") == 0
     told = capsys.readouterr()
     got = json.loads(told.out)
-    assert f"The draft is {draft.name} of {DRAFT} (" in told.err
-    assert "% of the target). Fits: same vocabulary of 512 tokens." in told.err
+    assert f"The draft is {draft.name} from {DRAFT} (" in told.err
+    assert "% of the target). Compatible: same vocabulary of 512 tokens." in told.err
     assert got["title"] == "My-Tune-8B-GGUF Q8_0 with draft" and got["licence"] == "mit, apache-2.0"
     assert got["draft"]["path"] == str(home / "models" / DRAFT / draft.name)
     assert Path(got["draft"]["path"]).read_bytes() == draft.read_bytes()

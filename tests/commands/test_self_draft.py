@@ -70,7 +70,7 @@ def test_auto_tries_several_and_keeps_the_best(target: Path, short: list[str], c
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--layers", "6"], "six.gguf has 6 layers, so a draft can have from 1 to 5, not 6."),
+        (["--layers", "6"], "six.gguf has 6 layers, so a draft can have from 1 to 5 of them, not 6."),
         (["--output", "six.gguf"], "already exists"),
         (["--output", "gone/draft.gguf"], "doesn't exist"),
         (["--prompts", "gone.txt"], "gone.txt"),

@@ -39,7 +39,7 @@ def test_this_copy_works(home: Path, tmp_path: Path) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     details = {name: detail for _, name, detail in lines}
     assert "llama.cpp" in details["engine"] and "on the CPU; instruction sets: " in details["engine"]
-    assert "guesses kept" in details["guide"] and "tok/s" in details["guide"]
+    assert "draft tokens accepted" in details["guide"] and "tok/s" in details["guide"]
     assert "offscreen" in details["window"]
     assert not [path for path in home.rglob("*") if path.is_file()]
 

@@ -37,12 +37,12 @@ def parsed(command: str) -> argparse.Namespace:
 
 def test_markdown_can_be_read_on_its_own() -> None:
     text = report.markdown(REPORT)
-    assert "| code | 1 of 2 | 70 % | 2.40 | 45.0 | 60.0 | 1.40× | 1.10–1.70 | 6 | model 14 of 20 |" in text
+    assert "| code | 1 of 2 | 70% | 2.40 | 45.0 | 60.0 | 1.40× | 1.10–1.70 | 6 | model 14 of 20 |" in text
     assert "| prose | 1 of 1 | – | – | – | – | – | – | 1 | – |" in text
     assert "Only 3 of 5 comparisons were run." in text
-    assert "- code, “+1 \\<b\\>”, seed 3: at token 2 plain has" in text and "a near-tie." in text
+    assert "- code, “+1 \\<b\\>”, seed 3, at token 2: " in text and "so this is a near-tie." in text
     assert "- prose, “long”: Too long." in text
-    assert "| auto (tested 1.5 a pass) | 70.0 |" in text
+    assert "| auto (tested 1.5 per pass) | 70.0 |" in text
     for fact in ("a1", "b2", "c3", "1.2.3", "llama.cpp (test)", "TestOS 1", "2 cores", "context 2,048", "3 to 4"):
         assert fact in text
     assert wording.command(SETUP) in text
@@ -169,17 +169,18 @@ def test_what_a_difference_is_said_to_be() -> None:
     clear = msgspec.structs.replace(NEAR_TIE, near_tie=False, score_gap=None)
     rejection = msgspec.structs.replace(SETUP, accept="rejection")
     greedy = msgspec.structs.replace(rejection, sampling=Sampling(temperature=0))
-    assert wording.verdict(NEAR_TIE, SETUP).endswith("by up to 0.020 here: a near-tie")
+    assert wording.verdict(NEAR_TIE, SETUP).endswith("by up to 0.020 here, so this is a near-tie")
     assert "0.012 apart in log p + noise" in wording.verdict(NEAR_TIE, SETUP)
     assert "rounding doesn't explain it" in wording.verdict(clear, SETUP)
-    assert "none is needed" in wording.verdict(clear, rejection)
+    assert "the accept rule rejection may choose other tokens" in wording.verdict(clear, rejection)
     assert "rounding doesn't explain it" in wording.verdict(clear, greedy), "greedy rejection is word for word"
     assert wording.verdict(msgspec.structs.replace(NEAR_TIE, plain_logit=None), SETUP) == ""
-    assert wording.candidates(NEAR_TIE) == 'at token 2 plain has "\\n|", with the draft it is " =b"'
+    assert wording.candidates(NEAR_TIE) == 'at token 2: "\\n|" without a draft, " =b" with it'
     ended = msgspec.structs.replace(NEAR_TIE, plain="", drafted="", drafted_id=None)
-    assert "token 98 without text" in wording.candidates(ended) and "no more text" in wording.candidates(ended)
+    told = wording.candidates(ended)
+    assert "token 98, which has no text of its own" in told and "no more text" in told
     plain_texts = msgspec.structs.replace(ended, token=None, plain_id=None, drafted="on")
-    assert wording.candidates(plain_texts) == 'at character 1 plain has no more text, with the draft it is "on"'
+    assert wording.candidates(plain_texts) == 'at character 1: no more text without a draft, "on" with it'
 
 
 # ---------------------------------------------------------------- the terminal
@@ -192,7 +193,7 @@ def test_the_terminal_needs_80_columns() -> None:
     )
     text = report.readable(found)
     assert max(map(len, text.splitlines())) <= 80
-    cells = ["code", "1 of 2", "70 %", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
+    cells = ["code", "1 of 2", "70%", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
     assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]

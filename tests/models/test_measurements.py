@@ -163,5 +163,5 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path, target: Path) -> None:
 
 
 def test_a_target_that_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"^gone\.gguf no longer exists \(looked in .*\)\.$"):
+    with pytest.raises(ModelFileError, match=r"^gone\.gguf no longer exists\.$"):
         key(tmp_path / "gone.gguf")

@@ -15,7 +15,7 @@ from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
 from app.models.text import count_text, printable
 
 _LIMIT = 30
-_TITLES = ("repository", "downloads", "likes", "changed", "gated", "licence")
+_TITLES = ("repository", "downloads", "likes", "changed", "gated", "license")
 _SIDES = "<>><<<"
 """Right-aligned columns."""
 _GATED = {"no": "", "automatic": "gated", "manual": "gated, approved by hand"}

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Literal, Protocol
 
 from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate
-from app.engine.decoding.fitting import Cut, Fitting, Sizes
+from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
 from app.protocol.messages import Message, Overflow
 
@@ -260,16 +260,22 @@ class PromptBuilder:
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:
             raise KnownError(
-                f"This chat has {count:,} tokens, but the context only holds {self.fitting.context_length:,}. "
+                f"This chat has {count:,} tokens, but {self._limit(count)}. "
                 "Choose a longer context, or let old messages be dropped when the context is full."
             )
 
     def _check_length(self, count: int) -> None:
         if count > self.fitting.room:
             raise KnownError(
-                f"This message has {count:,} tokens, but the context only holds {self.fitting.context_length:,}. "
+                f"This message has {count:,} tokens, but {self._limit(count)}. "
                 "Shorten the message or choose a longer context."
             )
+
+    def _limit(self, count: int) -> str:
+        """Why ``count`` tokens are too many."""
+        length = self.fitting.context_length
+        answer = f", and the answer needs at least {LEAST_ANSWER} of them" if count <= length else ""
+        return f"the context only holds {length:,}{answer}"
 
 
 def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:

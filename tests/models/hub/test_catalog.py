@@ -156,5 +156,5 @@ def test_pairs_that_are_gone(server: HubServer, network: Network) -> None:
         resolve(Hub(network), pair)
     server.add(pair.target.repository, {pair.target.file: b"t"})
     server.add(pair.draft.repository, {pair.draft.file.replace("Q4_K_M", "Q2_K"): b"d"})
-    with pytest.raises(KnownError, match=f"does not offer {pair.draft.file} any more"):
+    with pytest.raises(KnownError, match=f"no longer offers {pair.draft.file}"):
         resolve(Hub(network), pair)
