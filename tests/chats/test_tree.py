@@ -164,6 +164,15 @@ def test_a_deleted_message_is_erased_at_the_next_start(tmp_path: Path) -> None:
         assert texts(store, chat_id) == ["q1", "q2", "a2"]
 
 
+def test_a_message_of_an_erased_chat_does_not_come_back(store: ChatStore) -> None:
+    chat_id, messages = conversation(store)
+    deletion = store.delete_message(messages[-1].id, following=False)
+    store.delete_chats([chat_id])
+    store.erase_deleted()
+    with pytest.raises(LookupError):
+        store.undo_deletion(deletion)
+
+
 def test_branching_into_a_new_chat(store: ChatStore) -> None:
     chat_id, messages = conversation(store)
     folder = store.create_folder("F")
