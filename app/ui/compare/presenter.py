@@ -107,7 +107,8 @@ class ComparePresenter(QObject):
         branch = list(self._chats.current.messages)
         place = next((place for place, one in enumerate(branch) if one.id == message_id), None)
         if place is not None:
-            self._take(_Subject(branch[place].chat_id, lambda: self._asked(branch, place)))
+            is_private = self._chats.current.is_temporary
+            self._take(_Subject(branch[place].chat_id, lambda: self._asked(branch, place, is_private)))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -168,10 +169,9 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ one answer
 
-    def _asked(self, branch: list[StoredMessage], place: int) -> RepeatedAnswer | None:
-        return repeated_answer(
-            branch, place, self._chats.queue.settings(self._chats.current.settings), self._pair_loader.pair()
-        )
+    def _asked(self, branch: list[StoredMessage], place: int, is_private: bool) -> RepeatedAnswer | None:
+        now = self._chats.queue.settings(self._chats.current.settings)
+        return repeated_answer(branch, place, now, self._pair_loader.pair(), is_private=is_private)
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
