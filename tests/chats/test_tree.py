@@ -79,6 +79,14 @@ def test_the_tokens_of_an_answer_are_kept_while_it_streams_and_at_its_end(store:
     assert list(store.branch(chat.id)[0].tokens) == [3, 128_000, 5]
 
 
+def test_damaged_tokens_cost_no_chat(store: ChatStore) -> None:
+    chat_id, _messages = conversation(store)
+    before = texts(store, chat_id)
+    store._connection.execute("UPDATE messages SET tokens = x'010203'")
+    assert texts(store, chat_id) == before
+    assert all(not message.tokens for message in store.branch(chat_id))
+
+
 def test_an_answer_goes_on(store: ChatStore) -> None:
     chat_id, messages = conversation(store)
     resumed = store.resume_answer(messages[3].id)
