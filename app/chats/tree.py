@@ -156,11 +156,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
             (deletion.message_id, chat_id, child, parent),
         )
     before = deletion.leaf_before
-    if (
-        leaf_now == deletion.leaf_after
-        and before is not None
-        and _exists(connection, chat_id, before)
-    ):
+    if leaf_now == deletion.leaf_after and before is not None and _exists(connection, chat_id, before):
         set_leaf(connection, chat_id, before)
 
 
