@@ -121,6 +121,8 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         with known_errors(path):
+            if path == MEMORY:
+                connection.execute("PRAGMA temp_store = MEMORY")  # or sorting and VACUUM may write files
             _check(connection, path, len(migrations))
             for setting in _WRITE_SETTINGS:
                 connection.execute(f"PRAGMA {setting}")

@@ -67,6 +67,8 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
 
 def _tokens(blob: bytes) -> Sequence[int]:
     tokens = array("i")
+    if len(blob) % tokens.itemsize:
+        return ()  # damaged: the text of the chat can still be read
     tokens.frombytes(blob)
     return _swapped(tokens)
 

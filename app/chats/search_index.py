@@ -51,12 +51,12 @@ class SearchIndex:
 
     def __init__(self, path: Path) -> None:
         self._is_merging = False
-        with _failures():
+        with failures():
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None)
         try:
-            with _failures():
+            with failures():
                 for setting in _SETTINGS:
                     self._connection.execute(f"PRAGMA {setting}")
                 self.key, self.low, self._is_removing, self._is_marked = self._state()
@@ -126,7 +126,7 @@ class SearchIndex:
         """FTS5 only marks what is removed: merge a little, until nothing of it is left. Whether there is more to do."""
         if not self._is_marked:
             return False
-        with _failures():
+        with failures():
             before = self._connection.total_changes
             # The first merge, of a negative number of pages, chooses all segments; the others go on with it.
             pages = _PAGES if self._is_merging else -_PAGES
@@ -144,7 +144,7 @@ class SearchIndex:
             SELECT texts.rowid, owners.chat FROM texts CROSS JOIN owners ON owners.seq = texts.rowid
             WHERE texts MATCH ? ORDER BY texts.rowid DESC LIMIT ?
         """
-        with _failures():
+        with failures():
             return self._connection.execute(query, ('"' + word.replace('"', '""') + '"', MOST)).fetchall()
 
     def _set(self, name: str, value: bool) -> None:
@@ -154,7 +154,7 @@ class SearchIndex:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with _failures(), self._connection:
+        with failures(), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
@@ -166,7 +166,8 @@ def remove(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _failures() -> Iterator[None]:
+def failures() -> Iterator[None]:
+    """Turn what the environment can do to an index into a `SearchIndexError`."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

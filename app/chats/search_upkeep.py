@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from app.chats.search_index import SearchIndex, SearchIndexError, Text, remove
+from app.chats.search_index import SearchIndex, SearchIndexError, Text, failures, remove
 from app.chats.search_text import indexable
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,8 @@ class Upkeep:
 
     def _make(self, path: Path) -> None:
         self.close()
-        remove(path)
+        with failures():
+            remove(path)
         key = uuid.uuid4().hex
         (last,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()
         self._index = SearchIndex(path)
@@ -120,7 +121,9 @@ class Upkeep:
         if not new:
             return False
         some = f"({', '.join(str(one) for one in new)})"
-        found = self._connection.execute(f"{_TEXT} WHERE m.seq IN {some} AND m.status != 'streaming'")
+        # Those below come with the old ones: a message is in the index once.
+        query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming'"
+        found = self._connection.execute(query, (index.low,))
         index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

@@ -136,6 +136,7 @@ _ANCESTORS = """
 def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
     """Bring deleted messages back where they were, or as near to it as later deletions allow. Twice is as once."""
     chat_id = deletion.chat_id
+    leaf_now = _leaf(connection, chat_id)
     rows = [row for row in deletion.rows if not _exists(connection, chat_id, row[1])]
     if not rows:
         return
@@ -155,11 +156,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
             (deletion.message_id, chat_id, child, parent),
         )
     before = deletion.leaf_before
-    if (
-        _leaf(connection, chat_id) == deletion.leaf_after
-        and before is not None
-        and _exists(connection, chat_id, before)
-    ):
+    if leaf_now == deletion.leaf_after and before is not None and _exists(connection, chat_id, before):
         set_leaf(connection, chat_id, before)
 
 

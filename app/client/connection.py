@@ -182,7 +182,10 @@ class Connection:
             self._send(messages.ReadMemory())
 
     def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell. The answer to an older one is lost."""
+        """The number of the question; 0 where nothing is loaded that could tell, or the chat is too large to be sent.
+
+        The answer to an older one is lost.
+        """
         number = self._next_question()
         if number:
             self._open_counts = {number}
@@ -190,7 +193,11 @@ class Connection:
             self._counted = list(chat)
             rest = self._counted[kept:]
             command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
-            self._send(command)
+            try:
+                self._send(command)
+            except ProtocolError:  # too large to be sent, as an answer to it would be
+                self._counted = []
+                return 0
         return number
 
     def check_text(self, text: str) -> int:

@@ -129,8 +129,7 @@ def _resources(_: Workplace) -> str:
     if not paths.licences().is_file():
         raise KnownError("This copy has no license texts.")
     return (
-        f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1000000.0:.0f} MB "
-        "for the guide"
+        f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
     )
 
 

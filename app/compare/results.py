@@ -95,7 +95,9 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
     )
 
 
-def score_command(request: int, comparison: Comparison, sampling: Sampling) -> ScoreTokens | None:
+def score_command(
+    request: int, comparison: Comparison, sampling: Sampling, *, private: bool = False
+) -> ScoreTokens | None:
     """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids."""
     found = comparison.difference
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
@@ -107,6 +109,7 @@ def score_command(request: int, comparison: Comparison, sampling: Sampling) -> S
         candidates=[found.plain_id, found.drafted_id],
         sampling=sampling,
         seed=comparison.seed,
+        private=private,
     )
 
 

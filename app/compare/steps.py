@@ -112,7 +112,8 @@ class Steps:
         if self._results:
             return self._results.popleft()
         if self._scoring is not None:
-            return score_command(0, self._scoring.comparison, self._scoring.task.command.sampling)
+            command = self._scoring.task.command
+            return score_command(0, self._scoring.comparison, command.sampling, private=command.private)
         if not self._steps:
             return None
         self.step = step = self._steps.popleft()

@@ -156,6 +156,8 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     raw: bool = False
+    private: bool = False
+    """As `Generate.private`."""
 
 
 class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):

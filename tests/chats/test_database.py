@@ -16,7 +16,7 @@ import pytest
 
 from app.chats import schema
 from app.chats.backup import DAILY_BACKUPS, backup_folder, daily_backups
-from app.chats.database import open_database
+from app.chats.database import MEMORY, open_database
 from app.chats.model import unpack
 from app.chats.schema import VERSION
 from app.chats.store import ChatStore
@@ -85,6 +85,12 @@ def test_a_file_of_version_2_opens(path: Path) -> None:
         assert [one.message_id for one in store.search("entwurf")[0].snippets] == [asked.id]
         assert [one.title for one in store.trash()] == ["In the trash"]
         assert store.unsent(chat.id) == "halb"
+
+
+def test_chats_in_memory_have_no_temporary_files() -> None:
+    connection, _notice = open_database(MEMORY)
+    with contextlib.closing(connection):
+        assert connection.execute("PRAGMA temp_store").fetchone() == (2,)  # memory
 
 
 def test_there_is_a_file_of_every_version() -> None:

@@ -346,3 +346,40 @@ def test_matches_are_told_in_the_text_that_is_shown() -> None:
     assert matches("abab", ["ab", "ba"]) == ((0, 4),)
     assert matches("ﬁne İıI", words_of("fin iii")) == ((0, 2), (4, 3))
     assert snippet("m", "nothing", ["some"]) is None
+
+
+def test_a_message_that_comes_back_while_the_index_is_filled_is_in_it_once(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat = store.create_chat().id
+        first = add_question(store, chat, None, "first")
+        add_question(store, chat, first.id, "unmistakable " * 5000)
+        store.update_index()  # the newest message only
+        opened = store._upkeep.opened()
+        assert opened is not None and opened.low > 1
+        store.undo_deletion(store.delete_message(first.id, following=False))
+        store._upkeep._add_new(opened)
+        assert opened.newest("first") == []
+        index(store)
+        assert len(opened.newest("first")) == 1
+        store.delete_message(first.id, following=False)
+        assert opened.newest("first") == []
+
+
+def test_an_index_of_others_that_cannot_be_removed_costs_nothing_but_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ChatStore(path) as store:
+        chat = chat_of(store, "first", "unmistakable")
+        index(store)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DELETE FROM search_index")
+    connection.close()
+
+    def refused(_path: Path) -> None:
+        raise PermissionError(13, "in use")
+
+    monkeypatch.setattr("app.chats.search_upkeep.remove", refused)
+    with ChatStore(path) as store:
+        store.delete_message(store.branch(chat)[0].id, following=False)
+        assert ids(store.search("unmistakable")) == [chat]
+        assert not store.update_index()

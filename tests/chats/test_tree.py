@@ -79,6 +79,14 @@ def test_the_tokens_of_an_answer_are_kept_while_it_streams_and_at_its_end(store:
     assert list(store.branch(chat.id)[0].tokens) == [3, 128_000, 5]
 
 
+def test_damaged_tokens_cost_no_chat(store: ChatStore) -> None:
+    chat_id, _messages = conversation(store)
+    before = texts(store, chat_id)
+    store._connection.execute("UPDATE messages SET tokens = x'010203'")
+    assert texts(store, chat_id) == before
+    assert all(not message.tokens for message in store.branch(chat_id))
+
+
 def test_an_answer_goes_on(store: ChatStore) -> None:
     chat_id, messages = conversation(store)
     resumed = store.resume_answer(messages[3].id)
@@ -162,6 +170,15 @@ def test_a_deleted_message_is_erased_at_the_next_start(tmp_path: Path) -> None:
         store.finish_erasing()
         assert not store.has_to_erase()
         assert texts(store, chat_id) == ["q1", "q2", "a2"]
+
+
+def test_a_message_of_an_erased_chat_does_not_come_back(store: ChatStore) -> None:
+    chat_id, messages = conversation(store)
+    deletion = store.delete_message(messages[-1].id, following=False)
+    store.delete_chats([chat_id])
+    store.erase_deleted()
+    with pytest.raises(LookupError):
+        store.undo_deletion(deletion)
 
 
 def test_branching_into_a_new_chat(store: ChatStore) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from app.client.connection import Connection, Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
+from app.protocol import frames
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
@@ -261,6 +262,16 @@ def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
     assert starting.count_tokens(CHAT, "", "stop") == 0
     starting.load(PAIR)
     assert starting.count_tokens(CHAT, "", "stop") == 0
+
+
+def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = ready()
+    large = [Message(role="user", content="x" * 2000)]
+    with monkeypatch.context() as small:
+        small.setattr(frames, "MAX_BYTES", 1000)
+        assert connection.count_tokens(large, "", "stop") == 0
+    number = connection.count_tokens(large, "", "stop")
+    assert sent(connection)[-1] == CountTokens(request=number, messages=large, overflow="stop")
 
 
 @pytest.mark.allow_logs

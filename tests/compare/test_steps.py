@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
+
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task, task_of
@@ -84,6 +88,17 @@ def differing() -> Steps:
     asked = steps.next()
     assert isinstance(asked, ScoreTokens) and (asked.answer, asked.candidates) == ([1], [2, 3])
     return steps
+
+
+def test_all_that_is_asked_about_a_private_answer_is_private() -> None:
+    told = task("a")
+    steps = Steps.of_one(replace(told, command=msgspec.structs.replace(told.command, private=True)))
+    for ids in [(1,), (1, 2), (1, 3)]:
+        asked = steps.next()
+        assert isinstance(asked, Generate) and asked.private
+        answer(steps, *ids)
+    asked = steps.next()
+    assert isinstance(asked, ScoreTokens) and asked.private
 
 
 def test_a_difference_is_looked_at() -> None:

@@ -44,8 +44,9 @@ class Proposal:
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
     confidences: list[float] = field(default_factory=list)
-    """The drafter's confidence in each token: larger is surer, on a scale of its own (the policy calibrates it).\n\nA
-    draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match."""
+    """The drafter's confidence in each token: larger is surer, on a scale of its own (the policy calibrates it).
+
+    A draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match."""
     others: list[int] = field(default_factory=list)
     """What the other method would have proposed at each position, where the drafter has two; otherwise empty."""
 

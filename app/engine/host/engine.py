@@ -307,7 +307,7 @@ class Engine:
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
         target.switcher.before_measuring()
-        self._begin(target, tokens)
+        self._begin(target, tokens, private=command.private)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed)
         return TokensScored(

@@ -31,7 +31,7 @@ from app.protocol.messages import Quantization
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}
-"""Bytes per weight, for checking whether there is enough disk space."""
+"""Bits per weight, for checking whether there is enough disk space."""
 _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _LONGEST_NAME = 127
@@ -128,8 +128,8 @@ def _check_free_space(header: GgufHeader, layers: int, destination: Path, quanti
     free = shutil.disk_usage(destination.parent).free
     if free < needed:
         raise KnownError(
-            f"The draft needs about {needed / 1000000.0:,.0f} MB, but {destination.parent} has only "
-            f"{free / 1000000.0:,.0f} MB left. Free up some space, or choose a different file with --output."
+            f"The draft needs about {needed / 1e6:,.0f} MB, but {destination.parent} has only "
+            f"{free / 1e6:,.0f} MB left. Free up some space, or choose a different file with --output."
         )
 
 

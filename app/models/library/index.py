@@ -21,8 +21,9 @@ from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
 READER = 1
-"""Increased when headers are read or summarized differently; what an older version found is read again.\n\nNew fields
-of a summary or a shape need defaults, or files of older versions can't be read."""
+"""Increased when headers are read or summarized differently; what an older version found is read again.
+
+New fields of a summary or a shape need defaults, or files of older versions can't be read."""
 _MAX_DIFFERENCES = 2000
 _MAX_LICENCE = 100
 

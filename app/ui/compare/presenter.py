@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,6 +48,8 @@ class _Subject:
     chat_id: str | None
     read: Callable[[], RepeatedAnswer | None]
     """How the answer is requested from the pair that is loaded now."""
+    is_private: bool = False
+    """Whether it is of a temporary chat, and goes with it."""
 
 
 class _Snapshot(NamedTuple):
@@ -107,7 +110,9 @@ class ComparePresenter(QObject):
         branch = list(self._chats.current.messages)
         place = next((place for place, one in enumerate(branch) if one.id == message_id), None)
         if place is not None:
-            self._take(_Subject(branch[place].chat_id, lambda: self._asked(branch, place)))
+            is_private = self._chats.current.is_temporary
+            read = partial(self._asked, branch, place, is_private)
+            self._take(_Subject(branch[place].chat_id, read, is_private))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -123,6 +128,11 @@ class ComparePresenter(QObject):
         self._subject = self._result = None
         self.window.one.show_nothing(wording.CHAT_DELETED)
 
+    @Slot(object)
+    def _on_chat_left(self, _shown: object) -> None:
+        if self._subject is not None and self._subject.is_private and self._subject.chat_id is not None:
+            self.forget_chat(self._subject.chat_id)
+
     @Slot()
     def close(self) -> None:
         """The main window is closed."""
@@ -137,6 +147,7 @@ class ComparePresenter(QObject):
     def _connect(self) -> None:
         runner = self.runner
         self._chats.queue.wanted_changed.connect(lambda wanted: None if wanted else runner.go_on())
+        self._chats.current_changed.connect(self._on_chat_left)
         self._engine.state_changed.connect(self._refresh)
         self._engine.state_changed.connect(self._show_waiting)
         self._pair_loader.pair_changed.connect(self._refresh)
@@ -168,10 +179,9 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ one answer
 
-    def _asked(self, branch: list[StoredMessage], place: int) -> RepeatedAnswer | None:
-        return repeated_answer(
-            branch, place, self._chats.queue.settings(self._chats.current.settings), self._pair_loader.pair()
-        )
+    def _asked(self, branch: list[StoredMessage], place: int, is_private: bool) -> RepeatedAnswer | None:
+        now = self._chats.queue.settings(self._chats.current.settings)
+        return repeated_answer(branch, place, now, self._pair_loader.pair(), is_private=is_private)
 
     def _take(self, subject: _Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""

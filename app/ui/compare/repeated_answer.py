@@ -29,11 +29,16 @@ class RepeatedAnswer:
 
 
 def repeated_answer(
-    branch: Sequence[StoredMessage], place: int, now: AnswerSettings, pair: PairLoaded | None
+    branch: Sequence[StoredMessage],
+    place: int,
+    now: AnswerSettings,
+    pair: PairLoaded | None,
+    *,
+    is_private: bool = False,
 ) -> RepeatedAnswer | None:
     """How to write the answer at ``place`` of a branch again; ``None`` where there is no question before it.
 
-    ``now`` is used where the answer does not say how it was written.
+    ``now`` is used where the answer does not say how it was written. ``is_private``: the engine keeps nothing of it.
     """
     answer = branch[place]
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
@@ -54,7 +59,8 @@ def repeated_answer(
     settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
-    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), settings.command(messages, seed)), tuple(notes))
+    command = msgspec.structs.replace(settings.command(messages, seed), private=is_private)
+    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), tuple(notes))
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:

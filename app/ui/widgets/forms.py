@@ -200,6 +200,8 @@ class Form(QWidget):
             value = field.minimum()
         elif unit > 1:
             value = max(1, round(value / unit))
+        if isinstance(field, Whole):
+            value = min(value, field.maximum())  # Qt raises for what is no 32-bit integer
         field.setValue(value)
 
     def recommend(self, key: str, value: float) -> None:

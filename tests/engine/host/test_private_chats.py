@@ -10,7 +10,7 @@ import pytest
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.protocol.messages import Load, LoadSettings, MeasurePlain, Message
+from app.protocol.messages import Load, LoadSettings, MeasurePlain, Message, ScoreTokens
 from tests.support.generation import GREEDY, Answer, ask, run
 
 Pair = tuple[Path, Path]
@@ -98,5 +98,16 @@ def test_measuring_with_its_question(engine: Engine, private: bool) -> None:
     messages = [Message(role="user", content=SECRET)]
     engine.ready()
     engine.measure_plain(MeasurePlain(request=3, messages=messages, sampling=GREEDY, max_tokens=8, private=private))
+    tell(engine, "Last " * 30)
+    assert any("secret" in text for text in saved_texts(engine)) is not private
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_comparing_its_answer(engine: Engine, private: bool) -> None:
+    tell(engine, SECRET, private=private)
+    messages = [Message(role="user", content=SECRET)]
+    command = ScoreTokens(request=3, messages=messages, answer=[65], candidates=[66, 67], seed=0, private=private)
+    engine.ready()
+    engine.score_tokens(command)
     tell(engine, "Last " * 30)
     assert any("secret" in text for text in saved_texts(engine)) is not private

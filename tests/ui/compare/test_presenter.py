@@ -247,6 +247,18 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
     at.chat.stored(ChatStore.chats)
 
 
+def test_nothing_of_a_temporary_chat_stays_once_it_is_left(make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.chats.new_temporary()
+    at.chat.ask("Unmistakable")
+    at.presenter.compare_last()
+    at.idle()
+    assert at.window.one._title.text() == "Unmistakable"
+    at.chat.chats.new()
+    assert at.window.one._empty_text.text() == wording.CHAT_DELETED
+    assert at.window.one.plain._text().view.content == ""
+
+
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
     at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))

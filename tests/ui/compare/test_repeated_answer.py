@@ -51,6 +51,11 @@ def test_the_answer_is_asked_as_it_was() -> None:
     assert found.notes == ()
 
 
+def test_an_answer_of_a_temporary_chat_stays_private() -> None:
+    found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), PAIR, is_private=True)
+    assert found is not None and found.task.command.private
+
+
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     assert repeated_answer([message("user", "One")], 0, AnswerSettings(), PAIR) is None
     assert repeated_answer([answer()], 0, AnswerSettings(), PAIR) is None

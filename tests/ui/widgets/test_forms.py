@@ -122,3 +122,12 @@ def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:
     parent.resize(600, 200)
     parent.show()
     assert (wide.width(), narrow.width()) == (600, narrow.sizeHint().width())
+
+
+def test_a_number_that_is_too_large_for_its_field(qtbot: QtBot) -> None:
+    form = Form(SamplingChoice, [Setting("top_k")], lambda: None)
+    qtbot.addWidget(form)
+    field = form.fields["top_k"]
+    assert isinstance(field, QSpinBox)
+    form.set_value("top_k", 10**30)  # as a preset of somebody else's may have it
+    assert form.value("top_k") == field.maximum()
