@@ -249,7 +249,7 @@ def test_the_trash(rig: Rig) -> None:
     rig.settle()
     assert len(trash.model.chats) == 1
     trash.empty.click()
-    assert answer(rig, "Empty trash") == "Empty the trash? It holds 1 chat."
+    assert answer(rig, "Empty trash") == "Permanently delete all chats in the trash (1 chat)?"
     rig.settle()
     assert trash.model.chats == []
     assert len(erased) == 2
