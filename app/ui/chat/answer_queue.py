@@ -95,13 +95,12 @@ class AnswerQueue(QObject):
             self.withdraw(live)
 
     def abandon(self, live: LiveAnswer) -> None:
-        """The chat of this answer is gone: nobody wants to hear of it again."""
+        """The chat of this answer goes: it ends at once, whatever the engine still has to say."""
         if live is self.live:
-            self.live = None
             self._engine.cancel()
+            self._end("stopped", "cancelled")
         elif live in self._waiting:
-            self._waiting.remove(live)
-        self._tell_wanted()
+            self.withdraw(live)
 
     def _end(self, status: Status, reason: str | None = None, failure: str = "") -> None:
         """What is being written is over, if anything is."""

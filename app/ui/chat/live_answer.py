@@ -126,6 +126,8 @@ class LiveAnswer(QObject):
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
         self._packed: list[PackedPiece] = []
+        self._is_mixed = False
+        """Whether another model than the one it is stored as the answer of goes on with it."""
 
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
@@ -134,6 +136,10 @@ class LiveAnswer(QObject):
         """The ids of its tokens; empty where the engine does not tell them."""
         ids = [piece.id for piece in self.pieces]
         return [] if -1 in ids else ids
+
+    def stored_tokens(self) -> list[int]:
+        """Its tokens, where they are those of the model whose answer it is; else the text alone is what goes on."""
+        return [] if self._is_mixed else self.tokens()
 
     def _cut(self, characters: int) -> None:
         """Take the end of the text away; its tokens stay."""
@@ -183,6 +189,7 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
+            self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
         return msgspec.structs.replace(command, continued=self.tokens(), private=self.is_private)
@@ -232,7 +239,7 @@ class LiveAnswer(QObject):
             self.message,
             text=self.text(),
             provenance_json=to_json(self.packed()),
-            tokens=array("i", self.tokens()),
+            tokens=array("i", self.stored_tokens()),
             status=status,
             finish_reason=reason,
             seed=self._seed,

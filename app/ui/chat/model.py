@@ -198,9 +198,12 @@ class ChatModel(QObject):
 
         def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], str]:
             try:
-                return store.chat(chat_id), store.branch(chat_id), store.unsent(chat_id)
+                chat = store.chat(chat_id)
             except LookupError:
                 raise KnownError("This chat has been deleted.") from None
+            if chat.deleted_at is not None:
+                raise KnownError("This chat is in the trash.")
+            return chat, store.branch(chat_id), store.unsent(chat_id)
 
         def done(found: tuple[Chat, list[StoredMessage], str]) -> None:
             chat, branch, unsent = found
@@ -213,6 +216,10 @@ class ChatModel(QObject):
             self._show(branch)
 
         self._read(read, done)
+
+    def expect_unsent(self) -> None:
+        """The store may have text for this new chat, which is not to be replaced before `open_new` has read it."""
+        self._knows_unsent = False
 
     def open_new(self) -> None:
         """Read what was left unsent in the chat that did not come into being yet."""
@@ -334,14 +341,7 @@ class ChatModel(QObject):
         self._replaced = self.messages[place:]
         version = self._replaced[0].versions + 1 if self._replaced else 1
         self._replace(place, [])
-        live = LiveAnswer(
-            self.messages,
-            settings or self.settings,
-            version=version,
-            seed=seed,
-            is_private=self.is_temporary,
-            parent=self,
-        )
+        live = self._answer_to(self.messages, settings, version=version, seed=seed)
         live.is_stored = True  # what it answers was written, or is to be written, before
         self._await(live)
         return True
@@ -424,7 +424,11 @@ class ChatModel(QObject):
             store.undo_deletion(deletion)
             return store.branch(chat_id)
 
-        self._read(undo, self._show)
+        def show(branch: list[StoredMessage]) -> None:
+            self._show(branch)
+            self.stored.emit()
+
+        self._read(undo, show)
         return True
 
     def rename(self, title: str) -> None:
@@ -468,9 +472,7 @@ class ChatModel(QObject):
         )
         self._replaced = []
         self._replace(at, [question])
-        live = (
-            LiveAnswer(self.messages, self.settings, is_private=self.is_temporary, parent=self) if is_answered else None
-        )
+        live = self._answer_to(self.messages) if is_answered else None
 
         def written() -> None:
             self.stored.emit()
@@ -482,6 +484,7 @@ class ChatModel(QObject):
         self.saver.write(self._question_writer(question, is_sent=is_sent), written)
         if self.is_new:
             self.is_new, self.title, self._has_chosen = False, title_of(text), True
+            self._knows_unsent = True
             self.created.emit()
             self.settings_changed.emit()
         if live is not None:
@@ -577,7 +580,7 @@ class ChatModel(QObject):
             return
         if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
             self._intervals = 0
-            message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.tokens()
+            message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.stored_tokens()
             self.saver.write(lambda store: store.update_answer(message_id, text, packed, tokens), replaces="answer")
 
     # ------------------------------------------------------------ what was not sent
@@ -620,7 +623,7 @@ class ChatModel(QObject):
             self.save_unsent()
 
     def close_store(self) -> None:
-        """The end of a temporary chat: the store that it has for itself goes."""
+        """The end of a temporary chat: what goes on in it is stopped, and the store that it has for itself goes."""
         if self.live is not None:
             self._queue.abandon(self.live)
         self._chat_store.close()

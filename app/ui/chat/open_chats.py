@@ -49,10 +49,20 @@ class OpenChats(QObject):
         self._temporary_store = temporary_store
         self._notice_list = notice_list
         self._open: dict[str, ChatModel] = {}
+        self._has_begun = False
+        """Whether what the store has for the chat to come was asked for."""
         self._new = self._made()
         self.current = self._new
 
     # ------------------------------------------------------------ which one is shown
+
+    def begin(self, chat_id: str | None) -> None:
+        """The store is there: show this chat, unless something was written meanwhile, which is to be seen then."""
+        self._has_begun = True
+        is_untouched = self.current is self._new and not self._new.unsent
+        self._new.open_new()
+        if chat_id is not None and is_untouched:
+            self.open(chat_id)
 
     def open(self, chat_id: str) -> ChatModel:
         """Show a stored chat. What goes on in others goes on."""
@@ -76,7 +86,7 @@ class OpenChats(QObject):
 
     def use_defaults(self) -> None:
         """Another model is loaded, or the presets were changed: chats where nothing was chosen follow."""
-        for model in self._models():
+        for model in {*self._models(), self.current}:
             model.follow(self._default_settings())
 
     def _made(self, chat_id: str = "", *, is_temporary: bool = False) -> ChatModel:
@@ -84,6 +94,8 @@ class OpenChats(QObject):
         model = ChatModel(store, self.queue, self._default_settings(), chat_id, is_temporary=is_temporary, parent=self)
         if chat_id:
             self._open[chat_id] = model
+        elif not is_temporary and not self._has_begun:
+            model.expect_unsent()
         if is_temporary:
             store.setParent(model)
         else:
@@ -130,7 +142,6 @@ class OpenChats(QObject):
             self._end_temporary(self.current)
 
     def _end_temporary(self, model: ChatModel) -> None:
-        model.stop()
         model.close_store()
         model.deleteLater()
 

@@ -179,7 +179,8 @@ class ChatOperations(QObject):
             self._deleting.difference_update(ids)
             self.chats_deleted.emit(ids)
             was = "was" if len(ids) == 1 else "were"
-            self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
+            if take_back in self._deletions:  # else it was taken back already
+                self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
             self.refresh()
 
         def failed(error: KnownError) -> None:

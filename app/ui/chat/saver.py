@@ -39,10 +39,12 @@ class ChatSaver(QObject):
         self._writes: list[_Write] = []
         """The first may be running, in the thread of the store."""
         self._is_running = False
+        self._is_refused = False
+        """Whether the last write that was tried failed."""
         self._open = 0
         """Answers of the store that are still to come."""
         self.failure: KnownError | None = None
-        """Why the last try failed; ``None`` where it did not."""
+        """Why the last try to write failed; ``None`` where it did not."""
 
     def is_idle(self) -> bool:
         """Whether everything was written, or refused, and nothing is being read."""
@@ -83,11 +85,6 @@ class ChatSaver(QObject):
         if self._writes:
             self._ask(self._flush, lambda _: None, lambda _error: None)
 
-    def discard(self) -> None:
-        """Write nothing more of this chat; to be called only when `is_idle`."""
-        self._writes.clear()
-        self.failure = None
-
     def _ask(
         self, ask: Callable[[ChatStore], T], done: Callable[[T], None], failed: Callable[[KnownError], None]
     ) -> None:
@@ -101,7 +98,7 @@ class ChatSaver(QObject):
 
         def refused(error: KnownError) -> None:
             self._open -= 1
-            self.failure = error
+            self.failure = error if self._is_refused else None  # else it was read, and could not be
             failed(error)
             self.changed.emit()
 
@@ -119,7 +116,7 @@ class ChatSaver(QObject):
                 write.operation(store)
             except BaseException:
                 with self._lock:
-                    self._is_running = False
+                    self._is_running, self._is_refused = False, True
                 raise
             with self._lock:
                 self._is_running = False
@@ -128,4 +125,5 @@ class ChatSaver(QObject):
     def _next(self) -> _Write | None:
         with self._lock:
             self._is_running = bool(self._writes)
+            self._is_refused = self._is_refused and self._is_running
             return self._writes[0] if self._writes else None

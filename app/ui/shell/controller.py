@@ -124,7 +124,7 @@ class Controller(QObject):
             self.commands.load_recent,
             self,
         )
-        self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self.commands, self)
+        self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
         self._edit_menu = EditMenu(window.menus, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
@@ -337,7 +337,7 @@ class Controller(QObject):
         last = self._settings.values.last_chat_id
         self._chat_store.ask(
             lambda store: any(chat.id == last for chat in store.chats()),
-            lambda exists: self._open_first(last if exists else None),
+            lambda exists: self.chats.begin(last if exists else None),
         )
         self.operations.refresh()
 
@@ -347,14 +347,6 @@ class Controller(QObject):
         self.chats.open(chat_id)
         self._window.composer.setFocus()
 
-    def _open_first(self, chat_id: str | None) -> None:
-        """Show the last chat, unless something was written meanwhile: then its chat is the one to see."""
-        current = self.chats.current
-        if chat_id is not None and current.is_new and not current.unsent:
-            self.chats.open(chat_id)
-        else:
-            current.open_new()
-
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Continue with a temporary store for this session; the files on the disk are not touched."""
         self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
@@ -362,6 +354,7 @@ class Controller(QObject):
         self.notice_list.show("store", notices.chats_unavailable(str(error)))
         self._settings.values.last_chat_id = None
         self.chats.save_again()
+        self.chats.begin(None)
         self.operations.refresh()
 
     @Slot(object)

@@ -68,13 +68,13 @@ class MessageOperations(QObject):
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
         self._asked: tuple[int, str] | None = None
-        """The request about the text of an answer, and which answer it is."""
+        """The request about the text of an answer, and the text."""
         self._found: tuple[str, str, list[int]] | None = None
-        """For an answer, and the model that it would go on with: the tokens of its text."""
+        """For the text of an answer, and the model that it would go on with: its tokens."""
         self._to_regenerate: tuple[str, str, Pair] | None = None
         """A chat, and which of its answers is written again when this pair is loaded."""
         engine.text_checked.connect(self._on_text_checked)
-        engine.state_changed.connect(self._refresh)
+        engine.state_changed.connect(self._on_engine_state_changed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
 
@@ -110,15 +110,15 @@ class MessageOperations(QObject):
             self._tell(last.id)
         else:
             self._tell(None)
-            if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != last.id):
+            if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != last.text):
                 request = self._engine.check_text(last.text)
-                self._asked = (request, last.id) if request else None
+                self._asked = (request, last.text) if request else None
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
         """Whether its tokens are known as those of this model."""
         if can_continue(message) and message.pair == speaker(pair):
             return True
-        return self._found is not None and self._found[:2] == (message.id, pair.target.path)
+        return self._found is not None and self._found[:2] == (message.text, pair.target.path)
 
     @Slot(object)
     def _on_text_checked(self, checked: TextChecked) -> None:
@@ -144,10 +144,9 @@ class MessageOperations(QObject):
         if self.continued is None or message_id not in (None, self.continued):
             return
         message = self._message(self.continued)
-        is_found = self._found is not None and self._found[0] == self.continued
-        tokens = self._found[2] if self._found is not None and is_found else None
+        tokens = self._found[2] if self._found is not None else None
         if message is not None and can_continue(message) and message.pair == speaker(self._pair_loader.pair()):
-            tokens = None
+            tokens = None  # it has its own
         self._chats.current.continue_answer(self.continued, tokens)
 
     # ------------------------------------------------------------ delete
@@ -271,6 +270,12 @@ class MessageOperations(QObject):
             return
         self._to_regenerate = model.id, message_id, pair
         self._load_recent(place)
+
+    @Slot(EngineState)
+    def _on_engine_state_changed(self, state: EngineState) -> None:
+        if state in (EngineState.EMPTY, EngineState.DIED):
+            self._to_regenerate = None  # its pair could not be loaded: loading it another time is no wish for an answer
+        self._refresh()
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:

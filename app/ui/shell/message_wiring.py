@@ -12,7 +12,6 @@ from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.shell.commands import AppCommands
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 
@@ -30,7 +29,6 @@ class MessageWiring(QObject):
         chats: OpenChats,
         operations: ChatOperations,
         messages: MessageOperations,
-        commands: AppCommands,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -43,7 +41,7 @@ class MessageWiring(QObject):
         messages.continued_changed.connect(window.transcript.set_continued)
         messages.continued_changed.connect(self.refresh)
         operations.undo_changed.connect(self.refresh)
-        for name, act in self._actions(commands).items():
+        for name, act in self._actions().items():
             window.menus.connect_action(name, act)
         asked = window.transcript.commands
         asked.continue_answer = messages.continue_answer
@@ -53,11 +51,8 @@ class MessageWiring(QObject):
         asked.can_branch = messages.can_branch
         asked.leave_messages = window.composer.setFocus
 
-    def _actions(self, commands: AppCommands) -> dict[str, Callable[[], object]]:
+    def _actions(self) -> dict[str, Callable[[], object]]:
         return {
-            "new_temporary_chat": self._new_temporary_chat,
-            "show_trash": commands.show_trash,
-            "undo_chat": commands.undo_deletion,
             "continue_answer": self._messages.continue_answer,
             "branch_chat": self._branch,
             "previous_message": lambda: self._step(-1),
@@ -96,10 +91,6 @@ class MessageWiring(QObject):
                 self.find.look_for(words, message_id)
 
         self._messages.open_message(chat_id, message_id, found)
-
-    def _new_temporary_chat(self) -> None:
-        self._chats.new_temporary()
-        self._window.composer.setFocus()
 
     def _branch(self) -> None:
         """At the message that has the keyboard, else at the last one."""

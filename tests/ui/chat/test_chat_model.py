@@ -6,19 +6,26 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.client.connection import Timings
 from app.protocol.messages import LoadSettings, Message
+from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.model import ChatState
+from app.ui.chat.operations import ChatOperations
+from app.ui.chat.stored_chats import StoredChats
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
+from app.ui.shell.message_operations import MessageOperations
 from tests.ui.parts import WAIT_MS, Rig
 
 MakeRig = Callable[..., Rig]
@@ -440,6 +447,24 @@ def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
     assert rig.stored(lambda store: store.branch(rig.model.id))[-1] == whole
 
 
+def test_an_answer_of_another_model_that_goes_on_has_no_tokens_to_go_on_from(make_rig: MakeRig) -> None:
+    rig = make_rig("endless")
+    rig.load()
+    rig.begin_answer("Go on")
+    rig.model.stop()
+    rig.settle()
+    cut = replace(rig.model.messages[-1], pair="Another model", tokens=())
+    rig.model.messages[-1] = cut
+    assert rig.model.continue_answer(cut.id, [5])
+    rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    whole = rig.model.messages[-1]
+    assert (whole.text, list(whole.tokens)) == ("Hello thereHello there", [])
+    assert not rig.stored(lambda store: store.branch(rig.model.id))[-1].tokens
+    assert not rig.model.can_continue(whole.id)
+
+
 def test_messages_are_deleted_and_brought_back(make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
@@ -460,7 +485,10 @@ def test_a_temporary_chat_leaves_nothing(make_rig: MakeRig) -> None:
     rig.load()
     rig.chats.new_temporary()
     rig.begin_answer("Between us")
-    rig.chats.new()
+    live = rig.model.live
+    assert live is not None
+    with rig.qtbot.waitSignal(live.ended, timeout=WAIT_MS):  # whoever shows its speed is told that it is over
+        rig.chats.new()
     rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
     assert not rig.queue.is_wanted()
     assert rig.stored(ChatStore.chats) == []
@@ -468,6 +496,39 @@ def test_a_temporary_chat_leaves_nothing(make_rig: MakeRig) -> None:
     rig.model.stop()
     rig.settle()
     assert [chat.title for chat in rig.stored(ChatStore.chats)] == ["Now for the record"]
+
+
+def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: MakeRig) -> None:
+    rig = make_rig("no load")
+    rig.model.send("One")
+    rig.model.stop()
+    rig.settle()
+    pair = Pair(target=str(rig.target), draft=str(rig.draft))
+    operations = MessageOperations(
+        rig.chats,
+        ChatOperations(StoredChats(rig.worker, rig.notice_list, rig.chats), rig.chats),
+        rig.engine,
+        rig.pair_loader,
+        rig.notice_list,
+        lambda: [pair],
+        lambda _place: rig.pair_loader.load(rig.files()),
+        rig.chats,
+    )
+    operations.show(rig.model)
+    question = rig.model.messages[0]
+    dict(operations.ways_to_regenerate(question.id))["target.gguf + draft.gguf"]()
+    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    rig.pair_loader.pair_opened.emit(rig.files())
+    assert rig.model.state is ChatState.IDLE
+
+
+def test_a_temporary_chat_follows_the_defaults(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.chats.new_temporary()
+    defaults = ChatSettings(system_prompt="Be brief.")
+    rig.chats._default_settings = lambda: defaults
+    rig.chats.use_defaults()
+    assert rig.model.settings == defaults
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: MakeRig) -> None:

@@ -275,6 +275,73 @@ def test_text_typed_before_the_chats_are_open_is_kept_by_the_end_of_the_app(qtbo
         assert store.unsent(None) == "quick"
 
 
+def leave_unsent(text: str) -> str:
+    """What the last run left: a chat, and text for the one to come."""
+    with ChatStore(paths.chat_file()) as store:
+        chat = store.create_chat("The last one")
+        store.set_unsent(None, text)
+        return chat.id
+
+
+def test_text_for_a_chat_to_come_is_there_again_also_where_another_chat_is_shown_first(qtbot: QtBot) -> None:
+    chat_id = leave_unsent("left for later")
+    slow = Slow(qtbot)
+    slow.settings.values.last_chat_id = chat_id
+    slow.begin()
+    qtbot.waitUntil(lambda: slow.chats.current.id == chat_id, timeout=WAIT_MS)
+    slow.settle()
+    slow.click(None)
+    slow.settle()
+    assert slow.composer.text() == "left for later"
+    slow.close()
+    with ChatStore(paths.chat_file()) as store:
+        assert store.unsent(None) == "left for later"
+
+
+def test_text_typed_before_the_chats_are_open_does_not_replace_what_was_stored(qtbot: QtBot) -> None:
+    leave_unsent("left for later")
+    slow = Slow(qtbot)
+    slow.type("quick")
+    slow.chats.current.save_unsent()  # its time has come before the chats are open
+    slow.begin()
+    slow.settle()
+    assert slow.composer.text() == "left for later\nquick"
+    slow.close()
+    with ChatStore(paths.chat_file()) as store:
+        assert store.unsent(None) == "left for later\nquick"
+
+
+def test_a_chat_that_cannot_be_opened_is_told_once(slow: Slow, two_chats: tuple[str, str]) -> None:
+    one, _two = two_chats
+    slow.worker.submit(lambda store: store.delete_chats([one]))
+    slow.worker.submit(lambda store: store.erase_deleted([one])).result(WAIT_MS / 1000)
+    slow.chats.open(one)
+    slow.settle()
+    told = slow.controller.notice_list.notices()
+    assert told["store"].text == "This chat has been deleted."
+    assert "save" not in told
+
+
+def test_a_chat_in_the_trash_is_not_opened(slow: Slow, two_chats: tuple[str, str]) -> None:
+    one, _two = two_chats
+    slow.controller.commands.delete_chats([one])
+    slow.settle()
+    slow.chats.open(one)  # by a notification that is still there
+    slow.settle()
+    assert slow.chats.current.is_new
+    assert slow.controller.notice_list.notices()["store"].text == "This chat is in the trash."
+
+
+def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Slow, two_chats: tuple[str, str]) -> None:
+    _one, two = two_chats
+    slow.hold()
+    slow.controller.commands.delete_chats([two])
+    slow.controller.commands.undo_deletion()
+    slow.settle()
+    assert slow.chats.current.id == two
+    assert slow.window.undo_bar.isHidden()
+
+
 def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
     slow.controller.notice_list.show("engine", notices.load_failed("It is true."))

@@ -15,6 +15,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
+from app.client.connection import Question
+from app.protocol.messages import Generate
 from app.ui.chat.messages import AnswerMessage, MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
@@ -174,6 +176,46 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("undo_chat")
     running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
     assert not running.is_enabled("undo_chat")
+
+
+@guide
+def test_one_undo_takes_back_one_deletion(running: Chatting) -> None:
+    running.ask("One")
+    running.ask("Two")
+    before = running.texts()
+    for place in (3, 1):
+        running.entries(place)["Delete this message"].trigger()
+        running.settle()
+    assert running.texts() == [before[0], before[2]]
+    running.choose("undo_chat")
+    running.settle()
+    assert running.texts() == before[:-1]
+    assert running.is_enabled("undo_chat")
+
+
+@guide
+def test_an_answer_of_another_model_goes_on_from_all_of_its_text_each_time(
+    running: Chatting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running.ask("What is a draft model?")
+    other = replace(running.model.messages[-1], pair="Another model")
+    running.model.messages[-1] = other
+    running.model.branch_changed.emit(1)
+    asked: list[list[int]] = []
+    ask = running.engine.ask
+
+    def watch(command: Question) -> int:
+        if isinstance(command, Generate):
+            asked.append(command.continued)
+        return ask(command)
+
+    monkeypatch.setattr(running.engine, "ask", watch)
+    for _ in range(2):
+        running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
+        running.choose("continue_answer")
+        running.settle()
+    first, second = asked
+    assert second[: len(first)] == first and len(second) > len(first)
 
 
 @guide
