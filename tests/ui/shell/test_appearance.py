@@ -200,6 +200,7 @@ def test_the_line_one_reads_stays_where_it_is(qtbot: QtBot, rig: Rig) -> None:
     qtbot.waitUntil(lambda: bar.maximum() > 2000)
     bar.setValue(bar.maximum() // 2)
     qtbot.waitUntil(lambda: not transcript.column.follows)
+    qtbot.waitUntil(transcript.column.is_complete)
     before = paragraph(rig)
     for percent in (200, 50, 125, 100):
         rig.zoom.set(percent)

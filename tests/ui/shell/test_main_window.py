@@ -192,7 +192,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Runn
     QTest.mouseClick(restart, Qt.MouseButton.LeftButton)
     running.ready()
     running.model.set_settings(ChatSettings(max_tokens=LONGEST_ANSWER))
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Draft on"), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting"), timeout=WAIT_MS)
     running.ask("Still there?")
     assert [one.status for one in running.model.messages] == ["complete", "interrupted", "complete", "complete"]
 
@@ -676,7 +676,7 @@ def test_a_proposed_draft_does_not_replace_a_chosen_one(
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("gone.gguf", "gone.gguf is not there"), ("notes.txt", "is no model"), ("broken.gguf", "not a GGUF model file")],
+    [("gone.gguf", "gone.gguf no longer exists"), ("notes.txt", "is not a GGUF model"), ("broken.gguf", "not a GGUF model file")],
 )
 def test_a_file_from_outside_that_is_no_model_is_a_notice(
     qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path, name: str, sentence: str

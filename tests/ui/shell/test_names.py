@@ -69,7 +69,7 @@ def windows(running: Running) -> list[QWidget]:
     QCoreApplication.processEvents()
     found = [one for one in QApplication.topLevelWidgets() if is_window(one)]
     names = {one.windowTitle() for one in found}
-    assert {"Slipstream", "Settings", "Models", "Compare", "Open models", "Keyboard shortcuts", "Licences"} <= names
+    assert {"Slipstream", "Settings", "Models", "Compare", "Open models", "Keyboard shortcuts", "Licenses"} <= names
     assert {"About Slipstream", "What the figures mean", "New folder"} <= names
     assert len(found) >= 11
     return found

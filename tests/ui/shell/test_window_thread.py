@@ -205,7 +205,7 @@ def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
     assert "load" not in rig.notice_list.notices()
     stalled.release()
     qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
-    assert "gone.gguf is no longer where it was" in rig.notice_list.notices()["load"].text
+    assert "gone.gguf has been moved or deleted" in rig.notice_list.notices()["load"].text
     assert rig.pair_loader.refused() == gone
     planner.close()
     rig.close()
@@ -241,7 +241,7 @@ def test_the_open_models_dialog_shows_and_takes_files_of_such_a_drive(
         dialog.show_files(str(drive / f"{number}.gguf"), "")
     stalled.release()
     dialog.show_files(str(drive / "target.gguf"), str(drive / "draft.gguf"))
-    qtbot.waitUntil(lambda: dialog._check.verdict.startswith("Fits"), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: dialog._check.verdict.startswith("Compatible"), timeout=WAIT_MS)
     assert stalled.in_window == []
 
 
