@@ -93,6 +93,6 @@ def _readable(figures: dict[str, Any]) -> str:
         f"total time    {figures['total_s']:8.1f} s, {figures['tokens']} tokens",
     ]
     if figures["acceptance_rate"] is not None:
-        guesses = f"({figures['accepted']} of {figures['tested']} draft tokens)"
-        lines.insert(3, f"accepted      {figures['acceptance_rate']:8.0%} {guesses}")
+        tokens = f"({figures['accepted']} of {figures['tested']} draft tokens)"
+        lines.insert(3, f"accepted      {figures['acceptance_rate']:8.0%} {tokens}")
     return "\n".join(lines)

@@ -162,6 +162,12 @@ def test_stop_strings_are_named_where_there_are_any() -> None:
     assert dict(wording.facts(msgspec.structs.replace(SETUP, stop=["\n", "END"])))["stop strings"] == "'\\n', 'END'"
 
 
+def test_the_facts_say_how_long_answers_may_be() -> None:
+    unlimited = msgspec.structs.replace(SETUP, max_tokens=None)
+    assert dict(wording.facts(SETUP))["seed"] == "3 to 4, answers limited to 256 tokens"
+    assert dict(wording.facts(unlimited))["seed"] == "3 to 4, answers of any length"
+
+
 # ---------------------------------------------------------------- words
 
 
