@@ -267,6 +267,8 @@ def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[Rig]:
 
 def test_in_whatever_order_nothing_is_lost_doubled_or_misplaced(rig: Rig) -> None:
     seed = int(os.environ.get("SLIPSTREAM_SEED") or random.randrange(1_000_000))
+    rig.chats.begin(None)
+    rig.settle()
     print(f"SLIPSTREAM_SEED={seed}")  # noqa: T201 - shown when the test fails
     user = User(rig, random.Random(seed))
     often = (user.send, user.type, user.open, user.new, user.look, user.hold, user.release)
