@@ -157,7 +157,10 @@ def test_second_start_hands_its_file_to_the_first(qtbot: QtBot, start: Start, tm
     for argument in (str(tmp_path / "Модель 1.gguf"), address):
         assert start(argument, LC_ALL="C.UTF-8").ended() == (0, "")
     qtbot.waitUntil(lambda: first.log().count("asks for a model file to be opened") == 2, timeout=WAIT_S * 1000)
-    for argument, sentence in ((str(tmp_path / "gone.gguf"), "gone.gguf no longer exists"), (f"{tmp_path}", "is no model")):
+    for argument, sentence in (
+        (str(tmp_path / "gone.gguf"), "gone.gguf no longer exists"),
+        (f"{tmp_path}", "is no model"),
+    ):
         status, errors = start("--window", argument).ended()
         assert status == 1
         assert sentence in errors and errors.count("\n") == 1

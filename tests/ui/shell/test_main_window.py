@@ -676,7 +676,11 @@ def test_a_proposed_draft_does_not_replace_a_chosen_one(
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
-    [("gone.gguf", "gone.gguf no longer exists"), ("notes.txt", "is not a GGUF model"), ("broken.gguf", "not a GGUF model file")],
+    [
+        ("gone.gguf", "gone.gguf no longer exists"),
+        ("notes.txt", "is not a GGUF model"),
+        ("broken.gguf", "not a GGUF model file"),
+    ],
 )
 def test_a_file_from_outside_that_is_no_model_is_a_notice(
     qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path, name: str, sentence: str
