@@ -21,7 +21,7 @@ from app.ui.widgets import stylesheet
 from app.ui.widgets.tabbed_window import TabbedWindow
 
 pytestmark = pytest.mark.usefixtures("usual_settings_later")
-TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow here. ' * 12}" for number in range(60))
+TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow here. ' * 12}" for number in range(34))
 
 
 class Rig:
@@ -61,6 +61,7 @@ def fill(window: MainWindow) -> None:
     window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
     window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
     window.transcript.column.setFocus()
+    window.transcript.column.clearFocus()  # only the window in front has a ring or a cursor
 
 
 def has_code(window: MainWindow) -> bool:
@@ -97,6 +98,7 @@ def test_a_change_of_theme_reaches_everything(qtbot: QtBot, rig: Rig, zoom: int)
         fresh.resize(rig.window.size())
         fresh.show()
         qtbot.waitExposed(fresh)
+        fresh._splitter.setSizes(rig.window._splitter.sizes())  # how wide the panels are is the user's
         fill(fresh)
         qtbot.waitUntil(lambda fresh=fresh: rig.window.grab().toImage() == fresh.grab().toImage())  # type: ignore[misc]
 

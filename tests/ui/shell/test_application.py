@@ -159,7 +159,7 @@ def test_second_start_hands_its_file_to_the_first(qtbot: QtBot, start: Start, tm
     qtbot.waitUntil(lambda: first.log().count("asks for a model file to be opened") == 2, timeout=WAIT_S * 1000)
     for argument, sentence in (
         (str(tmp_path / "gone.gguf"), "gone.gguf no longer exists"),
-        (f"{tmp_path}", "is no model"),
+        (f"{tmp_path}", "is not a GGUF model"),
     ):
         status, errors = start("--window", argument).ended()
         assert status == 1

@@ -199,6 +199,7 @@ def test_every_explanation_of_the_window_is_reached_by_keyboard(running: Window)
     assert {HELP[name] for name in ("status", "speed", "acceptance", "positions", "round", "drafter")} <= set(has_all)
     below = [text for text in walked(running, window.transcript.column) if text.startswith(footer.HELP)]
     assert below
+    running.qtbot.waitUntil(window.top_bar.context.isVisible)
     context = walked(running, window.top_bar.context)
     assert running.controller.context_meter.use is not None
     assert running.controller.context_meter.use.details() in context
