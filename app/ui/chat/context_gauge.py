@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QLabel, QSizePolicy, QWidget
 
-from app.ui.chat.context_meter import ContextUse
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.chat.context_meter import ContextUse
 
 _WIDTH = 260
 """Of the details, in pixels."""

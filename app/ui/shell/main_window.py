@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
@@ -12,7 +13,6 @@ from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
 from app.ui.chat.find_bar import FindBar
-from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import GUIDE_NAME
@@ -26,6 +26,9 @@ from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
 from app.ui.widgets.explanations import ExplanationKeys, explain_focused
 from app.ui.widgets.layouts import column
+
+if TYPE_CHECKING:
+    from app.ui.chat.settings_tab import ChatSettingsTab
 
 FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
@@ -67,8 +70,9 @@ class MainWindow(QMainWindow):
         self.find_bar = FindBar()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
-        self.settings_tab = ChatSettingsTab()
-        self._side = SidePanel({"Speed": self.speed_panel, "Chat settings": self.settings_tab})
+        self._settings_page = QWidget()
+        """Has the settings tab, once that is made."""
+        self._side = SidePanel({"Speed": self.speed_panel, "Chat settings": self._settings_page})
         self.undo_bar = UndoBar()
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
@@ -79,11 +83,11 @@ class MainWindow(QMainWindow):
         column(self.top_bar, (self._splitter, 1), gap=0, on=everything)
         self.setCentralWidget(everything)
         if settings.side_page == "chat_settings":
-            self._side.setCurrentWidget(self.settings_tab)
+            self._side.setCurrentWidget(self._settings_page)
         self._restore(settings)
         self.menus.connect_action("toggle_chats", lambda: self.toggle_panel("chats"))
         self.menus.connect_action("toggle_speed", lambda: self._toggle_page(self.speed_panel))
-        self.menus.connect_action("chat_settings", lambda: self._toggle_page(self.settings_tab))
+        self.menus.connect_action("chat_settings", lambda: self._toggle_page(self._settings_page))
         self._side.currentChanged.connect(self._show_states)
         self._side.currentChanged.connect(self.panels_changed)
         self.menus.connect_action("focus_composer", self.composer.setFocus)
@@ -95,6 +99,15 @@ class MainWindow(QMainWindow):
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
+
+    @cached_property
+    def settings_tab(self) -> ChatSettingsTab:
+        """Made when it is first wanted: the first picture does without it."""
+        from app.ui.chat.settings_tab import ChatSettingsTab
+
+        tab = ChatSettingsTab()
+        column(tab, on=self._settings_page)
+        return tab
 
     # ------------------------------------------------------------ panels
 
@@ -127,7 +140,7 @@ class MainWindow(QMainWindow):
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
         settings.speed_visible = self._wanted["side"]
-        settings.side_page = "chat_settings" if self._side.currentWidget() is self.settings_tab else "speed"
+        settings.side_page = "chat_settings" if self._side.currentWidget() is self._settings_page else "speed"
         settings.chat_sort = self.chat_list.view.chats.order
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
 
@@ -202,7 +215,7 @@ class MainWindow(QMainWindow):
         self.menus.action("toggle_chats").setChecked(not self.chat_list.isHidden())
         page = None if self._side.isHidden() else self._side.currentWidget()
         self.menus.action("toggle_speed").setChecked(page is self.speed_panel)
-        self.menus.action("chat_settings").setChecked(page is self.settings_tab)
+        self.menus.action("chat_settings").setChecked(page is self._settings_page)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

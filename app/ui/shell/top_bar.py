@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QSize, Qt, Slot
 from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
 from app.ui.chat.context_gauge import ContextGauge
-from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.interface import EngineState
 from app.ui.shell.menus import keys_of, native
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.chat.context_meter import ContextUse
 
 _STATES = {
     EngineState.STARTING: ("warning", "The engine is starting."),
