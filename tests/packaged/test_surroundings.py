@@ -63,7 +63,7 @@ def test_a_home_that_cannot_be_written_is_said_in_a_sentence(
     home.chmod(0o555)
     said = app.run(*command, check=False)
     assert said.returncode == 1
-    assert "cannot keep its files in" in said.stderr + said.stdout
+    assert "can't store its files in" in said.stderr + said.stdout
     assert "Traceback" not in said.stderr + said.stdout
 
 
