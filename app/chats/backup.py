@@ -47,7 +47,7 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
                 copy.execute("DELETE FROM search_index")  # the index beside the chats will know more than the copy
                 copy.commit()
             if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("the file is damaged and takes no older backup's place")
+                raise sqlite3.DatabaseError("the file is damaged, so the older backups are kept")
         _sync(part)
         part.replace(target)
     finally:

@@ -109,7 +109,7 @@ def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0 and (not path.exists() or path.stat().st_size == 0):
         # SQLite would delete the log, and with it the only copy of what it holds.
-        raise _DamagedError("the file is gone or empty, its log is not")
+        raise _DamagedError("the file is missing or empty, but its log isn't")
     # The log files take over the mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     with contextlib.suppress(OSError):
@@ -152,7 +152,7 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
             )
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise _DamagedError("the check of the file failed")
+            raise _DamagedError("the integrity check failed")
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _DamagedError(str(error)) from error

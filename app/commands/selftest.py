@@ -242,7 +242,7 @@ def _chats(work: Workplace) -> str:
     with ChatStore(file) as store:
         found = [message.text for message in store.branch(chat.id)]
     if found != texts:
-        raise KnownError("A stored chat came back changed.")
+        raise KnownError("A stored chat was different when it was read back.")
     return f"a chat was written, closed and read again in {file.parent}"
 
 
@@ -310,7 +310,7 @@ def _window(work: Workplace) -> str:
     if process.returncode != 0:
         raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
     platform_name = shown.decode("utf-8", "replace").strip()
-    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in all"
+    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in total"
 
 
 # ---------------------------------------------------------------- other processes of this program

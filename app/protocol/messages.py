@@ -88,7 +88,7 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """Layers of the target on the GPU; -1 is all of them, 0 none."""
     draft_gpu_layers: int = ALL_LAYERS
     batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
-    """How many prompt tokens are processed before Stop and the progress are checked again."""
+    """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1

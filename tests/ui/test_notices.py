@@ -60,8 +60,8 @@ def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
 def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
     change = SpeedChange(before="NVIDIA driver 550.54", now="NVIDIA driver 560.1", times=1.31)
     assert notices.slower(change).text.startswith(
-        "These models are slower since NVIDIA driver 560.1 was installed: computing a token takes 1.3× as long as with "
-        "NVIDIA driver 550.54."
+        "These models have been slower since NVIDIA driver 560.1 was installed: computing a token takes "
+        "1.3× as long as with NVIDIA driver 550.54."
     )
 
 

@@ -86,7 +86,7 @@ def _reason(entry: LibraryEntry) -> str:
 
 def _offer(folder: ModelFolder) -> str:
     return (
-        f"There are models of another app ({folder.kind.label}) in {printable(str(folder.path), 200)}. You can "
+        f"There are models from another app ({folder.kind.label}) in {printable(str(folder.path), 200)}. You can "
         "add the folder in Settings."
     )
 

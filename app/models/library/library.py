@@ -103,8 +103,7 @@ class Library:
         if entry.read_only:
             raise KnownError(
                 f"{printable(entry.title)} is in a folder that doesn't belong to Slipstream "
-                f"({entry.folder.kind.label}), where "
-                "Slipstream deletes nothing. Delete it there yourself."
+                f"({entry.folder.kind.label}), so Slipstream won't delete it. Delete it there yourself."
             )
         top = entry.folder.path.resolve()
         if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):

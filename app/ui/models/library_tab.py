@@ -180,7 +180,7 @@ class ModelPage(QWidget):
         if entry.available:
             self.delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
         else:
-            self.delete.setText("Remove from the list")
+            self.delete.setText("Remove from list")
         for widget in (self._drafts_heading, self._drafts_status, self.find_draft):
             widget.setVisible(entry.usable)
         self._nothing.hide()

@@ -68,7 +68,7 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(self._card(best, is_best=True))
         else:
             text = (
-                "None of the recommended pairs fits into this computer's memory. The Slipstream Guide works everywhere."
+                "None of the recommended pairs fits in this computer's memory. The Slipstream Guide works everywhere."
             )
             self._cards.addWidget(label(text, wraps=True))
         if others:

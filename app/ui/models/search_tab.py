@@ -87,7 +87,7 @@ class SearchTab(QWidget):
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
             cells = [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]]
             item = self._results.add(cells, one.id)
-            gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
+            gated = "\nYou have to accept its terms on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "No models found. Try fewer or different words.")
 

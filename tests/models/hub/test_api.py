@@ -125,7 +125,7 @@ def test_other_refusals(server: HubServer, hub: Hub, status: int, kind: type[Kno
 def test_gated_with_and_without_a_token(server: HubServer) -> None:
     server.add("maker/gated", {"m.gguf": b"m"}, gated="manual")
     gated = (("X-Error-Code", "GatedRepo"),)
-    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't open it")):
+    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't give you access")):
         server.faults.add("/api/models/maker/gated", Fault(status=403 if token else 401, headers=gated), at="api")
         hub = Hub(network_with(server, token))
         with pytest.raises(GatedError, match=sentence) as caught:

@@ -165,7 +165,7 @@ def test_a_file_that_is_gone(tmp_path: Path, server: HubServer, network: Network
 
 
 @pytest.mark.parametrize(
-    ("token", "sentence"), [(None, "accept its terms on its page first"), ("hf_stranger", "doesn't open it")]
+    ("token", "sentence"), [(None, "accept its terms on its page first"), ("hf_stranger", "doesn't give you access")]
 )
 def test_gated(tmp_path: Path, server: HubServer, token: str | None, sentence: str) -> None:
     model = hosted(server, make_model(tmp_path / FILE), gated="auto")
