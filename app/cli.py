@@ -26,7 +26,7 @@ from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
 from app.protocol.statistics import exported_acceptance_by_position
@@ -48,7 +48,7 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
     except KnownError as error:
         print(f"slipstream: {visible(str(error))}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, Cancelled):
+    except (KeyboardInterrupt, Canceled):
         with contextlib.suppress(OSError):  # of a terminal that was closed
             print(file=sys.stderr)
         return 130

@@ -71,8 +71,8 @@ def _resources() -> Path:
     return installed if installed.is_dir() else package.parent / "resources"
 
 
-def licences() -> Path:
-    """What says under which licences Slipstream is: in a package the index of all that is inside, else its own text."""
+def licenses() -> Path:
+    """What says under which licenses Slipstream is: in a package the index of all that is inside, else its own text."""
     bundle = getattr(sys, "_MEIPASS", None)
     if bundle is not None:
         return Path(bundle) / "licences" / "README.txt"

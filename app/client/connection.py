@@ -94,7 +94,7 @@ class Connection:
         """What it did wrong or said before it ended, which says more than its exit code."""
         self._ticks = 0
         """Since the start, or since the request began."""
-        self._cancelled_at: int | None = None
+        self._canceled_at: int | None = None
         self._open_pings = 0
         self._told_stall = False
 
@@ -128,7 +128,7 @@ class Connection:
     def _begin(self, request: int, state: EngineState) -> None:
         self.request, self.state = request, state
         self._ticks = self._open_pings = 0
-        self._cancelled_at, self._told_stall = None, False
+        self._canceled_at, self._told_stall = None, False
 
     # ------------------------------------------------------------ commands
 
@@ -160,9 +160,9 @@ class Connection:
     def cancel(self) -> messages.LoadFailed | None:
         """Stop what is running, if anything. A load that was not sent yet ends at once, with the returned event."""
         if self.state.is_busy:
-            if self._cancelled_at is None:
+            if self._canceled_at is None:
                 self._send(messages.Cancel())
-                self._cancelled_at = self._ticks
+                self._canceled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
@@ -325,8 +325,8 @@ class Connection:
         timings = self.timings
         if self.state is EngineState.STARTING:
             waited, patience = self._ticks * timings.tick, timings.start
-        elif self._cancelled_at is not None:
-            waited, patience = (self._ticks - self._cancelled_at) * timings.tick, timings.cancel
+        elif self._canceled_at is not None:
+            waited, patience = (self._ticks - self._canceled_at) * timings.tick, timings.cancel
         else:
             waited, patience = self._open_pings * timings.tick, timings.silence
         return waited if waited >= patience else 0.0

@@ -15,7 +15,7 @@ from typing import IO
 from app import program
 from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.messages import (
@@ -71,7 +71,7 @@ class EngineProcess:
         """
         self._connection = Connection(_TIMINGS)
         self._events: deque[Event] = deque()
-        self._is_reading = self._is_cancelled = self._is_overdue = False
+        self._is_reading = self._is_canceled = self._is_overdue = False
         self._limit_seconds = limit_seconds
         self._memory_kills = out_of_memory_kills()
         self._connection.start()
@@ -121,13 +121,13 @@ class EngineProcess:
         return hello
 
     def load(self, command: Load, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
-        """Load a pair. Raises `KnownError` where that fails, and `Cancelled`."""
+        """Load a pair. Raises `KnownError` where that fails, and `Canceled`."""
         for event in self._answers(command):
             match event:
                 case LoadProgressed():
                     on_progress(event)
                 case LoadFailed():
-                    raise Cancelled if event.cancelled else KnownError(event.message)
+                    raise Canceled if event.cancelled else KnownError(event.message)
                 case PairLoaded():
                     return event
         raise AssertionError("a load always ends")
@@ -146,18 +146,18 @@ class EngineProcess:
                     yield event
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
-        """What the target thinks of some tokens. Raises `KnownError` where it cannot tell, and `Cancelled`."""
+        """What the target thinks of some tokens. Raises `KnownError` where it cannot tell, and `Canceled`."""
         for event in self._answers(command):
             match event:
                 case GenerationFailed():
-                    raise Cancelled if self._is_cancelled else KnownError(event.message)
+                    raise Canceled if self._is_canceled else KnownError(event.message)
                 case TokensScored():
                     return event
         raise AssertionError("a request always ends")
 
     def cancel(self) -> None:
-        """Stop what runs; whatever is asked for from now on raises `Cancelled`."""
-        self._is_cancelled = True
+        """Stop what runs; whatever is asked for from now on raises `Canceled`."""
+        self._is_canceled = True
         if self._is_reading:
             self._send_cancel()
 
@@ -165,8 +165,8 @@ class EngineProcess:
 
     def _answers(self, command: Load | Question) -> Iterator[Event]:
         """What comes of a command."""
-        if self._is_cancelled:
-            raise Cancelled
+        if self._is_canceled:
+            raise Canceled
         self._events.clear()
         connection = self._connection
         if isinstance(command, Load):
@@ -182,9 +182,9 @@ class EngineProcess:
     def _read(self) -> None:
         """Send what there is to send, and wait for some output."""
         self._write(self._connection.bytes_to_send())
-        self._is_reading = True  # what is cancelled before is seen in the next line, what is cancelled later is sent
+        self._is_reading = True  # what is canceled before is seen in the next line, what is canceled later is sent
         try:
-            if self._is_cancelled:
+            if self._is_canceled:
                 self._send_cancel()
             data = os.read(_opened(self._process.stdout).fileno(), 65536)
         finally:

@@ -32,7 +32,7 @@ class EngineState(enum.Enum):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something runs that can be cancelled."""
+        """Whether something runs that can be canceled."""
         return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING, EngineState.COMPARING)
 
     @property

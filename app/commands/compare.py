@@ -18,7 +18,7 @@ from app.commands.session import check_drafts, generate_command, load_settings, 
 from app.compare import prompts, report, running, setup
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import visible
 from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
@@ -86,7 +86,7 @@ def _measure(
 ) -> tuple[Report, bool]:
     """What was found until all was done, or the user pressed Ctrl+C; whether all was done.
 
-    Raises `Cancelled` or `KnownError` when nothing could be compared.
+    Raises `Canceled` or `KnownError` when nothing could be compared.
     """
     found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
     begun, total = time.monotonic(), len(asked) * options.repeat
@@ -103,7 +103,7 @@ def _measure(
             show = partial(_show_done, "runs for the curve", time.monotonic())
             curve = running.curve(engine, fit, command, show)
         is_complete = True
-    except Cancelled:
+    except Canceled:
         if not (found or skipped):
             raise
     if not found:

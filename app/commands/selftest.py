@@ -126,7 +126,7 @@ def _resources(_: Workplace) -> str:
     pairs = len(load_catalog().pairs)
     asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
     size = _check_guide(paths.resource("guide"))
-    if not paths.licences().is_file():
+    if not paths.licenses().is_file():
         raise KnownError("This copy has no license texts.")
     return (
         f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"

@@ -12,7 +12,7 @@ from app.client.process import EngineEndedError
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
 from app.compare.steps import Compared, Steps, task_of
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import (
     DraftLength,
     Figures,
@@ -44,7 +44,7 @@ def compare(
     """Run each prompt plain and as ``command`` says, ``repeat`` times with the seeds s, s + 1, … of ``command``.
 
     One run of each is made before, uncounted. A prompt that cannot be answered comes once, with the reason. Raises
-    `Cancelled` when the engine is told to stop, and `EngineEndedError`.
+    `Canceled` when the engine is told to stop, and `EngineEndedError`.
     """
     first = command.seed or 0
     tasks = [task_of(prompt, command, first + turn) for turn in range(repeat) for prompt in prompts]
@@ -78,7 +78,7 @@ def _generate(
             on_round(event)
         elif isinstance(event, GenerationFinished):
             if event.finish_reason == "cancelled":
-                raise Cancelled
+                raise Canceled
             return event
     raise AssertionError("a generation always finishes")
 
@@ -114,7 +114,7 @@ def curve(
 
     All lengths take turns at each prompt, from short to long and from long to short, so that a drifting machine hits
     them alike. All of ``prompts`` must fit into the context. ``on_progress`` gets the runs done and how many there are.
-    Raises `Cancelled` when the engine is told to stop.
+    Raises `Canceled` when the engine is told to stop.
     """
     lengths: list[DraftLength] = [*CURVE_LENGTHS, "auto"]
     speeds: dict[DraftLength, _Speed] = {length: _Speed() for length in lengths}

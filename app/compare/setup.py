@@ -19,7 +19,7 @@ import psutil
 from app import __version__, paths
 from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
 
@@ -93,7 +93,7 @@ def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> s
     """The SHA-256 of a model's file, of all parts one after the other if it is split; empty when one is gone.
 
     Reads them whole, which takes a second for each gigabyte or two: not for a thread that must answer meanwhile. Raises
-    `Cancelled`.
+    `Canceled`.
     """
     try:
         status = path.stat()
@@ -133,7 +133,7 @@ def _sha256(files: Sequence[Path], should_stop: Callable[[], bool]) -> str:
         with path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 if should_stop():
-                    raise Cancelled
+                    raise Canceled
                 found.update(block)
     return found.hexdigest()
 

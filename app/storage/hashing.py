@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Cancelled
+from app.errors import Canceled
 
 CHUNK = 4 * 1024 * 1024
 
@@ -25,13 +25,13 @@ class Progress:
         self._tell(self._done, self._total)
 
 
-def sha256_of(path: Path, is_cancelled: Callable[[], bool], progress: Progress | None = None) -> str:
-    """The digest of a file, in hexadecimal. Raises `OSError` and `Cancelled`."""
+def sha256_of(path: Path, is_canceled: Callable[[], bool], progress: Progress | None = None) -> str:
+    """The digest of a file, in hexadecimal. Raises `OSError` and `Canceled`."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
-            if is_cancelled():
-                raise Cancelled
+            if is_canceled():
+                raise Canceled
             digest.update(chunk)
             if progress is not None:
                 progress.add(len(chunk))

@@ -1,4 +1,4 @@
-"""Values by key in one JSON file: what was measured and learnt on this machine, and can be again."""
+"""Values by key in one JSON file: what was measured and learned on this machine, and can be again."""
 
 from __future__ import annotations
 

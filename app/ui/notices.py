@@ -89,7 +89,7 @@ def loaded_otherwise(sentence: str) -> Notice:
     return Notice("info", sentence, (Action.OPEN_MODELS, Action.DISMISS))
 
 
-def load_cancelled() -> Notice:
+def load_canceled() -> Notice:
     return Notice("info", "Loading was canceled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
 
 

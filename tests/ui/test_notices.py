@@ -18,7 +18,7 @@ ALL = [
     notices.engine_ends_too_often(ENDED, had_draft=True),
     notices.engine_stalled(12.3),
     notices.load_failed("The file is cut off."),
-    notices.load_cancelled(),
+    notices.load_canceled(),
     notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
     notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
     notices.no_model(),
@@ -77,7 +77,7 @@ def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
     notice_list.show("a", notices.no_model())
     notice_list.show("a", notices.no_model())
     notice_list.show("b", notices.unanswered())
-    notice_list.show("a", notices.load_cancelled())
+    notice_list.show("a", notices.load_canceled())
     assert [list(one) for one in told] == [["a"], ["a", "b"], ["b", "a"]]
     notice_list.remove("nothing")
     notice_list.remove("a", "b")

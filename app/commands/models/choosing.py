@@ -90,6 +90,6 @@ def described(entry: LibraryEntry) -> dict[str, Any]:
         "size": entry.size,
         "modified": entry.modified,
         "last_used": entry.last_used,
-        "licence": entry.licence or None,
+        "license": entry.license or None,
         "model": facts,
     }

@@ -64,9 +64,9 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     if not with_draft:
-        return Item.of(title, target, None, (repository.licence,))
+        return Item.of(title, target, None, (repository.license,))
     draft = _draft(hub, repository, target)
-    return Item.of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
+    return Item.of(f"{title} with draft", target, draft.model, (repository.license, draft.license))
 
 
 # ---------------------------------------------------------------- which of a repository's models
@@ -195,7 +195,7 @@ def _described(item: Item, target: Path, draft: Path | None) -> dict[str, Any]:
     return {
         "title": item.title,
         "size": item.size,
-        "licence": item.licence or None,
+        "license": item.license or None,
         "target": _model(item.target, target),
         "draft": _model(item.draft, draft) if draft is not None else None,
     }

@@ -61,5 +61,5 @@ def _row(found: SearchResult) -> tuple[str, ...]:
         count_text(found.likes),
         printable(found.modified[:10]),
         _GATED[found.gated],
-        printable(found.licence),
+        printable(found.license),
     )

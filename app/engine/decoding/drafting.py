@@ -66,7 +66,7 @@ class Drafting:
     def draft(self, most: int, kind: TextKind = "prose") -> Draft:
         """Propose at most ``most`` tokens, which begin in text of this ``kind``.
 
-        Raises `Cancelled` when told to stop while the draft model processes what it has missed.
+        Raises `Canceled` when told to stop while the draft model processes what it has missed.
         """
         ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()

@@ -39,7 +39,7 @@ class Cache(Protocol):
         """Be ready to come back to here later, as far as there is memory for it."""
 
     def aborting(self, should_stop: Callable[[], bool]) -> AbstractContextManager[None]:
-        """``with`` block in which `decode` raises `Cancelled` early, where it can, when ``should_stop`` says so."""
+        """``with`` block in which `decode` raises `Canceled` early, where it can, when ``should_stop`` says so."""
 
     def close(self) -> None:
         """Free it."""

@@ -15,7 +15,7 @@ from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import DrafterName, FinishReason, Piece, Round
 
 _CAUGHT_UP = 4
@@ -42,7 +42,7 @@ class Decoding:
         drafting: Drafting | None,
         task: Task,
         started: float,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> None:
         """``target`` holds the prompt, ``sequence`` takes up the answer. Without ``drafting`` it decodes plain.
 
@@ -53,7 +53,7 @@ class Decoding:
         self._drafting = drafting
         self._task = task
         self._started = started
-        self._cancelled = cancelled
+        self._canceled = canceled
         self.text = TextStream(vocabulary.piece, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         self._sequence = sequence
@@ -78,8 +78,8 @@ class Decoding:
             if self._drafting and not self.finish_reason:
                 self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
-                yield self._closing() if self._cancelled() else self._next()
-        except Cancelled:  # in the middle of a long catch-up
+                yield self._closing() if self._canceled() else self._next()
+        except Canceled:  # in the middle of a long catch-up
             yield self._closing()
         finally:  # nothing behind the end of the answer stays in the cache; of a stop string, nothing at all
             end = len(self._sequence)
@@ -148,8 +148,8 @@ class Decoding:
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
-                if self._cancelled():
-                    raise Cancelled
+                if self._canceled():
+                    raise Canceled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
         return target.decode([*context[len(target.tokens) :], *draft_tokens], len(draft_tokens) + 1)

@@ -16,7 +16,7 @@ import numpy as np
 from app.engine.decoding.accept_rules import gumbel, sample
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import Sampling
 
 LEAST_ROUNDING = 0.02
@@ -34,7 +34,7 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
 
     ``cache`` holds a true beginning of ``tokens`` without the last, and all of them afterwards. The last `LOOKED_AT`
     are processed in passes of 16 and then again one by one, as plain decoding does: the logits are those of the last
-    pass of width 1. Raises `Cancelled`.
+    pass of width 1. Raises `Canceled`.
     """
     split = max(len(tokens) - LOOKED_AT, 0)
     cache.roll_back(split)
@@ -47,7 +47,7 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
     largest, logits = 0.0, wide[-1]
     for token, row in zip(tokens[split:], wide, strict=True):
         if should_stop():
-            raise Cancelled
+            raise Canceled
         logits = cache.decode([token], 1)[0].copy()
         largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
     return logits, max(LEAST_ROUNDING, _MARGIN * largest)
@@ -57,7 +57,7 @@ def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) 
     with cache.aborting(should_stop):
         while (done := len(cache.tokens)) < len(tokens):
             if should_stop():
-                raise Cancelled
+                raise Canceled
             cache.decode(tokens[done : done + cache.chunk], 0)
 
 

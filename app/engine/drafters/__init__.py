@@ -91,7 +91,7 @@ class Drafter(ABC):
     def catch_up(self, count: int) -> None:  # noqa: B027
         """Process ``count`` of the missing tokens, fewer where fewer are missing.
 
-        Raises `Cancelled` when told to stop meanwhile; what was processed by then stays.
+        Raises `Canceled` when told to stop meanwhile; what was processed by then stays.
         """
 
 

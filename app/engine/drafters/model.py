@@ -23,7 +23,7 @@ from app.engine.decoding.sampling import (
 )
 from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import DrafterName, ProposalMethod, Sampling
 
 
@@ -145,7 +145,7 @@ class ModelDrafter(Drafter):
         with cache.aborting(self._draft.should_stop):
             while (held := len(cache.tokens)) < end:
                 if self._draft.should_stop():
-                    raise Cancelled
+                    raise Canceled
                 stop = prompt_length if held < prompt_length < end else end
                 self._feed(min(stop, held + cache.chunk))
                 if len(cache.tokens) == prompt_length:

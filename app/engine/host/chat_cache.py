@@ -90,9 +90,9 @@ class ChatCaches:
         self._saved.remove(saved)
         self._saved.append(saved)
 
-    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
+    def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
         """See `ChatCacheFiles.read`."""
-        return self.files.read(file, is_cancelled) if self.files else None
+        return self.files.read(file, is_canceled) if self.files else None
 
     def remove(self, copy: SavedState | StateFile) -> None:
         """Delete ``copy``."""
@@ -138,12 +138,12 @@ class ChatCaches:
 class ChatSwitcher:
     """Brings one cache from chat to chat. It is only to be cut and filled behind `begin`."""
 
-    def __init__(self, cache: SavableCache, caches: ChatCaches, owner: str, is_cancelled: Callable[[], bool]) -> None:
-        """``owner`` names all that a state of ``cache`` depends on; ``is_cancelled`` is asked while a file is read."""
+    def __init__(self, cache: SavableCache, caches: ChatCaches, owner: str, is_canceled: Callable[[], bool]) -> None:
+        """``owner`` names all that a state of ``cache`` depends on; ``is_canceled`` is asked while a file is read."""
         self._cache = cache
         self._caches = caches
         self._owner = owner
-        self._is_cancelled = is_cancelled
+        self._is_canceled = is_canceled
         self._token_seconds = _TOKEN_SECONDS
         self._is_private = False
         """Whether no copy may be made of what the cache holds."""
@@ -165,7 +165,7 @@ class ChatSwitcher:
         held = len(self._cache.tokens)
         if _LOST_SHARE * (held - shared) >= held and self._takes_time(held - shared):
             self.save()
-        while not self._is_cancelled() and (best := self._best(wanted, shared)):
+        while not self._is_canceled() and (best := self._best(wanted, shared)):
             if self._restore(best, wanted, keep=private):
                 break
             shared = self._shared(tokens)  # nothing, where llama.cpp took half of it
@@ -239,7 +239,7 @@ class ChatSwitcher:
 
         One in memory goes where the cache can make a new one, unless it is to ``keep``.
         """
-        state = self._caches.read(copy, self._is_cancelled) if isinstance(copy, StateFile) else copy
+        state = self._caches.read(copy, self._is_canceled) if isinstance(copy, StateFile) else copy
         if state is None:
             return False
         if not self._cache.restore(state):

@@ -17,7 +17,7 @@ from app import paths
 from app.engine.decoding.kv_cache import State, covers
 from app.engine.host import state_file
 from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.storage.files import erase_files
 
 log = logging.getLogger("slipstream.chat_cache")
@@ -35,7 +35,7 @@ _LAST_CHUNK_SECONDS = 0.3
 class _Job:
     owner: str
     state: State
-    is_cancelled: bool = False
+    is_canceled: bool = False
 
 
 class ChatCacheFiles:
@@ -66,11 +66,11 @@ class ChatCacheFiles:
                 self._known[owner] = self._found(owner)
             return list(self._known[owner])
 
-    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
-        """The state in ``file``; ``None`` when it is cancelled, or cannot be read. A damaged file is deleted."""
+    def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
+        """The state in ``file``; ``None`` when it is canceled, or cannot be read. A damaged file is deleted."""
         try:
-            state = state_file.read(file, is_cancelled)
-        except Cancelled:
+            state = state_file.read(file, is_canceled)
+        except Canceled:
             return None
         except BadFileError as error:
             log.info("a saved cache is deleted: %s", error)
@@ -127,7 +127,7 @@ class ChatCacheFiles:
         """Write ``state`` soon, unless a file of ``owner`` or what is still to be written has it already."""
         with self._changed:
             others: list[State | StateFile] = list(self.of(owner))
-            others += [job.state for job in self._jobs if job.owner == owner and not job.is_cancelled]
+            others += [job.state for job in self._jobs if job.owner == owner and not job.is_canceled]
             if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
             self._jobs.append(_Job(owner, state))
@@ -165,7 +165,7 @@ class ChatCacheFiles:
 
     def _cancel(self) -> None:
         for job in self._jobs:
-            job.is_cancelled = True
+            job.is_canceled = True
         self._changed.notify_all()
 
     # ------------------------------------------------------------ the writing thread
@@ -183,7 +183,7 @@ class ChatCacheFiles:
             job = self._jobs[0]
         try:
             self._write(job)
-        except Cancelled:
+        except Canceled:
             pass
         except (OSError, MemoryError) as error:
             log.info("a cache is not saved to disk: %s", error)
@@ -196,16 +196,16 @@ class ChatCacheFiles:
         return True
 
     def _write(self, job: _Job) -> None:
-        if self._is_cancelled(job):
+        if self._is_canceled(job):
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(job.state.data) > self._allowed_bytes():
             log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_cancelled(job))
+        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_canceled(job))
         with self._changed:
             try:
-                if job.is_cancelled:
+                if job.is_canceled:
                     return
                 path = part.with_name(f"{job.owner}-{secrets.token_hex(8)}{ENDING}")
                 part.replace(path)
@@ -213,11 +213,11 @@ class ChatCacheFiles:
                 _unlink(part)
             self._add(StateFile(path, job.owner, job.state.tokens, len(job.state.data), job.state.least))
 
-    def _is_cancelled(self, job: _Job) -> bool:
+    def _is_canceled(self, job: _Job) -> bool:
         """Waits while something computes."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_waiting or job.is_cancelled)
-            return job.is_cancelled
+            self._changed.wait_for(lambda: not self._is_waiting or job.is_canceled)
+            return job.is_canceled
 
     def _add(self, new: StateFile) -> None:
         """Know a new file, and delete those it makes superfluous and those there is no space for."""

@@ -32,7 +32,7 @@ from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.auto import AutoPolicy
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
     CheckText,
@@ -89,12 +89,12 @@ class Engine:
         """Load a target and its draft.
 
         A target that is loaded already with the same settings stays as it is. A draft that does not fit or cannot be
-        loaded is left out, with the reason in the result. Raises `KnownError`, or `Cancelled` after `cancel`; nothing
+        loaded is left out, with the reason in the result. Raises `KnownError`, or `Canceled` after `cancel`; nothing
         is loaded then.
         """
         try:
             return self._load(command, on_progress)
-        except (KnownError, Cancelled):
+        except (KnownError, Canceled):
             self.unload()
             raise
 
@@ -215,7 +215,7 @@ class Engine:
         )
         try:
             logits = yield from self._process(target, tokens, command.request, statistics)
-        except Cancelled:
+        except Canceled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
@@ -246,9 +246,9 @@ class Engine:
             raise
         figures, curve = statistics.figures(time.perf_counter() - started), []
         if drafting and self._costs:
-            learnt = drafting.policy.learnt()
-            self._costs.history.add(figures.kinds, command.accept, learnt.priors)
-            self._costs.costs, curve = learnt.costs, learnt.curve
+            learned = drafting.policy.learned()
+            self._costs.history.add(figures.kinds, command.accept, learned.priors)
+            self._costs.costs, curve = learned.costs, learned.curve
         yield GenerationFinished(
             request=command.request,
             finish_reason=decoding.finish_reason or "cancelled",
@@ -278,13 +278,13 @@ class Engine:
         return Drafting(policy, drafters)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
-        """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
+        """The plain decode speed of the target on ``command``'s chat. Raises `Canceled` or `KnownError`."""
         self._loaded().switcher.before_measuring()
         plain = Generate(**msgspec.structs.asdict(command), draft_length=0)
         *_, finished = self.generate(plain)
         assert isinstance(finished, GenerationFinished)
         if finished.finish_reason == "cancelled":
-            raise Cancelled
+            raise Canceled
         tokens, speed = finished.figures.completion_tokens, finished.figures.decode_tokens_per_second
         if speed is None:
             raise KnownError("The answer was too short to measure a speed. Try again with another chat.")
@@ -296,7 +296,7 @@ class Engine:
         What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
         last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
         before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
-        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
+        ``could_win``. Raises `Canceled`, and `KnownError` for ids that the target does not have and for an answer that
         does not fit into the context.
         """
         target = self._loaded()
@@ -367,7 +367,7 @@ class Engine:
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
-                    raise Cancelled
+                    raise Canceled
                 if done == marked:
                     context.remember()
                 chunk = tokens[done : min(done + context.chunk, marked if done < marked else end)]

@@ -250,14 +250,14 @@ class Target(LoadedModel):
 
 
 class Loader:
-    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``is_cancelled`` says so."""
+    """Carries out one `Load`. Its methods raise `KnownError`, or `Canceled` when ``is_canceled`` says so."""
 
     def __init__(
         self,
         command: Load,
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
-        is_cancelled: Callable[[], bool],
+        is_canceled: Callable[[], bool],
         caches: ChatCaches,
     ) -> None:
         self._command = command
@@ -265,7 +265,7 @@ class Loader:
         self._caches = caches
         self._threads = threads
         self._on_progress = on_progress
-        self._is_cancelled = is_cancelled
+        self._is_canceled = is_canceled
         self._files = ModelFiles.checked(Path(command.target))
 
     def is_loaded(self, target: Target) -> bool:
@@ -321,13 +321,13 @@ class Loader:
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
-        with context.aborting(self._is_cancelled):
+        with context.aborting(self._is_canceled):
             context.decode([0], 1)  # pages the weights in and sets the compute buffers up
             context.clear()
             owner = self._owner(context, files, gpu_layers)
             longest = _longest_draft(context, owner)
         files.check_unchanged()
-        switcher = ChatSwitcher(context, self._caches, owner, self._is_cancelled)
+        switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
         info = _info(files, model, gpu_layers)
         return LoadedModel(files, self._settings, model, context, switcher, info, longest)
 
@@ -360,7 +360,7 @@ class Loader:
             if share - last >= 0.01 or share == 1.0:
                 last = share
                 self._on_progress(LoadProgressed(request=self._command.request, stage=stage, fraction=share))
-            return not self._is_cancelled()
+            return not self._is_canceled()
 
         log.info("loading %s %s", stage, path.name)
         return Model(path, gpu_layers, report)

@@ -39,11 +39,11 @@ class PairCosts:
 
 
 def measured_costs(
-    target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
+    target: Target, draft: LoadedModel | None, threads: int, is_canceled: Callable[[], bool]
 ) -> PairCosts:
     """What passes of this pair cost here, from the last time if nothing has changed, and its history.
 
-    Raises `Cancelled`.
+    Raises `Canceled`.
     """
     pair = {
         "target": target.files.stamp,
@@ -62,7 +62,7 @@ def measured_costs(
     def measured() -> Costs:
         target.switcher.before_measuring()
         target.context.clear()
-        return measure(target.context, draft.context if draft else None, is_cancelled)
+        return measure(target.context, draft.context if draft else None, is_canceled)
 
     latest, slower = up_to_date(written, build, measured)
     if latest is not written:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from app.engine.decoding.kv_cache import State, Tokens
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.storage.json_file import NOT_UNDERSTOOD
 
 ENDING, PART_ENDING = ".kept", ".part"
@@ -62,10 +62,10 @@ class StateFile:
     """See `State.least`."""
 
 
-def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], bool]) -> Path:
+def write(folder: Path, owner: str, state: State, is_canceled: Callable[[], bool]) -> Path:
     """Write a file that only the user can read under a temporary name, and return its path.
 
-    Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so, and `OSError`; nothing is left then. No
+    Raises `Canceled` when ``is_canceled``, asked every few MiB, says so, and `OSError`; nothing is left then. No
     ``fsync``: a file that a power cut damaged is found out when it is read, and costs nothing but the time it would
     have saved.
     """
@@ -76,8 +76,8 @@ def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], boo
         with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor is open already
             digest = hashlib.sha256()
             for chunk in chunks(header, state):
-                if is_cancelled():
-                    raise Cancelled
+                if is_canceled():
+                    raise Canceled
                 file.write(chunk)
                 digest.update(chunk)
             file.write(digest.digest())
@@ -94,8 +94,8 @@ def look(path: Path, owner: str) -> StateFile:
     return StateFile(path, owner, tokens, header.size, header.least)
 
 
-def read(known: StateFile, is_cancelled: Callable[[], bool]) -> State:
-    """The state in a file, checked. Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so.
+def read(known: StateFile, is_canceled: Callable[[], bool]) -> State:
+    """The state in a file, checked. Raises `Canceled` when ``is_canceled``, asked every few MiB, says so.
 
     Raises `BadFileError`, `OSError`, and `MemoryError` where there is too little memory for it.
     """
@@ -104,8 +104,8 @@ def read(known: StateFile, is_cancelled: Callable[[], bool]) -> State:
         digest = hashlib.sha256(front)
         data = np.empty(header.size, np.uint8)
         for begin in range(0, header.size, _CHUNK):
-            if is_cancelled():
-                raise Cancelled
+            if is_canceled():
+                raise Canceled
             chunk = data.data[begin : begin + _CHUNK]
             if file.readinto(chunk) != len(chunk):
                 raise BadFileError("cut short")

@@ -24,7 +24,7 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Questions
 from app.engine.llama.backend import devices, engine_name, processor_features
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.machine_memory import private_bytes
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
@@ -81,7 +81,7 @@ class Worker:
         self._quits = False
         self._done = threading.Event()
         self._received = 0
-        self._cancelled = 0
+        self._canceled = 0
         """Cancel applies to every command received before it, even one that has not begun."""
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
@@ -166,14 +166,14 @@ class Worker:
         self._queue.put((self._received, command))
 
     def _cancel(self) -> None:
-        self._cancelled = self._received
+        self._canceled = self._received
         self._engine.cancel()
 
     # ------------------------------------------------------------ the computing thread
 
     def _carry_out(self, number: int, command: Command) -> None:
         self._engine.ready()
-        if number <= self._cancelled:
+        if number <= self._canceled:
             self._engine.cancel()
         self._engine.last_progress = time.monotonic()
         match command:
@@ -192,7 +192,7 @@ class Worker:
     def _load(self, command: Load) -> None:
         try:
             self._send(self._engine.load(command, self._send))
-        except Cancelled:
+        except Canceled:
             self._send(LoadFailed(request=command.request, message="Loading was canceled.", cancelled=True))
         except KnownError as error:
             self._send(LoadFailed(request=command.request, message=str(error)))
@@ -221,7 +221,7 @@ class Worker:
         """Answer a command that has one event for an answer."""
         try:
             self._send(measure())
-        except Cancelled:
+        except Canceled:
             self._send(GenerationFailed(request=request, message="The measurement was stopped."))
         except KnownError as error:
             self._send(GenerationFailed(request=request, message=str(error)))

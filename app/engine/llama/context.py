@@ -15,7 +15,7 @@ from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
 from app.protocol.messages import LoadSettings
 
@@ -94,7 +94,7 @@ class Context:
         """Feed ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is rolled
+        next call. On any error, and when the abort check of `aborting` says stop (`Canceled`), the cache is rolled
         back to what it was before, as far as it can be.
         """
         count = len(tokens)
@@ -121,7 +121,7 @@ class Context:
     @staticmethod
     def _raise(code: int) -> None:
         if code == _ABORTED:
-            raise Cancelled
+            raise Canceled
         if code == _NO_SLOT:
             raise KnownError("The context is full. Choose a longer context or start a new chat.")
         reason = f": {backend.errors[-1]}" if backend.errors else ""
@@ -197,8 +197,8 @@ class Context:
         return False
 
     @contextlib.contextmanager
-    def aborting(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
-        """``with`` block in which a running `decode` ends early (CPU backend) when ``is_cancelled`` says so.
+    def aborting(self, is_canceled: Callable[[], bool]) -> Iterator[None]:
+        """``with`` block in which a running `decode` ends early (CPU backend) when ``is_canceled`` says so.
 
         Only for prompt processing: the check costs a call into Python for each node of the graph.
         """
@@ -207,7 +207,7 @@ class Context:
         def check(_data: object) -> bool:
             nonlocal failure
             try:
-                return failure is not None or is_cancelled()
+                return failure is not None or is_canceled()
             except BaseException as error:  # ctypes would print it and go on
                 failure = error
                 return True

@@ -10,7 +10,7 @@ from pathlib import Path
 import llama_cpp
 
 from app.engine.llama import backend
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 
 
 class Model:
@@ -19,20 +19,20 @@ class Model:
     def __init__(self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool]) -> None:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all).
 
-        ``on_progress`` gets the share done, 0 to 1; when it returns False the load is given up and `Cancelled` raised.
+        ``on_progress`` gets the share done, 0 to 1; when it returns False the load is given up and `Canceled` raised.
         Raises `KnownError` when llama.cpp cannot load the file.
         """
-        cancelled = False
+        canceled = False
         failure: BaseException | None = None
 
         @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]
         def report(share: float, _data: object) -> bool:
-            nonlocal cancelled, failure
+            nonlocal canceled, failure
             try:
-                cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
+                canceled = canceled or not on_progress(min(max(share, 0.0), 1.0))
             except BaseException as error:  # ctypes would print it and go on
-                failure, cancelled = error, True
-            return not cancelled
+                failure, canceled = error, True
+            return not canceled
 
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
@@ -43,8 +43,8 @@ class Model:
             self.close()
             raise failure
         if not self._handle:
-            if cancelled:
-                raise Cancelled
+            if canceled:
+                raise Canceled
             raise KnownError(f"llama.cpp can't load {path.name}: {backend.reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)

@@ -1,4 +1,4 @@
-"""How likely the target accepts a drafter's next token, learnt from the recent past and the drafter's confidence."""
+"""How likely the target accepts a drafter's next token, learned from the recent past and the drafter's confidence."""
 
 from __future__ import annotations
 
@@ -258,7 +258,7 @@ class AcceptanceEstimate:
         self._recent_calibrated = Deviation()
 
     def snapshot(self) -> RatePrior:
-        """What was learnt, for the next answer."""
+        """What was learned, for the next answer."""
         calibration = tuple(
             (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from app.engine.drafters import Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, MethodChoice, estimates_from
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
+from app.engine.policy.policy import Decision, Learned, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
 from app.protocol.messages import Pause, ProposalMethod, Propose, TextKind
@@ -32,7 +32,7 @@ _PORTION, _LEAST_PORTION = 1.5, 32
 """Plain passes that a portion of a long catch-up takes as long as, so that the text flows meanwhile; and the least
 tokens in it, for many at once are cheaper."""
 _REST = 16
-"""Rounds for which a pause is not thought over again while nothing new is learnt: on a small target that would show."""
+"""Rounds before a pause is reconsidered if nothing new is learned: on a small target, the time for that would show."""
 _CURVE_WEIGHT = 16.0
 """Judged tokens from which on a kind of text has a curve."""
 
@@ -315,7 +315,7 @@ class AutoPolicy:
 
     # ------------------------------------------------------------ after an answer
 
-    def learnt(self) -> Learnt:
+    def learned(self) -> Learned:
         """For the next answer; what was not tried in this one stays as it was."""
         priors = dict(self._start)
         for kind, estimates in self._texts.items():
@@ -323,7 +323,7 @@ class AutoPolicy:
             rates = {**known, **{name: each.snapshot() for name, each in estimates.items() if each.judged}}
             if rates:
                 priors[kind] = AcceptancePrior(rates, self._methods.greedy_advantage, self._methods.weight)
-        return Learnt(self.costs.snapshot(), priors, self._curve())
+        return Learned(self.costs.snapshot(), priors, self._curve())
 
     def _curve(self) -> list[float]:
         """The speed of each draft length of the draft model; empty without one, and where too little was judged.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.policy.costs import Costs, MeasuredSeconds
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import SpeedChange
 
 _ALWAYS = (1, 2, 6, 17)
@@ -40,16 +40,16 @@ METHOD = 3
 def measure(
     target: MeasurableCache,
     draft: MeasurableCache | None,
-    cancelled: Callable[[], bool],
+    canceled: Callable[[], bool],
     budget: float = _BUDGET_SECONDS,
 ) -> Costs:
     """Time passes over the empty caches, which are empty again afterwards.
 
     The widths of ``_ALWAYS`` are always measured, the others, and all of them more often, while ``budget`` (seconds)
-    lasts. Then a few of them as behind a long context, where the caches can hold one. Raises `Cancelled`.
+    lasts. Then a few of them as behind a long context, where the caches can hold one. Raises `Canceled`.
     """
     end = time.perf_counter() + budget
-    passes = _Passes(target, cancelled)
+    passes = _Passes(target, canceled)
     try:
         verify = {width: passes.first(width) for width in _ALWAYS}
         for width in _THEN:
@@ -66,9 +66,9 @@ def measure(
     if draft is None:
         return Costs(verify=verify, draft=None, growth=growth)
     try:
-        catch_up = _catch_up_seconds(draft, cancelled)
-        each = _draft_seconds(draft, cancelled)
-        draft_growth = _draft_growth(draft, cancelled, each, length)
+        catch_up = _catch_up_seconds(draft, canceled)
+        each = _draft_seconds(draft, canceled)
+        draft_growth = _draft_growth(draft, canceled, each, length)
     finally:
         draft.roll_back(0)
     return Costs(verify=verify, draft=each, catch_up=catch_up, growth=growth, draft_growth=draft_growth)
@@ -78,9 +78,9 @@ class _Passes:
     """Verify passes as the loop runs them, behind one token at least: of an empty memory no running state can be saved,
     and none can go back over a whole pass."""
 
-    def __init__(self, cache: MeasurableCache, cancelled: Callable[[], bool]) -> None:
+    def __init__(self, cache: MeasurableCache, canceled: Callable[[], bool]) -> None:
         self._cache = cache
-        self._cancelled = cancelled
+        self._canceled = canceled
 
     def first(self, width: int) -> float:
         """Seconds of the first passes of a ``width``, the very first left out: drivers load and compile in it."""
@@ -109,8 +109,8 @@ class _Passes:
     def seconds(self, width: int) -> float:
         """One pass, with the copy of a running state that the loop makes before it."""
         cache = self._cache
-        if self._cancelled():
-            raise Cancelled
+        if self._canceled():
+            raise Canceled
         if not cache.tokens:
             cache.decode([0], 0)
         before = len(cache.tokens)
@@ -122,28 +122,28 @@ class _Passes:
         return seconds
 
 
-def _draft_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> float:
+def _draft_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
     """Of one token. The cache is empty before and after, as in the other measurements of a draft model."""
-    seconds = [_timed(cache, 1, cancelled) for _ in range(_DRAFT_STEPS)]
+    seconds = [_timed(cache, 1, canceled) for _ in range(_DRAFT_STEPS)]
     cache.roll_back(0)
     return statistics.median(seconds)
 
 
-def _draft_growth(cache: MeasurableCache, cancelled: Callable[[], bool], short: float, length: int) -> float:
+def _draft_growth(cache: MeasurableCache, canceled: Callable[[], bool], short: float, length: int) -> float:
     """What a token of context adds to a token, which takes ``short`` without any; 0 where it cannot be measured."""
     length = _lengthened(cache, length)
     if not length:
         return 0.0
     cache.decode([0], 1)  # not timed
-    return max(_draft_seconds(cache, cancelled) - short, 0.0) / length
+    return max(_draft_seconds(cache, canceled) - short, 0.0) / length
 
 
-def _catch_up_seconds(cache: MeasurableCache, cancelled: Callable[[], bool]) -> float:
+def _catch_up_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
     """For each of many tokens at once."""
     count = min(_CATCH_UP_TOKENS, cache.chunk, cache.length)
     seconds = []
     for _ in range(1 + _TIMED):
-        seconds.append(_timed(cache, count, cancelled))
+        seconds.append(_timed(cache, count, canceled))
         cache.roll_back(0)
     return min(seconds[1:]) / count
 
@@ -158,10 +158,10 @@ def _lengthened(cache: MeasurableCache, length: int) -> int:
     return length if cache.lengthen(length) else 0
 
 
-def _timed(cache: MeasurableCache, count: int, cancelled: Callable[[], bool]) -> float:
-    """Seconds for ``count`` tokens at once. Raises `Cancelled`."""
-    if cancelled():
-        raise Cancelled
+def _timed(cache: MeasurableCache, count: int, canceled: Callable[[], bool]) -> float:
+    """Seconds for ``count`` tokens at once. Raises `Canceled`."""
+    if canceled():
+        raise Canceled
     begun = time.perf_counter()
     cache.decode([0] * count, 1)  # without logits llama.cpp returns before a GPU is done
     return time.perf_counter() - begun

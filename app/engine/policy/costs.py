@@ -49,7 +49,7 @@ _LEAST_BASE = 0.1
 _FLOOR = 1e-9
 """Seconds; nothing is free, and ratios need it."""
 _LONG = 4000
-"""Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
+"""Tokens of context that may well make a pass twice as long: the step in which growth is learned."""
 
 
 MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]

@@ -90,7 +90,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Learned:
     """What an answer taught, for the next one and for the window."""
 
     costs: Costs
@@ -109,4 +109,4 @@ class Policy(Protocol):
 
     def learn(self, outcome: Outcome) -> None: ...
 
-    def learnt(self) -> Learnt: ...
+    def learned(self) -> Learned: ...

@@ -189,8 +189,8 @@ class RepositoryPage(QWidget):
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
-        licence = printable(repository.licence) if repository.licence else "not specified"
-        self._facts.setText(f"License: {licence} · commit {repository.commit[:8]}")
+        license = printable(repository.license) if repository.license else "not specified"
+        self._facts.setText(f"License: {license} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
         for model in repository.models:
             self._dress(self._files.add((), model), model, fits[model])
