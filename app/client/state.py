@@ -153,7 +153,7 @@ def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[E
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed to free memory, on this machine and in this control group; 0 if unknown."""
+    """How many processes the kernel has killed to free memory, on this machine and in this control group, or 0."""
     kills = _counter(Path("/proc/vmstat"))
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()

@@ -1,4 +1,4 @@
-"""What can be requested of an engine, and the limits that determine its memory; shared by engine, window and planner."""
+"""What can be requested of an engine, and limits that determine its memory; for engine, window and planner."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
 
 
 def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> list[float]:
-    """The one that is shown. The acceptance rate is its mean, weighted by the number of drafts, so it lies in between."""
+    """The one that is shown. The acceptance rate is its mean, weighted by the number of drafts."""
     return [hits / drafts for hits, drafts in zip(accepted, tested, strict=False) if drafts > 0]
 
 

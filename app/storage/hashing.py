@@ -1,4 +1,4 @@
-"""Digests of large files, with progress, and cancellable."""
+"""Digests of large files, with progress, and cancelable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHUNK = 4 * 1024 * 1024
 
 
 class Progress:
-    """Counts bytes and tells how many are done, and of how many."""
+    """Counts bytes and reports how many of how many are done."""
 
     def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
         self._total = total
@@ -20,7 +20,7 @@ class Progress:
         self._done = 0
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Add to the number of bytes done."""
         self._done += count
         self._tell(self._done, self._total)
 

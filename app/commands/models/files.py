@@ -100,7 +100,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_model(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 0 only where the files are what they were."""
+    """Run the command; returns the exit status: 0 only if the files are unchanged."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))

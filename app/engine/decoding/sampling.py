@@ -231,8 +231,8 @@ def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
 def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
     """As many of the most likely candidates of one row as top-p and min-p can keep.
 
-    That is everything above some weight: min-p's, or one so small that the rest together weigh less than top-p
-    excludes. The most likely token weighs 1. Only top-p needs the sum of all weights.
+    That is everything above some weight: min-p's, or one so small that those above it together weigh more than
+    top-p requires. The most likely token weighs 1. Only top-p needs the sum of all weights.
     """
     best, temperature = row.max(), sampling.temperature
     check_finite(best)

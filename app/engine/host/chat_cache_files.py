@@ -1,4 +1,4 @@
-"""Saved KV caches on disk: one folder with a limit, written by a thread of its own while nothing computes."""
+"""Saved KV caches on disk: one folder with a limit, written by a separate thread while nothing computes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("slipstream.chat_cache")
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
 _DAYS = 30
-"""A file that nobody asked for is deleted after this: its model may be gone, and chats shouldn't lie around."""
+"""A file that nobody used for this long is deleted: its model may be gone, and chats shouldn't be left on disk."""
 _PART_SECONDS = 600.0
 """An unfinished file older than this was left behind by an engine that was killed."""
 _LAST_CHUNK_SECONDS = 0.3
@@ -39,27 +39,27 @@ class _Job:
 
 
 class ChatCacheFiles:
-    """The files in one folder. Several engines may use the same one: names are unique, and any file may vanish.
+    """The files in one folder. Several engines may use the same one: names are unique, and any file may disappear.
 
-    All but `flush` returns soon. Whatever the disk does costs nothing but the time a file would have saved.
+    All methods but `flush` return quickly. If the disk fails, only the time a file would have saved is lost.
     """
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
-        """``limit`` in bytes, and never more than a tenth of what would be free without these files."""
+        """``limit`` in bytes, but never more than a tenth of what would be free without these files."""
         self._folder = folder
         self._limit = limit
         self._changed = threading.Condition()
         """Guards everything below."""
         self._known: dict[str, list[StateFile]] = {}
         self._jobs: list[_Job] = []
-        """What has not been written yet, in order; the first may be half written."""
+        """What has not been written yet, in order; the first may be half-written."""
         self._is_waiting = False
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ reading
 
     def of(self, owner: str) -> list[StateFile]:
-        """The files of ``owner``; those that are damaged are deleted when it is first asked for."""
+        """The files of ``owner``; damaged ones are deleted when this is first called."""
         with self._changed:
             if owner not in self._known:
                 self._delete_old()
@@ -67,7 +67,7 @@ class ChatCacheFiles:
             return list(self._known[owner])
 
     def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
-        """The state in ``file``; ``None`` when it is canceled, or cannot be read. A damaged file is deleted."""
+        """The state in ``file``; ``None`` if reading is canceled or fails. A damaged file is deleted."""
         try:
             state = state_file.read(file, is_canceled)
         except Canceled:
@@ -82,7 +82,7 @@ class ChatCacheFiles:
                 self._drop(file.path)
             return None
         with contextlib.suppress(OSError):
-            os.utime(file.path)  # the time of the last use decides who goes first
+            os.utime(file.path)  # the time of the last use decides which is deleted first
         return state
 
     def delete(self, file: StateFile) -> None:
@@ -124,39 +124,41 @@ class ChatCacheFiles:
     # ------------------------------------------------------------ writing
 
     def put(self, owner: str, state: State) -> None:
-        """Write ``state`` soon, unless a file of ``owner`` or what is still to be written has it already."""
+        """Write ``state`` soon, unless a file of ``owner``, or one still to be written, contains it already."""
         with self._changed:
             others: list[State | StateFile] = list(self.of(owner))
             others += [job.state for job in self._jobs if job.owner == owner and not job.is_canceled]
             if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
             self._jobs.append(_Job(owner, state))
-            if self._thread is None:  # none outlives what it is for
+            if self._thread is None:  # no file outlives its purpose
                 self._thread = threading.Thread(target=self._write_all, name="saved caches", daemon=True)
                 self._thread.start()
 
     def unwritten_bytes(self) -> int:
-        """Memory held by what is still to be written."""
+        """Memory used by what is still to be written."""
         with self._changed:
             return sum(len(job.state.data) for job in self._jobs)
 
     def wait(self, waits: bool) -> None:
-        """Whether writing waits: two things that compute at the same time on few cores slow each other down."""
+        """Whether to delay writing, because two computations at once on few cores slow each other down."""
         with self._changed:
             self._is_waiting = waits
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> None:
-        """Write what is left for at most so many ``seconds``; what is not written then never will be."""
+        """Write the rest for at most ``seconds``; whatever isn't written by then never will be."""
         with self._changed:
             self._is_waiting = False
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._jobs, seconds)
             self._cancel()
-            self._changed.wait_for(lambda: not self._jobs, _LAST_CHUNK_SECONDS)  # or its unfinished file stays
+            self._changed.wait_for(
+                lambda: not self._jobs, _LAST_CHUNK_SECONDS
+            )  # otherwise, its unfinished file would stay
 
     def forget(self) -> None:
-        """Delete all files, of whichever owner, and what is still to be written."""
+        """Delete all files, of every owner, and what is still to be written."""
         with self._changed:
             self._cancel()
             for files in self._known.values():
@@ -175,7 +177,9 @@ class ChatCacheFiles:
             pass
 
     def _write_next(self) -> bool:
-        """Write one state; False where none is left. A call of its own, so that nothing holds the state after it."""
+        """Write one state; returns False if there is none. In a separate function, so that nothing refers to the state
+        later.
+        """
         with self._changed:
             if not self._jobs:
                 self._thread = None
@@ -220,7 +224,7 @@ class ChatCacheFiles:
             return job.is_canceled
 
     def _add(self, new: StateFile) -> None:
-        """Know a new file, and delete those it makes superfluous and those there is no space for."""
+        """Register a new file, and delete those it makes redundant and those there is no space for."""
         for other in self.of(new.owner):
             if covers(new.tokens, new.least, other.tokens):
                 self.delete(other)
@@ -235,7 +239,7 @@ class ChatCacheFiles:
             _unlink(oldest)
 
     def _allowed_bytes(self) -> int:
-        """What all files together may take."""
+        """The maximum size of all files together."""
         held = sum(size for _, size, _ in self._sizes())
         return min(self._limit, (shutil.disk_usage(self._folder).free + held) // _SHARE_OF_FREE)
 
@@ -250,7 +254,7 @@ class ChatCacheFiles:
 
 
 def of_this_user() -> ChatCacheFiles | None:
-    """Where an engine process saves KV caches; ``None`` where there is no place for them."""
+    """Where engine processes save KV caches; ``None`` if there is no place for them."""
     try:
         return ChatCacheFiles(paths.chat_caches_dir())
     except KnownError as error:
