@@ -4,23 +4,47 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
+from app.helper.messages import (
+    CheckTemplate,
+    Message,
+    Rendered,
+    RenderTemplate,
+    TemplateAnswer,
+    TemplateChecked,
+    TemplateFailed,
+    TemplateRequest,
+)
 
 SIZE_LIMIT = 16 * 1024 * 1024
 """The maximum number of characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+")
+_THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
+"""What templates call the thinking of a message; most leave it out of the prompt."""
+_THINKING_PART = "block['type'] == 'thinking'"
+"""In templates that want thinking as a part of the content (Mistral's)."""
+_TRIMMED = "You have access to the following functions in JSONSchema format"
+"""In the templates of StepFun, whose models loop on spaces around a message (llama.cpp issue 24181)."""
+_RESERVED = {
+    *("messages", "bos_token", "eos_token", "add_generation_prompt", "continue_final_message", "raise_exception"),
+    *("strftime_now", "date_string", "datetime", "documents", "functions"),
+}
+"""What a request may never set, nor anything about tools."""
+
+_CHANNEL = "<|channel|>"
+_FINAL = "<|channel|>final<|message|>"
+"""In answers of gpt-oss that were stored with their thinking, which its template refuses."""
 
 Messages = list[dict[str, Any]]
 
@@ -45,17 +69,27 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
+class _Absent(jinja2.Undefined):
+    """A variable that is not there adds nothing to a text; jinja2's own raises an error."""
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    __radd__ = __add__
+
+
 def answer(request: TemplateRequest) -> TemplateAnswer:
     """Compile a template, or render a chat.
 
-    Some templates refuse a system message; its text is then added in front of the user's first message. Some leave out
-    content that is a string and expect typed parts; they get those. A template that leaves out the last message in
-    every form is refused.
+    Some templates refuse or leave out a system message; its text is then added in front of the user's first message.
+    Some leave out content that is a string and expect typed parts; they get those. Some loop over the tools even if
+    there are none. A template that leaves out words of the user in every form is refused.
     """
     try:
         template = _compiled(request.source)
-        text = "" if isinstance(request, CheckTemplate) else _rendered(template, request)
-        return Rendered(text.encode("utf-8", "replace").decode())
+        if isinstance(request, CheckTemplate):
+            return TemplateChecked(_variables(request.source))
+        return Rendered(_rendered(template, request).encode("utf-8", "replace").decode())
     except MemoryError:
         raise
     except _UnusableError as error:
@@ -73,63 +107,111 @@ def _line(error: Exception) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
 
 
-@lru_cache(maxsize=4)
-def _compiled(source: str) -> jinja2.Template:
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], undefined=_Absent
     )
     environment.globals.update(raise_exception=_raise)
     environment.filters["tojson"] = _to_json
+    return environment
+
+
+@lru_cache(maxsize=4)
+def _compiled(source: str) -> jinja2.Template:
     try:
-        return environment.from_string(source)
+        return _environment().from_string(source)
     except MemoryError:
         raise
     except Exception as error:  # also SyntaxError: jinja2 turns some mistakes into Python code, such as a stray break
         raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
+def _variables(source: str) -> list[str]:
+    """What a request may set: what the template reads and does not set itself, or only where it is not there."""
+    tree = _environment().parse(source)
+    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
+    asked = [test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")]
+    asked += [one.node for one in tree.find_all(nodes.Filter) if one.name in ("default", "d") and one.node]
+    own -= {node.name for node in asked if isinstance(node, nodes.Name)}
+    names = meta.find_undeclared_variables(tree) - own - _RESERVED
+    return sorted(name for name in names if "tool" not in name)
+
+
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
-    variables = {
+    now = datetime.fromisoformat(request.now)
+    given = {
         "bos_token": request.bos,
         "eos_token": request.eos,
         "add_generation_prompt": True,
-        "tools": None,
-        "strftime_now": datetime.fromisoformat(request.now).strftime,
+        "strftime_now": now.strftime,
+        "date_string": now.strftime("%d %b %Y"),
+        "datetime": now.strftime("%b %d %Y"),
     }
     problem: Exception | None = None
-    for messages in _forms([{"role": message.role, "content": message.content} for message in request.messages]):
+    for messages, tools in _forms(request):
         try:
-            text = _written(template.generate(messages=messages, **variables))
+            text = _written(template.generate({**request.variables, **given, **tools, "messages": messages}))
         except (MemoryError, _UnusableError):  # the latter if it writes endlessly
             raise
         except Exception as error:
             problem = problem or error
             continue
-        if _has_words(text, request.messages[-1].content if request.messages else ""):
+        if _has_words(text, request.messages):
             return text
         problem = problem or _UnusableError(TemplateFailed("loses", ""))
     assert problem is not None
     raise problem
 
 
-def _forms(messages: Messages) -> Iterator[Messages]:
-    """The forms to try, one after another, until the template accepts one."""
+def _forms(request: RenderTemplate) -> Iterator[tuple[Messages, dict[str, None]]]:
+    """The forms to try, one after another, until the template accepts one: messages, and the variable for no tools,
+    which most templates expect to be None; those that loop over it need it undefined."""
+    messages = [_message(request.source, message) for message in request.messages]
     forms = [form for form in (messages, _merge_system(messages)) if form]
-    yield from forms
+    forms += [[{**message, "content": _parts(message["content"])} for message in form] for form in forms]
     for form in forms:
-        yield [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in form]
+        yield form, {"tools": None}
+        yield form, {}
+
+
+def _message(source: str, message: Message) -> dict[str, Any]:
+    """A message as templates expect it."""
+    content = message.content.strip() if _TRIMMED in source else message.content
+    if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
+        content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
+    plain: dict[str, Any] = {"role": message.role, "content": content}
+    if message.thinking and _THINKING_PART in source:
+        plain["content"] = [{"type": "thinking", "thinking": message.thinking}, *_parts(content)]
+    elif message.thinking:
+        plain.update(dict.fromkeys(_THINKING_NAMES, message.thinking))
+    return plain
+
+
+def _parts(content: str | Messages) -> Messages:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _merge_system(messages: Messages) -> Messages:
     if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
         return []
-    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
+    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}".lstrip("\n")}
     return [first, *messages[2:]]
 
 
-def _has_words(text: str, content: str) -> bool:
-    """Whether the longest word of a message is in the prompt. (Its spaces and symbols may have been changed.)"""
-    return max(_WORD.findall(content), key=len, default="") in text
+def _has_words(text: str, messages: Sequence[Message]) -> bool:
+    """Whether all words of the last message are in the prompt, and the longest one of a system prompt, which may hold
+    switches that the template takes out of it.
+
+    Spaces and signs may have been changed, and earlier turns left out: the template of the built-in pair does that.
+    """
+    if not all(word in text for message in messages[-1:] for word in _words(message.content)):
+        return False
+    return not messages or messages[0].role != "system" or max(_words(messages[0].content), key=len, default="") in text
+
+
+def _words(content: str) -> list[str]:
+    return _WORD.findall(content) or content.split()
 
 
 def _written(parts: Iterator[str]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 import secrets
 import threading
@@ -12,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, Protocol
 
-from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate
+from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.protocol.messages import Message, Overflow
+from app.protocol.messages import Message, Overflow, TemplateVariables
 
-_REMEMBERED_CHATS = 32
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
 Rendered = tuple[str, dict[str, str]]
 """A prompt as text, and what stands for those of its messages that contain the text of a control token."""
@@ -59,9 +57,9 @@ class ChatTokenizer:
         other._vocabulary = vocabulary
         return other
 
-    def chat(self, messages: Sequence[Message], now: datetime) -> list[int]:
+    def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
-        return self.tokens(self.rendered(messages, now))
+        return self.tokens(self.rendered(messages, inputs))
 
     def plain(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
         """The tokens of a text alone. ``special``: with the control tokens in it."""
@@ -97,23 +95,23 @@ class ChatTokenizer:
         data = b"".join(map(self._vocabulary.piece, tokens))
         return tokens if data.decode("utf-8", "replace") == text else None
 
-    def rendered(self, messages: Sequence[Message], now: datetime) -> Rendered:
+    def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
         """A rendered chat. Raises `KnownError`.
 
         The text of a control token within a message is the user's, not a control token. To tell it from the template's
         own wherever the template puts it, the template sees a word in its place that nobody can have typed.
         """
         hidden: dict[str, str] = {}
-        shown: list[Message] = []
-        for message in messages:
-            content = message.content.strip()
-            if not self.controls.search(content):
-                shown.append(message)
-                continue
-            word = unheard_of()
-            hidden[word] = content
-            shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
-        return self.template.render(shown, now), hidden
+
+        def shown(text: str) -> str:
+            if not self.controls.search(text):
+                return text
+            word, stripped = unheard_of(), text.strip()
+            hidden[word] = stripped
+            return text.replace(stripped, word, 1)
+
+        safe = [Message(role=one.role, content=shown(one.content), thinking=shown(one.thinking)) for one in messages]
+        return self.template.render(safe, inputs), hidden
 
 
 class ClosableVocabulary:
@@ -163,9 +161,6 @@ class PromptBuilder:
     ) -> None:
         """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
         self._clock = clock
-        self._times: dict[bytes, datetime] = {}
-        """When each chat began, by a digest of how it begins: a template that writes the date must not change a prompt
-        (nor lose its KV cache) at midnight. The most recently answered chat comes last."""
         self.tokenizer = ChatTokenizer(vocabulary)
         self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
         self.fitting = Fitting(context_length)
@@ -182,7 +177,13 @@ class PromptBuilder:
         self._check_length(len(tokens) + continued)
         return Prompt(tokens)
 
-    def chat(self, messages: Sequence[Message], overflow: Overflow = "drop_oldest", continued: int = 0) -> Prompt:
+    def chat(
+        self,
+        messages: Sequence[Message],
+        overflow: Overflow = "drop_oldest",
+        continued: int = 0,
+        variables: TemplateVariables | None = None,
+    ) -> Prompt:
         """The prompt for a chat whose last message is the user's; `cut` says what leaves one that is too long.
 
         ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
@@ -191,11 +192,10 @@ class PromptBuilder:
         system, turns = parts(messages)
         if not turns:
             raise KnownError("There is no message to answer.")
-        now = self._time_of(system, turns)
-        tokens: list[int] = []
+        inputs, tokens = self.inputs(messages, variables or {}), list[int]()
 
         def length(kept: list[Message]) -> int:
-            tokens[:] = self.tokenizer.chat([*system, *kept], now)
+            tokens[:] = self.tokenizer.chat([*system, *kept], inputs)
             return len(tokens)
 
         cut = self.cut(system, turns, overflow, self.tokenizer, length, continued)
@@ -235,25 +235,16 @@ class PromptBuilder:
             cut, limit = shorter, room
         return cut
 
-    def began(self, system: list[Message], turns: list[Message]) -> datetime:
-        """The time that the template sees, without making a note of it; any thread may ask. Of a new chat, midnight."""
-        midnight = self._clock().replace(hour=0, minute=0, second=0, microsecond=0)
-        return self._times.get(_beginning(system, turns), midnight)
-
-    def _time_of(self, system: list[Message], turns: list[Message]) -> datetime:
-        """The time that the template sees: always the same one in a chat, which begins with its first message."""
-        key, now = _beginning(system, turns), self._clock()
-        began = self._times.pop(key, now)
-        if len(turns) == 1 and began.date() != now.date():
-            began = now  # another chat that begins alike
-        self._times[key] = began
-        if len(self._times) > _REMEMBERED_CHATS:
-            del self._times[next(iter(self._times))]
-        return began
+    def inputs(self, messages: Sequence[Message], variables: TemplateVariables) -> TemplateInputs:
+        """What the template sees of a chat besides its messages; any thread may ask."""
+        sent_at = next((one.sent_at for one in messages if one.sent_at is not None), None)
+        try:
+            return TemplateInputs(self._clock() if sent_at is None else datetime.fromtimestamp(sent_at), variables)
+        except (ValueError, OverflowError, OSError):  # no time that this system knows
+            return TemplateInputs(self._clock(), variables)
 
     def forget(self) -> None:
         """Forget what earlier chats said."""
-        self._times = {}
         self.fitting.forget()
         self.tokenizer.template.forget()
 
@@ -287,11 +278,6 @@ def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
 def unheard_of() -> str:
     """A word that stands in no text."""
     return f"message-{secrets.token_hex(16)}"
-
-
-def _beginning(system: list[Message], turns: list[Message]) -> bytes:
-    first = [f"{message.role}\0{message.content}" for message in (*system, turns[0])]
-    return hashlib.sha256("\0\0".join(first).encode("utf-8", "replace")).digest()
 
 
 def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:

@@ -76,10 +76,8 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Convers
         else:
             turns.append((message, message.text))
     system = [Message(role="system", content=system_prompt)] if system_prompt.strip() else []
-    return Conversation(
-        messages=system + [Message(role=first.role, content=text) for first, text in turns],
-        sources=[first.id for first, _ in turns],
-    )
+    messages = [Message(role=first.role, content=text, sent_at=first.created_at) for first, text in turns]
+    return Conversation(messages=system + messages, sources=[first.id for first, _ in turns])
 
 
 def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:
