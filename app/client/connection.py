@@ -296,7 +296,7 @@ class Connection:
         if self.hello is not None:
             raise ProtocolError("a second Hello")
         if hello.protocol != messages.PROTOCOL_VERSION:
-            raise ProtocolError(f"the engine speaks protocol {hello.protocol}, we speak {messages.PROTOCOL_VERSION}")
+            raise ProtocolError(f"the engine uses protocol {hello.protocol} instead of {messages.PROTOCOL_VERSION}")
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")

@@ -1,4 +1,4 @@
-"""One entry of the download queue and how far it is."""
+"""One entry of the download queue and its progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.models.hub.repository import RemoteFile, RemoteModel
 
 
 class ItemState(Enum):
-    """Where an item stands."""
+    """The state of an item."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -26,11 +26,11 @@ class ItemState(Enum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is downloaded together: a model, or a target with its draft, as one."""
+    """What is downloaded together: a model, or a target with its draft."""
 
     id: str
     title: str
-    """For people: ``Qwen3 8B Q4_K_M with draft``."""
+    """For display: ``Qwen3 8B Q4_K_M with draft``."""
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...] = ()
     license: str = msgspec.field(default="", name="licence")
@@ -61,7 +61,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an item is. Bytes, seconds."""
+    """The progress of an item. Bytes, seconds."""
 
     item: Item
     state: ItemState

@@ -1,4 +1,4 @@
-"""Headers of models that are not downloaded: their first megabytes, through the same parser as files on disk."""
+"""Headers of models that haven't been downloaded: their first megabytes, through the same parser as files on disk."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def read_remote_header(
 ) -> GgufHeader:
     """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
 
-    Raises `ModelFileError` for a file that is no model, `KnownError` when the network or the hub fails, and
-    `Canceled` soon after ``is_canceled()`` is true.
+    Raises `ModelFileError` for a file that isn't a model, `KnownError` if the network or the hub fails, and `Canceled`
+    soon after ``is_canceled()`` returns true.
     """
     files = {file.path: file for file in model.files}
     header = read_header_from(_Remote(network, files, is_canceled), Path(model.files[0].path))
@@ -64,7 +64,7 @@ class _Remote:
 
 @dataclass
 class _Pieces:
-    """A file from its start on, fetched piece by piece."""
+    """A file from its start, fetched piece by piece."""
 
     network: Network
     file: RemoteFile
@@ -92,7 +92,7 @@ class _Pieces:
                 if self.is_canceled():
                     raise Canceled
                 data += chunk
-                if len(data) > size:  # else to the end, and the connection serves the next piece
+                if len(data) > size:  # otherwise read to the end, so that the connection can be used for the next piece
                     break
         return data[:size]
 
