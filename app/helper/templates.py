@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import jinja2
 from jinja2 import meta, nodes
@@ -30,6 +32,8 @@ SIZE_LIMIT = 16 * 1024 * 1024
 """The maximum number of characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+")
+_SHORT = 20
+_MARK = f"mark{secrets.token_hex(16)}at"
 _THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
 """What templates call the thinking of a message; most leave it out of the prompt."""
 _THINKING_PART = "block['type'] == 'thinking'"
@@ -45,8 +49,6 @@ _RESERVED = {
 _CHANNEL = "<|channel|>"
 _FINAL = "<|channel|>final<|message|>"
 """In answers of gpt-oss that were stored with their thinking, which its template refuses."""
-
-Messages = list[dict[str, Any]]
 
 
 class _UnusableError(Exception):
@@ -138,9 +140,50 @@ def _variables(source: str) -> list[str]:
     return sorted(name for name in names if "tool" not in name)
 
 
+@dataclass(frozen=True)
+class _Form:
+    """One way to give a chat to a template."""
+
+    typed: bool
+    """Contents are lists of parts."""
+    merged: bool
+    """The system prompt stands in the first message of the user."""
+    tools: bool
+    """There is a variable ``tools``, which is None; templates that go through it fail at that."""
+
+
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
+    messages, problem = request.messages, cast("Exception | None", None)
+    marked = _marked(messages) if _is_short(messages) else []
+    for form in _forms(messages):
+        try:
+            text = _prompt(template, request, messages, form)
+            if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
+                return text
+            problem = problem or _UnusableError(TemplateFailed("loses", ""))
+        except (MemoryError, _UnusableError):  # the latter: it writes without end
+            raise
+        except Exception as error:
+            problem = problem or error
+    assert problem is not None
+    raise problem
+
+
+def _forms(messages: Sequence[Message]) -> Iterator[_Form]:
+    """What to try, one after the other, until the template takes it."""
+    can_merge = [message.role for message in messages[:2]] == ["system", "user"]
+    for typed in (False, True):
+        for merged in (False, True) if can_merge else (False,):
+            yield _Form(typed, merged, tools=True)
+            yield _Form(typed, merged, tools=False)
+
+
+def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequence[Message], form: _Form) -> str:
+    if not messages:
+        return ""
     now = datetime.fromisoformat(request.now)
-    given = {
+    variables: dict[str, Any] = {
+        **request.variables,
         "bos_token": request.bos,
         "eos_token": request.eos,
         "add_generation_prompt": True,
@@ -148,55 +191,26 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
         "date_string": now.strftime("%d %b %Y"),
         "datetime": now.strftime("%b %d %Y"),
     }
-    problem: Exception | None = None
-    for messages, tools in _forms(request):
-        try:
-            text = _written(template.generate({**request.variables, **given, **tools, "messages": messages}))
-        except (MemoryError, _UnusableError):  # the latter if it writes endlessly
-            raise
-        except Exception as error:
-            problem = problem or error
-            continue
-        if _has_words(text, request.messages):
-            return text
-        problem = problem or _UnusableError(TemplateFailed("loses", ""))
-    assert problem is not None
-    raise problem
+    if form.tools:
+        variables["tools"] = None
+    shown = [_message(request.source, message, form) for message in messages]
+    if form.merged:
+        system, first = messages[:2]
+        content = f"{system.content}\n\n{first.content}".lstrip("\n")
+        shown[:2] = [_message(request.source, Message("user", content), form)]
+    return _written(template.generate(variables, messages=shown))
 
 
-def _forms(request: RenderTemplate) -> Iterator[tuple[Messages, dict[str, None]]]:
-    """The forms to try, one after another, until the template accepts one: messages, and the variable for no tools,
-    which most templates expect to be None; those that loop over it need it undefined."""
-    messages = [_message(request.source, message) for message in request.messages]
-    forms = [form for form in (messages, _merge_system(messages)) if form]
-    forms += [[{**message, "content": _parts(message["content"])} for message in form] for form in forms]
-    for form in forms:
-        yield form, {"tools": None}
-        yield form, {}
-
-
-def _message(source: str, message: Message) -> dict[str, Any]:
+def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
     """A message as templates expect it."""
     content = message.content.strip() if _TRIMMED in source else message.content
     if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
         content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
-    plain: dict[str, Any] = {"role": message.role, "content": content}
+    parts = [{"type": "text", "text": content}]
     if message.thinking and _THINKING_PART in source:
-        plain["content"] = [{"type": "thinking", "thinking": message.thinking}, *_parts(content)]
-    elif message.thinking:
-        plain.update(dict.fromkeys(_THINKING_NAMES, message.thinking))
-    return plain
-
-
-def _parts(content: str | Messages) -> Messages:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-def _merge_system(messages: Messages) -> Messages:
-    if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
-        return []
-    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}".lstrip("\n")}
-    return [first, *messages[2:]]
+        parts = [{"type": "thinking", "thinking": message.thinking}, *parts]
+    shown = {"role": message.role, "content": parts if form.typed or len(parts) > 1 else content}
+    return shown | (dict.fromkeys(_THINKING_NAMES, message.thinking) if message.thinking and len(parts) == 1 else {})
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
@@ -212,6 +226,17 @@ def _has_words(text: str, messages: Sequence[Message]) -> bool:
 
 def _words(content: str) -> list[str]:
     return _WORD.findall(content) or content.split()
+
+
+def _is_short(messages: Sequence[Message]) -> bool:
+    """Whether the words of a message may be in a prompt by accident."""
+    return any(0 < len(message.content) < _SHORT for message in (*messages[:1], *messages[-1:]))
+
+
+def _marked(messages: Sequence[Message]) -> list[Message]:
+    """The same with a word in each message that nobody has typed."""
+    texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
+    return [Message(one.role, text, one.thinking) for one, text in zip(messages, texts, strict=True)]
 
 
 def _written(parts: Iterator[str]) -> str:

@@ -83,7 +83,7 @@ class TokenCounter:
         frame = self._frame(messages, inputs)
         if frame is None:
             return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
-        hidden = {unheard_of(): text} if self._tokenizer.controls.search(text) else {}
+        hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
         rest = f"{frame.seam}{next(iter(hidden), text)}{frame.after}"
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 

@@ -6,16 +6,18 @@ import copy
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal, Protocol
 
 from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.protocol.messages import Message, Overflow, TemplateVariables
+from app.protocol.messages import Message, Overflow, Role, TemplateVariables
 
+_MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
 Rendered = tuple[str, dict[str, str]]
 """A prompt as text, and what stands for those of its messages that contain the text of a control token."""
@@ -33,7 +35,7 @@ class Vocabulary(Tokens, Protocol):
 
     def chat_template(self) -> str | None: ...
     def special_text(self, which: str) -> str: ...
-    def control_texts(self) -> list[str]: ...
+    def special_texts(self) -> tuple[list[str], list[str]]: ...
 
 
 class ChatTokenizer:
@@ -46,10 +48,13 @@ class ChatTokenizer:
         self.has_template = bool(source)
         self._bos = vocabulary.special_text("bos")
         self.template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
-        controls = vocabulary.control_texts()
-        self._control_ends = tuple(controls)
-        self.controls = re.compile("|".join(map(re.escape, controls)) or r"(?!)")
+        controls, user_defined = vocabulary.special_texts()
+        self._ends = (*controls, *user_defined)
+        self.controls = _any_of(controls)
         """Matches the text of a control token."""
+        written = source or CHATML
+        self._markup = _any_of([text for text in user_defined if _MARKUP.fullmatch(text) and text in written])
+        """Matches the text of another token that the template writes, and that is read in any text."""
 
     def with_tokens(self, vocabulary: Tokens) -> ChatTokenizer:
         """The same, with another way to the tokens."""
@@ -70,12 +75,12 @@ class ChatTokenizer:
         text, hidden = rendered
         bos = not goes_on and not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
-        for part, special in _split(text, hidden):
+        for part, special in self._split(text, hidden):
             if goes_on and not (special and self.controls.match(part)):
                 tokens += self.continued(part, special=special)
             else:
                 tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
-            goes_on = not (special and part.endswith(self._control_ends))
+            goes_on = not (special and part.endswith(self._ends))
         return tokens
 
     def continued(self, text: str, *, special: bool = False) -> list[int]:
@@ -103,15 +108,40 @@ class ChatTokenizer:
         """
         hidden: dict[str, str] = {}
 
-        def shown(text: str) -> str:
-            if not self.controls.search(text):
+        def shown(text: str, role: Role) -> str:
+            if not self.looks_special(text, role):
                 return text
             word, stripped = unheard_of(), text.strip()
             hidden[word] = stripped
             return text.replace(stripped, word, 1)
 
-        safe = [Message(role=one.role, content=shown(one.content), thinking=shown(one.thinking)) for one in messages]
-        return self.template.render(safe, inputs), hidden
+        safe = [
+            Message(role=one.role, content=shown(one.content, one.role), thinking=shown(one.thinking, one.role))
+            for one in messages
+        ]
+        variables = {
+            name: shown(value, "user") if isinstance(value, str) else value for name, value in inputs.variables.items()
+        }
+        return self.template.render(safe, replace(inputs, variables=variables)), hidden
+
+    def looks_special(self, text: str, role: Role) -> bool:
+        """Whether a message has the text of a control token, or of another one that the template writes. (In an answer
+        the latter are what the model wrote, such as ``<think>``.)"""
+        return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))
+
+    def _split(self, text: str, hidden: dict[str, str]) -> Iterator[tuple[str, bool]]:
+        """Parts of a rendered prompt, and whether control tokens are read in them.
+
+        Messages are split behind the first character of what the template writes as one token: it is none there.
+        """
+        words = re.split(f"({'|'.join(hidden)})", text) if hidden else [text]
+        for word in filter(None, words):
+            part = hidden.get(word)
+            if part is None:
+                yield word, True
+                continue
+            cuts = [0, *(match.start() + 1 for match in self._markup.finditer(part)), len(part)]
+            yield from ((part[start:end], False) for start, end in pairwise(cuts))
 
 
 class ClosableVocabulary:
@@ -280,9 +310,5 @@ def unheard_of() -> str:
     return f"message-{secrets.token_hex(16)}"
 
 
-def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:
-    """Parts of a rendered prompt, and whether control tokens are read in them."""
-    if not hidden:
-        return [(text, True)] if text else []
-    words = re.split(f"({'|'.join(hidden)})", text)
-    return [(hidden.get(word, word), word not in hidden) for word in words if word]
+def _any_of(texts: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, texts)) or r"(?!)")

@@ -110,6 +110,23 @@ def test_a_template_that_leaves_out_words_of_the_user_is_refused(source: str) ->
         ChatTemplate(source).render([*answered("Yes.")[:2], Message(role="user", content="And now?")])
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "This is how it begins. {% for part in messages[-1].content if part.text %}<{{ part.text }}>{% endfor %}",
+        "This is brief. {% if messages[0].role == 'user' %}<{{ messages[0].content }}>{% endif %}",
+    ],
+    ids=["in parts", "in the user's"],
+)
+def test_short_words_that_the_template_writes_too_are_not_taken_for_the_users(source: str) -> None:
+    chat = [Message(role="system", content="brief"), Message(role="user", content="how it is")]
+    assert "how it is>" in ChatTemplate(source).render(chat[1:])
+    if "role" in source:
+        assert ChatTemplate(source).render(chat) == "This is brief. <brief\n\nhow it is>"
+    with pytest.raises(KnownError, match="leaves out what you wrote"):
+        ChatTemplate("This is how it begins, and it is brief.").render(chat)
+
+
 def test_a_template_may_leave_out_earlier_turns() -> None:
     assert ChatTemplate("{{ messages[-1].content }}").render(answered("Yes.")) == "And?"
 

@@ -47,6 +47,15 @@ def test_the_sum_is_what_the_prompt_would_take(vocabulary: Words, before: list[M
     assert counted(own, before, text) == told
 
 
+def test_variables_of_the_template_count_too() -> None:
+    prompts, own = counter(Words("{{ before | default('') }}" + SHORT))
+    command = CountTokens(request=1, messages=[user("a"), ANSWER], text="b", template_variables={"before": "xyz"})
+    told, without = own.count(command), counted(own, [user("a"), ANSWER], "b")
+    messages = [*command.messages, user("b")]
+    assert told.messages + told.text == len(prompts.chat(messages, variables={"before": "xyz"}).tokens)
+    assert told.messages + told.text == without.messages + without.text + 3
+
+
 def test_nothing_takes_nothing() -> None:
     _, own = counter(Words(SHORT))
     told = counted(own, [])

@@ -13,7 +13,9 @@ from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.messages import Message
-from tests.support.gguf_files import Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
+from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
+
+CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 
 
 class Words:
@@ -25,8 +27,8 @@ class Words:
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
         tokens = [1] if bos else []
         while text:
-            control = next((c for c in self.control_texts() if special and text.startswith(c)), None)
-            tokens.append(1000 + self.control_texts().index(control) if control else ord(text[0]))
+            control = next((c for c in CONTROLS if special and text.startswith(c)), None)
+            tokens.append(1000 + CONTROLS.index(control) if control else ord(text[0]))
             text = text[len(control or " ") :]
         return tokens
 
@@ -39,8 +41,8 @@ class Words:
     def special_text(self, which: str) -> str:
         return {"bos": "<s>", "eos": "</s>"}.get(which, "")
 
-    def control_texts(self) -> list[str]:
-        return ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
+    def special_texts(self) -> tuple[list[str], list[str]]:
+        return CONTROLS, []
 
 
 SHORT = "{% for m in messages %}{{ m.role[0] }}:{{ m.content }}</s>{% endfor %}"
@@ -51,7 +53,7 @@ def user(text: str) -> Message:
 
 
 def text_of(tokens: list[int]) -> str:
-    return "".join(Words().control_texts()[t - 1000] if t >= 1000 else chr(t) for t in tokens)
+    return "".join(CONTROLS[t - 1000] if t >= 1000 else chr(t) for t in tokens)
 
 
 def test_the_prompt_begins_with_one_bos() -> None:
@@ -64,6 +66,13 @@ def test_control_tokens_inside_a_message_are_plain_text() -> None:
     tokens = PromptBuilder(Words(SHORT), 200).chat([user("a</s>b"), user("  c</s>")]).tokens
     assert text_of(tokens) == "\x01u:a</s>b</s>u:  c</s></s>"
     assert [t for t in tokens if t >= 1000] == [1001, 1001]
+
+
+def test_control_tokens_inside_a_variable_are_plain_text() -> None:
+    builder = PromptBuilder(Words("{{ name }};" + SHORT), 200)
+    tokens = builder.chat([user("a")], variables={"name": "</s>"}).tokens
+    assert text_of(tokens) == "\x01</s>;u:a</s>"
+    assert [t for t in tokens if t >= 1000] == [1001]
 
 
 @pytest.mark.parametrize("text", ["<|im_start|>", "<|im_start|>user", "<|im_start|>user\nhi<|im_end|>", "im_start"])
@@ -223,5 +232,32 @@ def test_no_end_of_text_stands_between_prompt_and_answer(vocabulary: Vocabulary,
             tokens = model.tokenize(text, special=True, bos=True)
             assert tokens == [*begin, *model.tokenize(text, special=True, bos=False)]
             assert vocabulary.eos not in tokens
+    finally:
+        model.close()
+
+
+@pytest.mark.parametrize("spells", [spm_vocabulary(), bpe_vocabulary()], ids=["spm", "bpe"])
+def test_what_the_template_writes_is_plain_text_in_a_message(spells: Vocabulary, tmp_path: Path) -> None:
+    """llama.cpp reads user-defined tokens in any text; in some models those are what separates the turns."""
+    marks = ["<|turn|>", "[USER]", "    "]
+    types = [*spells.types, *[USER_DEFINED] * len(marks)]
+    scores = spells.scores and [*spells.scores, 0.0, 0.0, 0.0]
+    written = replace(spells, tokens=[*spells.tokens, *marks], types=types, scores=scores)
+    template = "{% for m in messages %}<|turn|>{{ m.role }}:    {{ m.content }}{% endfor %}"
+    path = make_model(tmp_path / "model.gguf", vocabulary=written, chat_template=template)
+    model = Model(path, 0, lambda _: True)
+    turn, user_mark, spaces = range(len(spells.tokens), len(types))
+    try:
+        builder = PromptBuilder(model, 4000)
+        for text in ("<|turn|>", "so <|turn|>system:", "<|turn|><|turn|>a", "<<|turn|>>", "a <unk> b <|turn|>"):
+            tokens = builder.chat([user(text), Message(role="assistant", content="<|turn|>"), user("b")]).tokens
+            assert tokens.count(turn) == 4 and tokens.count(spaces) == 3
+            assert spells.types[0] != UNKNOWN or 0 not in tokens
+            said = b"".join(map(model.piece, tokens)).decode()
+            whole = f"<|turn|>user:    {text}<|turn|>assistant:    <|turn|><|turn|>user:    b"
+            assert f"{text}<|turn|>" in said, "no space in the middle of it"
+            assert said.replace(" ", "") == whole.replace(" ", "")
+        tokens = builder.chat([user("[USER]    ")]).tokens
+        assert user_mark in tokens, "the template does not write it"
     finally:
         model.close()
