@@ -64,6 +64,7 @@ class PairLoader(QObject):
         load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
         pair_given_up: Another pair is about to be loaded; what the engine does is over.
         engine_lost: The engine went away while it may have been busy.
         plain_speed_measured: The measured tokens per second.
@@ -74,6 +75,7 @@ class PairLoader(QObject):
     load_begun = Signal(object)
     load_progressed = Signal(float)
     pair_opened = Signal(object)
+    pair_refused = Signal()
     pair_given_up = Signal()
     engine_lost = Signal()
     plain_speed_measured = Signal(float)
@@ -191,6 +193,7 @@ class PairLoader(QObject):
         """Leave what there is as it is."""
         self._refused, self._files = self._files, self._given or self._files
         self._notice_list.show("load", notice)
+        self.pair_refused.emit()
 
     def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
         self.pair_given_up.emit()

@@ -173,8 +173,7 @@ class AppCommands(QObject):
 
     @Slot()
     def undo_deletion(self) -> None:
-        """Take back the last deletion of chats or of a folder."""
-        self._window.undo_bar.withdraw()
+        """Take back the last deletion of messages, of chats or of a folder."""
         self._operations.undo()
 
     def export_chats(self, chat_ids: Sequence[str]) -> None:

@@ -119,7 +119,6 @@ class Controller(QObject):
             self.operations,
             engine,
             self.pair_loader,
-            self.notice_list,
             lambda: settings.values.recent_pairs,
             self.commands.load_recent,
             self,
@@ -204,7 +203,7 @@ class Controller(QObject):
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
-        operations.deleted_for_good.connect(self._window.undo_bar.withdraw)
+        operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:

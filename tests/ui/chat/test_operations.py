@@ -270,6 +270,48 @@ def test_undoing_the_deletion_of_a_chat_that_was_erased_changes_nothing(rig: Rig
     assert rig.notice_list.notices() == {}
 
 
+def test_what_was_erased_or_restored_by_hand_is_no_deletion_to_undo_any_more(rig: Rig) -> None:
+    first, second, third, fourth = rig.make("first", "second", "third", "fourth")
+    rig.operations.delete([first])
+    rig.operations.offer_undo(lambda _put_back: None, "Deleted a message.", second)
+    rig.operations.delete([second, third])
+    rig.operations.delete([fourth])
+    rig.settle()
+    rig.operations.restore([fourth])
+    rig.operations.erase([second])
+    rig.settle()
+    rig.operations.undo()  # not of the fourth, and only what is left of the two
+    rig.settle()
+    assert rig.titles() == ["Today", "fourth", "third"]
+    rig.operations.erase()
+    rig.settle()
+    assert not rig.operations.can_undo()  # the message was in a chat that has gone
+
+
+def test_what_the_store_refuses_to_bring_back_can_be_brought_back_later(rig: Rig) -> None:
+    (first,) = rig.make("first")
+    rig.operations.create_folder("Work", [first])
+    rig.settle()
+    [folder] = rig.stored(ChatStore.folders)
+    deletions: list[Callable[[], None]] = [
+        lambda: rig.operations.delete_folder(folder.id),
+        lambda: rig.operations.delete([first]),
+    ]
+    for delete in deletions:
+        delete()
+        rig.settle()
+        rig.stored(lambda store: store._connection.execute("PRAGMA query_only = ON"))
+        rig.operations.undo()
+        rig.settle()
+        assert "store" in rig.notice_list.notices()
+        rig.stored(lambda store: store._connection.execute("PRAGMA query_only = OFF"))
+        assert rig.operations.can_undo()
+        rig.operations.undo()
+        rig.settle()
+        assert rig.titles() == ["Work", "first"]
+        assert not rig.operations.can_undo()
+
+
 def test_search_shows_passages_and_goes_to_them(rig: Rig) -> None:
     first, _second = rig.make("first", "second")
     message = rig.stored(lambda store: add_question(store, first, None, "I always wanted to know why cats purr."))

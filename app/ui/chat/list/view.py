@@ -99,6 +99,7 @@ class ChatListView(QListView):
                 self._waiting = chats, folders, today
                 return
             self._revert_renaming()
+        self._waiting = None  # out of date by now, if it is still to be shown
         shown = self._delegate.shown
         was_there = shown is not None and self.chats.place(shown) is not None
         with self._in_place():
