@@ -1,8 +1,8 @@
-"""Finding chats by words in their titles and messages.
+"""Finds chats by words in their titles and messages.
 
-Words of three characters and more are looked up in the index, which tells the newest messages with a word. Shorter
-words, as most Chinese ones are, words that are in too many messages to list them all, and messages that the index does
-not have yet are read for, newest first and as far as `MOST_READ` goes.
+Words of three or more characters are looked up in the index, which returns the newest messages with a word. For shorter
+words (as most Chinese ones are), words in too many messages to list, and messages that aren't in the index yet,
+messages are read, newest first, up to `MOST_READ` characters.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from app.chats.search_upkeep import Upkeep
 
 MOST_SNIPPETS = 3
 _WITH_ALL = 30
-"""Chats that get so many snippets; those after them get one."""
+"""This many chats get several snippets; the others get one."""
 MOST_READ = 600_000
-"""Characters of messages that a search reads, besides those it shows; each message counts `_PER_MESSAGE` more."""
+"""The characters of messages that a search reads, in addition to those it shows; each message counts as `_PER_MESSAGE`
+more.
+"""
 _PER_MESSAGE = 200
 _LONGEST_SEARCH = 500
 
 
 @dataclass(slots=True)
 class _Word:
-    """A word, and where it is known to be."""
+    """A word, and where it is known to occur."""
 
     text: str
     is_complete: bool
-    """Whether it is nowhere else."""
+    """Whether it occurs nowhere else."""
     titles: set[str]
     """The chats that have it in their title."""
     messages: dict[str, list[int]] = field(default_factory=dict)
-    """By chat the numbers of messages, newest first."""
+    """For each chat, the numbers of messages, newest first."""
 
     def is_in(self, chat_id: str) -> bool:
         return chat_id in self.messages or chat_id in self.titles
@@ -49,7 +51,7 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class _Titles:
-    """Kept until something changes: who searches types a letter after the other."""
+    """Kept until something changes, because a search runs for each letter typed."""
 
     changes: int
     folded: dict[str, str]
@@ -67,7 +69,7 @@ class Search:
         self._titles = _Titles(-1, {}, {})
 
     def find(self, text: str, limit: int) -> list[Found]:
-        """The newest chats with all the words."""
+        """The newest chats that contain all the words."""
         words = words_of(text[:_LONGEST_SEARCH])
         if not words:
             return []
@@ -125,7 +127,7 @@ class _Run:
         return word
 
     def _chosen(self) -> Iterator[str]:
-        """Chats that have all words, those where nothing has to be read first."""
+        """Chats that contain all words, starting with those where nothing has to be read."""
         sure = set.intersection(*(word.chats() for word in self._words))
         yield from (chat_id for chat_id in self._titles if chat_id in sure)
         complete = [word.chats() for word in self._words if word.is_complete]
@@ -138,7 +140,7 @@ class _Run:
                     yield chat_id
 
     def _has_all(self, chat_id: str) -> bool:
-        """Read a chat for the words it is not known to have."""
+        """Read a chat to find the words it isn't known to contain."""
         lacking = [word for word in self._words if not word.is_in(chat_id)]
         query = "SELECT seq, text FROM messages WHERE chat_id = ? AND status != 'streaming' ORDER BY seq DESC"
         for seq, text in self._connection.execute(query, (chat_id,)):
@@ -153,9 +155,9 @@ class _Run:
         return False
 
     def _read(self, which: str, least: int) -> bool:
-        """Read messages for all words of so many characters, until as many chats as are wanted have one.
+        """Read messages to find all words of this many characters, until enough chats contain one.
 
-        Returns whether all of them were read.
+        Returns whether all messages were read.
         """
         words = [word for word in self._words if len(word.text) >= least]
         query = f"SELECT seq, chat_id, text FROM messages WHERE status != 'streaming' AND {which} ORDER BY seq DESC"
@@ -170,13 +172,13 @@ class _Run:
         return True
 
     def _wanted(self, chat_id: str, most: int) -> list[int]:
-        """The messages of a chat that are to be shown: of each word the newest, then others."""
+        """The messages of a chat to be shown: the newest for each word, then others."""
         places = [word.messages.get(chat_id, [])[:MOST_SNIPPETS] for word in self._words]
         in_turn = list(dict.fromkeys(one for some in zip_longest(*places) for one in some if one is not None))
         return in_turn[: max(most, len({some[0] for some in places if some}))]
 
     def _shown(self, chat: Chat, messages: Sequence[tuple[Any, ...]], most: int) -> Found | None:
-        """A chat with its snippets; ``None`` where its messages do not have a word any more."""
+        """A chat with its snippets; ``None`` if its messages no longer contain a word."""
         missing = [word.text for word in self._words if chat.id not in word.titles]
         found: dict[int, Snippet] = {}
         for seq, message_id, text in messages:
@@ -201,7 +203,7 @@ def _titles(connection: sqlite3.Connection) -> _Titles:
 def _by_id(
     connection: sqlite3.Connection, columns: str, table: str, key: str, ids: Sequence[object]
 ) -> dict[object, tuple[Any, ...]]:
-    """The rows with these keys, which is their first column, in the order of ``ids``."""
+    """The rows with these keys, which are in the first column, in the order of ``ids``."""
     query = f"SELECT {columns} FROM {table} WHERE {key} IN ({', '.join('?' * len(ids))})"
     found = {row[0]: row for row in connection.execute(query, ids)}
     return {one: found[one] for one in ids if one in found}

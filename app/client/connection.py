@@ -1,8 +1,7 @@
-"""The protocol with an engine, without input or output: commands go in and frames come out, bytes go in and events come
-out. Whoever drives it carries the bytes and calls `Connection.tick` at regular intervals.
+"""The protocol with an engine, without I/O: commands go in and frames come out, bytes go in and events come out.
 
-Nothing that comes from an engine is trusted: a frame that is too large, is no event or comes before the greeting ends
-it (`ProtocolError`).
+The caller transfers the bytes and calls `Connection.tick` at regular intervals. Nothing that comes from an engine is
+trusted: a frame that is too large, isn't an event or arrives before the greeting ends the connection (`ProtocolError`).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _LEADS_TO: dict[type[messages.Event], EngineState] = {
 
 @dataclass(frozen=True)
 class Timings:
-    """How patient we are, in seconds."""
+    """How long to wait, in seconds."""
 
     tick: float = 1.0
     """Seconds between two calls of `Connection.tick`."""
@@ -50,12 +49,12 @@ class Timings:
     start: float = 60.0
     cancel: float = 5.0
     quit: float = 2.0
-    """Seconds; for whoever drives the connection: how long a process may take to end."""
+    """Seconds that a process may take to end; for the caller."""
 
 
 @dataclass(frozen=True)
 class Stalled:
-    """The engine gives no sign of life; told at most once a request."""
+    """The engine isn't responding; reported at most once per request."""
 
     seconds: float
 
@@ -83,18 +82,18 @@ class Connection:
         self._last_request = 0
         self._last_question = 0
         self._open_counts: set[int] = set()
-        """The newest `CountTokens`, until it is answered: the engine may leave out older ones."""
+        """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_checks: set[int] = set()
         self._counted: list[messages.Message] = []
-        """What the process has of the last `CountTokens`."""
+        """The messages of the last `CountTokens` that the process received."""
         self._reader = FrameReader()
         self._unsent: list[bytes] = []
         """Frames."""
         self._fault: tuple[ExitCause, str] | None = None
-        """What it did wrong or said before it ended, which says more than its exit code."""
+        """What the engine did wrong or reported before it ended, which explains more than its exit code."""
         self._ticks = 0
         """Since the start, or since the request began."""
-        self._cancelled_at: int | None = None
+        self._canceled_at: int | None = None
         self._open_pings = 0
         self._told_stall = False
 
@@ -106,7 +105,7 @@ class Connection:
         self._reader, self.log, self._fault = FrameReader(), LogLines(), None
 
     def stop(self) -> None:
-        """The process ended, or is being ended, on request."""
+        """The process has ended, or is being ended, on request."""
         self._reader = FrameReader()  # its last messages no longer count
         self._reset(EngineState.STOPPED)
 
@@ -128,12 +127,15 @@ class Connection:
     def _begin(self, request: int, state: EngineState) -> None:
         self.request, self.state = request, state
         self._ticks = self._open_pings = 0
-        self._cancelled_at, self._told_stall = None, False
+        self._canceled_at, self._told_stall = None, False
 
     # ------------------------------------------------------------ commands
 
     def load(self, command: messages.Load) -> int:
-        """The number of the request. What was loaded or is being loaded is given up; the process must be starting."""
+        """Load a pair; returns the number of the request. Whatever was loaded or being loaded is dropped.
+
+        The process must be starting or running.
+        """
         self._open_counts.clear()
         self._open_checks.clear()
         if self.hello is None:
@@ -143,7 +145,7 @@ class Connection:
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
     def ask(self, command: Question, *, compared: bool = False) -> int:
-        """The number of the request. ``compared``: the answer belongs to no chat.
+        """Send a request; returns its number. ``compared``: the answer doesn't belong to a chat.
 
         Raises `RuntimeError` unless the state is ``READY``.
         """
@@ -158,11 +160,11 @@ class Connection:
         return self.request
 
     def cancel(self) -> messages.LoadFailed | None:
-        """Stop what is running, if anything. A load that was not sent yet ends at once, with the returned event."""
+        """Stop whatever is running. A load that hasn't been sent yet ends at once, with the returned event."""
         if self.state.is_busy:
-            if self._cancelled_at is None:
+            if self._canceled_at is None:
                 self._send(messages.Cancel())
-                self._cancelled_at = self._ticks
+                self._canceled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
@@ -170,21 +172,21 @@ class Connection:
         return None
 
     def forget(self) -> None:
-        """Have everything erased that remains of chats; a process that is starting is told as soon as it says hello."""
+        """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1
         self._counted = []
         if self.hello is not None:
             self._send(messages.Forget())
 
     def read_memory(self) -> None:
-        """Ask how much memory there is now, where there is a process that can tell."""
+        """Ask how much memory is in use now, if there is a process to ask."""
         if self.hello is not None:
             self._send(messages.ReadMemory())
 
     def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell, or the chat is too large to be sent.
+        """The number of the question; 0 if nothing is loaded that could count, or the chat is too large to be sent.
 
-        The answer to an older one is lost.
+        An older question that is still open is never answered.
         """
         number = self._next_question()
         if number:
@@ -195,13 +197,13 @@ class Connection:
             command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
             try:
                 self._send(command)
-            except ProtocolError:  # too large to be sent, as an answer to it would be
+            except ProtocolError:  # too large to send, and so would be the prompt
                 self._counted = []
                 return 0
         return number
 
     def check_text(self, text: str) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell."""
+        """The number of the question; 0 if nothing is loaded that could check."""
         number = self._next_question()
         if number:
             self._open_checks.add(number)
@@ -218,18 +220,18 @@ class Connection:
         self._unsent.append(encode_frame(command))
 
     def bytes_to_send(self) -> bytes:
-        """What is to be written to the process now; nothing before it has greeted."""
+        """What to write to the process now; nothing until it has sent its greeting."""
         if self.hello is None:
             return b""
         frames, self._unsent = self._unsent, []
-        return frames[0] if len(frames) == 1 else b"".join(frames)  # one of megabytes is not copied
+        return frames[0] if len(frames) == 1 else b"".join(frames)  # so that megabytes aren't copied
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ what the engine sends
 
     def receive(self, data: bytes) -> Iterator[messages.Event | Stalled]:
-        """The events in more output, cut anywhere; those of requests that are no longer current are left out.
+        """The events in more output, which may be cut anywhere; events of outdated requests are left out.
 
-        A process that breaks the protocol must be ended; nothing it says counts any more. Raises `ProtocolError`.
+        A process that violates the protocol must be ended; nothing it sends counts any more. Raises `ProtocolError`.
         """
         reader = self._reader
         if self._fault is not None:
@@ -240,14 +242,14 @@ class Connection:
                 if (told := self._taken(event)) is not None:
                     yield told
                 if self._reader is not reader:
-                    return  # another process was started because of the event
+                    return  # the event made someone start another process
         except ProtocolError as error:
             _log.error("protocol violation: %s", error)
             self._fault = ExitCause.PROTOCOL, str(error)
             raise
 
     def _taken(self, event: messages.Event) -> messages.Event | Stalled | None:
-        """Note what ``event`` means; what is to be told of it."""
+        """Update the state for ``event``; returns the event if the caller should see it."""
         match event:
             case messages.Hello():
                 self._greet(event)
@@ -271,7 +273,7 @@ class Connection:
         return event
 
     def _is_awaited(self, event: messages.TokensCounted | messages.TextChecked) -> bool:
-        """Whether somebody still waits for this answer to a question; after it nobody does."""
+        """Whether someone is still waiting for this answer; removes the question."""
         awaited = self._open_checks if isinstance(event, messages.TextChecked) else self._open_counts
         if event.request not in awaited:
             return False
@@ -279,7 +281,7 @@ class Connection:
         return True
 
     def _idle_seconds(self, pong: messages.Pong) -> float:
-        """Since the computation last moved; 0 where that is no wonder."""
+        """Seconds since the computation last advanced; 0 while it needn't."""
         self._open_pings = 0
         idle = pong.seconds_since_progress
         return idle if pong.busy and self.state.is_busy and idle > self.timings.no_progress else 0.0
@@ -304,14 +306,14 @@ class Connection:
     # ------------------------------------------------------------ stalls
 
     def needs_ticks(self) -> bool:
-        """Whether something can stall now."""
+        """Whether anything can stall now."""
         return self.state is EngineState.STARTING or self.state.is_busy
 
     def tick(self) -> Stalled | None:
-        """Another interval of ``timings.tick`` is over.
+        """Another interval of ``timings.tick`` has passed.
 
-        Counting intervals and open pings, not time: after the machine slept, or the one that drives this hung itself,
-        no time may be held against the engine.
+        Intervals and open pings are counted instead of time, so that the engine isn't blamed when the computer slept or
+        the caller itself was blocked.
         """
         self._ticks += 1
         stalled = self._stalled(self._overdue_seconds())
@@ -321,12 +323,12 @@ class Connection:
         return stalled
 
     def _overdue_seconds(self) -> float:
-        """How long what should have come by now is awaited; 0 where nothing is overdue."""
+        """How many seconds something is overdue; 0 if nothing is."""
         timings = self.timings
         if self.state is EngineState.STARTING:
             waited, patience = self._ticks * timings.tick, timings.start
-        elif self._cancelled_at is not None:
-            waited, patience = (self._ticks - self._cancelled_at) * timings.tick, timings.cancel
+        elif self._canceled_at is not None:
+            waited, patience = (self._ticks - self._canceled_at) * timings.tick, timings.cancel
         else:
             waited, patience = self._open_pings * timings.tick, timings.silence
         return waited if waited >= patience else 0.0
@@ -340,7 +342,7 @@ class Connection:
 
 
 def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages.Message]) -> int:
-    """How many messages both begin with."""
+    """How many messages at the beginning of both lists are the same."""
     length = 0
     for one, other in zip(first, second, strict=False):
         if one != other:

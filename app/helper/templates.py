@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
 
 SIZE_LIMIT = 16 * 1024 * 1024
-"""The most characters a template may write."""
+"""The maximum number of characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+")
 
@@ -34,7 +34,7 @@ class _UnusableError(Exception):
 
 
 class _Generation(Extension):
-    """``{% generation %}…{% endgeneration %}`` marks for trainers what the model wrote; here it changes nothing."""
+    """``{% generation %}…{% endgeneration %}`` marks what the model wrote, for training; here it changes nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's
 
@@ -48,9 +48,9 @@ class _Generation(Extension):
 def answer(request: TemplateRequest) -> TemplateAnswer:
     """Compile a template, or render a chat.
 
-    Some templates refuse a system message; its text then goes in front of the first message of the user. Some leave out
-    content that is a string and want it in typed parts; they get those. A template that leaves out the last message
-    whatever it gets is refused.
+    Some templates refuse a system message; its text is then added in front of the user's first message. Some leave out
+    content that is a string and expect typed parts; they get those. A template that leaves out the last message in
+    every form is refused.
     """
     try:
         template = _compiled(request.source)
@@ -60,7 +60,7 @@ def answer(request: TemplateRequest) -> TemplateAnswer:
         raise
     except _UnusableError as error:
         return error.failure
-    except Exception as error:  # a template runs code of its own choice: anything can come out
+    except Exception as error:  # a template runs arbitrary code, so anything can be raised
         return TemplateFailed("failed", _line(error))
 
 
@@ -84,7 +84,7 @@ def _compiled(source: str) -> jinja2.Template:
         return environment.from_string(source)
     except MemoryError:
         raise
-    except Exception as error:  # also SyntaxError: jinja2 makes Python code of some mistakes, such as a stray break
+    except Exception as error:  # also SyntaxError: jinja2 turns some mistakes into Python code, such as a stray break
         raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
@@ -100,7 +100,7 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
     for messages in _forms([{"role": message.role, "content": message.content} for message in request.messages]):
         try:
             text = _written(template.generate(messages=messages, **variables))
-        except (MemoryError, _UnusableError):  # the latter: it writes without end
+        except (MemoryError, _UnusableError):  # the latter if it writes endlessly
             raise
         except Exception as error:
             problem = problem or error
@@ -113,7 +113,7 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
 
 
 def _forms(messages: Messages) -> Iterator[Messages]:
-    """What to try, one after the other, until the template takes it."""
+    """The forms to try, one after another, until the template accepts one."""
     forms = [form for form in (messages, _merge_system(messages)) if form]
     yield from forms
     for form in forms:
@@ -128,7 +128,7 @@ def _merge_system(messages: Messages) -> Messages:
 
 
 def _has_words(text: str, content: str) -> bool:
-    """Whether the longest word of a message is in the prompt. (Its spaces and signs may have been changed.)"""
+    """Whether the longest word of a message is in the prompt. (Its spaces and symbols may have been changed.)"""
     return max(_WORD.findall(content), key=len, default="") in text
 
 
@@ -153,5 +153,5 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """``tojson`` as the transformers library has it, which templates are written for."""
+    """``tojson`` as in the transformers library, for which templates are written."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -230,8 +230,8 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
         raise ModelFileError(
             path,
             (
-                f"is damaged: its parts contain {len(tensors):,} tensors, not the {claimed:,} different ones of the "
-                "model."
+                f"is damaged: its parts contain {len(tensors):,} tensors instead of the {claimed:,} different ones "
+                "that the model has."
             ),
         )
 

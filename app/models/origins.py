@@ -24,7 +24,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     size: int
     """Bytes."""
-    licence: str = ""
+    license: str = msgspec.field(default="", name="licence")
     downloaded_at: int = 0
     """Seconds since 1970, UTC."""
 

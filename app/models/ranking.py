@@ -109,7 +109,7 @@ def _weights(entry: LibraryEntry) -> int:
 
 
 def _family(entry: LibraryEntry) -> str:
-    """Models of one family learnt from the same texts, with experts or without."""
+    """Models of one family learned from the same texts, with experts or without."""
     architecture = entry.summary.architecture if entry.summary else ""
     return architecture.removesuffix("moe").rstrip("-_")
 

@@ -125,7 +125,7 @@ def test_a_load_gives_up_what_runs() -> None:
     assert told(connection, finished(2)) == [] and connection.state is EngineState.LOADING
 
 
-def test_a_load_that_was_not_sent_is_cancelled_at_once(starting: Connection) -> None:
+def test_a_load_that_was_not_sent_is_canceled_at_once(starting: Connection) -> None:
     starting.load(PAIR)
     failed = starting.cancel()
     assert failed is not None and failed.cancelled and failed.request == 1

@@ -304,7 +304,7 @@ class ScriptedEngine:
 
     def cancel(self) -> None:
         if self.loading:
-            send(LoadFailed(request=self.loading, message="Loading was cancelled.", cancelled=True))
+            send(LoadFailed(request=self.loading, message="Loading was canceled.", cancelled=True))
             self.loading = 0
         if self.busy_with and self.behavior != "deaf":
             self.finish(self.busy_with, "cancelled")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads import part
 from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destination
 from app.models.downloads.item import Item, ItemProgress, ItemState
@@ -112,10 +112,10 @@ class DownloadQueue:
 
     def cancel(self, id: str) -> None:
         """Stop an item for good; what came of it is kept until `discard`."""
-        self._stop(id, ItemState.CANCELLED)
+        self._stop(id, ItemState.CANCELED)
 
     def resume(self, id: str) -> None:
-        """Go on with an item that is paused, cancelled or failed, or try at once what waits."""
+        """Go on with an item that is paused, canceled or failed, or try at once what waits."""
         with self._lock:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
@@ -128,7 +128,7 @@ class DownloadQueue:
         """Take an item off the queue and delete what is not complete of it. Finished files stay."""
         with self._lock:
             entry = self._take_off(id)
-            entry.set(ItemState.CANCELLED)
+            entry.set(ItemState.CANCELED)
             entry.discarded = True
             self._look_after(id)
 
@@ -229,7 +229,7 @@ class DownloadQueue:
         return entry
 
     def _transferring(self) -> list[Path]:
-        """Where all that runs goes, also what was cancelled and has not ended yet."""
+        """Where all that runs goes, also what was canceled and has not ended yet."""
         entries = (*self._entries.values(), *self._leaving)
         return [transfer.destination for entry in entries for transfer in entry.transfers.values()]
 
@@ -310,7 +310,7 @@ class DownloadQueue:
             entry.item.files[index],
             path,
             origins=self.origins,
-            licence=entry.item.licence,
+            license=entry.item.license,
             limiter=self._limiter,
             backoff=self._backoff,
             reserve=self._reserve,
@@ -330,8 +330,8 @@ class DownloadQueue:
         try:
             transfer.run()
             outcome, message = ItemState.DONE, ""
-        except Cancelled:
-            outcome, message = ItemState.CANCELLED, ""
+        except Canceled:
+            outcome, message = ItemState.CANCELED, ""
         except KnownError as error:
             message = str(error)
             if isinstance(error, DiskFullError):

@@ -13,7 +13,7 @@ from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Vers
 from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
-_STOPPED = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED, ItemState.DONE)
+_STOPPED = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED, ItemState.DONE)
 
 
 class SavedItem(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.answers import NoRangesError, RetryLaterError, check_answer, etag, file_url, is_known_content
 from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, free_bytes, writing
 from app.models.downloads.part import Part, discard
@@ -60,7 +60,7 @@ class Transfer:
     destination: Path
     _: KW_ONLY
     origins: Origins
-    licence: str = ""
+    license: str = ""
     limiter: RateLimiter = field(default_factory=RateLimiter)
     backoff: Backoff = Backoff()
     reserve: int = RESERVE_BYTES
@@ -86,7 +86,7 @@ class Transfer:
     def run(self) -> None:
         """Come back when the file is at its destination.
 
-        Waits for the network as long as it takes. Raises `Cancelled` when told to; `DiskFullError`,
+        Waits for the network as long as it takes. Raises `Canceled` when told to; `DiskFullError`,
         `NoAccessError` or another `KnownError` when waiting does not help. What came stays for the next time.
         """
         with writing(self.destination, self.file.size):
@@ -106,7 +106,7 @@ class Transfer:
 
     def _fill(self, part: Part) -> None:
         self._changed(done=part.size)
-        part.hash_what_is_there(self._check_cancelled)
+        part.hash_what_is_there(self._check_canceled)
         began_again = False
         while True:
             try:
@@ -132,7 +132,7 @@ class Transfer:
 
     def _request(self, part: Part) -> None:
         """Ask for what is missing and write what comes. Comes back when all of it is there."""
-        self._check_cancelled()
+        self._check_canceled()
         endpoint = self.network.endpoint
         start = part.size if self._ranges else 0
         check_space(part.path.parent, self.file.size - part.size, self.reserve)
@@ -165,19 +165,19 @@ class Transfer:
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
-        self._check_cancelled()
+        self._check_canceled()
         if count:
             self.on_bytes(count)
         else:
             self.on_change()
 
-    def _check_cancelled(self) -> None:
+    def _check_canceled(self) -> None:
         if self.cancelled.is_set():
-            raise Cancelled
+            raise Canceled
 
     def _pause(self, seconds: float) -> None:
         if self.cancelled.wait(seconds):
-            raise Cancelled
+            raise Canceled
         self.on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
@@ -200,7 +200,7 @@ class Transfer:
     # --- when it does not go on
 
     def _wait(self, error: RetryLaterError) -> None:
-        self._check_cancelled()
+        self._check_canceled()
         self.failures += 1
         self._refusals += error.tries is not None
         if error.tries is not None and self._refusals >= error.tries:
@@ -246,7 +246,7 @@ class Transfer:
 
     def _save_origin(self) -> None:
         where = msgspec.structs.asdict(self.file)
-        origin = Origin(**where, licence=self.licence, downloaded_at=int(time.time()))
+        origin = Origin(**where, license=self.license, downloaded_at=int(time.time()))
         try:
             self.origins.put(self.destination, origin)
         except KnownError as error:

@@ -141,7 +141,7 @@ def _facts(info: ModelInfo) -> dict[str, Any]:
     bases = (tag.rpartition(":")[2] for tag in tags if tag.startswith("base_model:"))
     modified = info.last_modified
     return {
-        "licence": _licence(info, tags),
+        "license": _license(info, tags),
         "gated": "manual" if info.gated == "manual" else "automatic" if info.gated else "no",
         "downloads": _number(info.downloads),
         "likes": _number(info.likes),
@@ -161,10 +161,10 @@ def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
     return RemoteFile(repository=id, commit=commit, path=path, size=size, sha256=sha256)
 
 
-def _licence(info: ModelInfo, tags: list[str]) -> str:
+def _license(info: ModelInfo, tags: list[str]) -> str:
     named = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
     if named in ("", "other"):
-        # The name of a licence that has no tag of its own.
+        # The name of a license that has no tag of its own.
         named = getattr(info.card_data, "license_name", None) or named
     return printable(named, _MAX_TEXT_CHARS) if isinstance(named, str) else ""
 

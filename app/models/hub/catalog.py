@@ -58,7 +58,7 @@ class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The approximate size of all its files."""
     kv_per_token: Bytes
     """In F16: 2 × layers × KV heads × head width × 2 bytes."""
-    licence: Text
+    license: Text = msgspec.field(name="licence")
     sampling: CatalogSampling = CatalogSampling()
 
 
@@ -121,7 +121,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @functools.cache
 def load_catalog() -> Catalog:
-    """The catalogue this version came with."""
+    """The catalog this version came with."""
     return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
 
 
@@ -129,9 +129,9 @@ def resolve(hub: Hub, pair: CatalogPair) -> Item:
     """Look a pair up and make one item of it, target and draft. Raises `KnownError`, also if a file is gone."""
     repositories = [hub.repository(model.repository) for model in (pair.target, pair.draft)]
     target, draft = map(_chosen, repositories, (pair.target, pair.draft))
-    # What the repositories say now counts; the catalogue's word is for those that say nothing.
-    licences = (repositories[0].licence or pair.target.licence, repositories[1].licence or pair.draft.licence)
-    return Item.of(pair.title, target, draft, licences)
+    # What the repositories say now counts; the catalog's is for those that say nothing.
+    licenses = (repositories[0].license or pair.target.license, repositories[1].license or pair.draft.license)
+    return Item.of(pair.title, target, draft, licenses)
 
 
 def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
@@ -56,7 +56,7 @@ class DraftCandidate(NamedTuple):
 
     repository: str
     model: RemoteModel
-    licence: str
+    license: str
     verdict: Verdict
     """Also says why a candidate could not be checked."""
     share: float
@@ -64,20 +64,20 @@ class DraftCandidate(NamedTuple):
 
 
 def find_drafts(
-    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_cancelled: Callable[[], bool] = lambda: False
+    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_canceled: Callable[[], bool] = lambda: False
 ) -> Iterator[DraftCandidate]:
     """Candidates one after the other, as they are judged; `in_order` sorts them.
 
     ``base_models`` are those the target's repository names. Raises `KnownError` when the hub cannot be asked, and
-    `Cancelled` soon after ``is_cancelled()`` is true.
+    `Canceled` soon after ``is_canceled()`` is true.
     """
     left = MAX_CHECKED
     seen: set[str] = set()
     for words in search_words([target.name, target.path.stem, *base_models])[:_MAX_SEARCHES]:
-        if is_cancelled():
-            raise Cancelled
+        if is_canceled():
+            raise Canceled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
-        judged = (_judged(hub, target, result, is_cancelled) for result in found)
+        judged = (_judged(hub, target, result, is_canceled) for result in found)
         fresh = (candidate for candidate in judged if candidate is not None)
         for candidate in islice(fresh, min(left, _MAX_CHECKED_PER_SEARCH)):
             left -= 1
@@ -132,11 +132,11 @@ def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> 
 
 
 def _judged(
-    hub: Hub, target: GgufHeader, found: SearchResult, is_cancelled: Callable[[], bool]
+    hub: Hub, target: GgufHeader, found: SearchResult, is_canceled: Callable[[], bool]
 ) -> DraftCandidate | None:
     """The best file of a repository as a candidate; ``None`` if all are too large, or it is gone."""
-    if is_cancelled():
-        raise Cancelled
+    if is_canceled():
+        raise Canceled
     try:
         repository = hub.repository(found.id)
     except NotFoundError:
@@ -145,10 +145,10 @@ def _judged(
     if model is None:
         return None
     try:
-        verdict = compare(target, read_remote_header(hub.network, model, is_cancelled))
+        verdict = compare(target, read_remote_header(hub.network, model, is_canceled))
     except (ModelFileError, GatedError, NotFoundError) as error:
         verdict = Verdict(False, str(error))
-    return DraftCandidate(found.id, model, repository.licence, verdict, model.size / max(1, target.tensor_bytes))
+    return DraftCandidate(found.id, model, repository.license, verdict, model.size / max(1, target.tensor_bytes))
 
 
 def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:

@@ -266,7 +266,7 @@ def trusted_authorities() -> str:
     except OSError as error:
         raise _bad_certificates(error) from error
     if type(context).__module__.startswith("truststore"):
-        return "the system's own store"
+        return "the system's certificate store"
     count = context.cert_store_stats()["x509_ca"] or len(_hashed_certificates())
     if not count:
         raise RefusedError(

@@ -23,8 +23,8 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
     if code == "GatedRepo":
         advice = (
             (
-                ", and your access token doesn't open it. Accept its terms on its page; some owners then approve "
-                "requests by hand."
+                ", and your access token doesn't give you access. Accept its terms on its page; some owners then "
+                "approve requests manually."
             )
             if token_sent
             else ": accept its terms on its page first, then enter an access token in Slipstream."

@@ -83,7 +83,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A repository as a search finds it: without its files."""
 
     id: str
-    licence: str = ""
+    license: str = ""
     """As the repository gives it: ``apache-2.0``; empty where it doesn't."""
     gated: Literal["no", "automatic", "manual"] = "no"
     """Whether its terms must be accepted first; with ``manual``, the owner must approve as well."""

@@ -50,9 +50,9 @@ class LibraryEntry:
         return self.folder.read_only
 
     @property
-    def licence(self) -> str:
+    def license(self) -> str:
         """As its repository or the file names it; empty where neither does."""
-        return (self.origin.licence if self.origin else "") or (self.summary.licence if self.summary else "")
+        return (self.origin.license if self.origin else "") or (self.summary.license if self.summary else "")
 
     @property
     def where(self) -> str:

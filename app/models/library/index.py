@@ -25,7 +25,7 @@ READER = 1
 
 New fields of a summary or a shape need defaults, or files of older versions can't be read."""
 _MAX_DIFFERENCES = 2000
-_MAX_LICENCE = 100
+_MAX_LICENSE = 100
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ModelSummary(ModelFacts, frozen=True, kw_only=True):
 
     template_sha256: str | None
     """Of the UTF-8 bytes of its chat template; ``None`` where it has none."""
-    licence: str
+    license: str = msgspec.field(name="licence")
     """As the file gives it; empty where it doesn't."""
     split_count: int
     """Files the model consists of."""
@@ -131,7 +131,7 @@ def summary_of(header: GgufHeader) -> ModelSummary:
     return ModelSummary(
         **msgspec.structs.asdict(facts),
         template_sha256=hashlib.sha256(template.encode()).hexdigest() if template is not None else None,
-        licence=text_of(header.metadata, "general.license", _MAX_LICENCE),
+        license=text_of(header.metadata, "general.license", _MAX_LICENSE),
         split_count=header.split.count if header.split else 1,
         shape=shape_of(header),
     )

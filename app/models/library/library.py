@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import paths
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.architectures import is_part_of_model
 from app.models.gguf import ModelFileError, check_loadable, read_header
 from app.models.library.entry import LibraryEntry, entry_of
@@ -59,10 +59,10 @@ class Library:
         with self._lock:
             self._index.save()
 
-    def scan(self, is_cancelled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
-        """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
+    def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
+        """All models, by title. Raises `Canceled` when told to stop; headers that were read by then are kept."""
         with self._lock:
-            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_cancelled)
+            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_canceled)
             try:
                 entries = scan.entries(self.folders())
             finally:
@@ -103,8 +103,7 @@ class Library:
         if entry.read_only:
             raise KnownError(
                 f"{printable(entry.title)} is in a folder that doesn't belong to Slipstream "
-                f"({entry.folder.kind.label}), where "
-                "Slipstream deletes nothing. Delete it there yourself."
+                f"({entry.folder.kind.label}), so Slipstream won't delete it. Delete it there yourself."
             )
         top = entry.folder.path.resolve()
         if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):
@@ -144,12 +143,12 @@ class Library:
         self,
         entry: LibraryEntry,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
-        is_cancelled: Callable[[], bool] = lambda: False,
+        is_canceled: Callable[[], bool] = lambda: False,
     ) -> bool | None:
         """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
 
         ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
-        `Cancelled`.
+        `Canceled`.
         """
         known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
         for part in entry.parts:
@@ -157,7 +156,7 @@ class Library:
                 known[part] = origin.sha256
         try:
             told = Progress(sum(part.stat().st_size for part in known), progress)
-            if any(sha256_of(part, is_cancelled, told) != digest for part, digest in known.items()):
+            if any(sha256_of(part, is_canceled, told) != digest for part, digest in known.items()):
                 return False
         except OSError as error:
             reason = error.strerror or error
@@ -201,20 +200,20 @@ class _Scan:
     origins: Mapping[Path, Origin]
     used: Mapping[str, float]
     """When models were used, by path."""
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     notices: list[str] = field(default_factory=list)
     """What the user should know, one sentence each."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
     _records: dict[str, Record] = field(default_factory=dict)
 
     def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
-        """All models in ``folders``; the index holds exactly these afterwards. Raises `Cancelled`."""
+        """All models in ``folders``; the index holds exactly these afterwards. Raises `Canceled`."""
         entries = [entry for folder in folders for entry in self._in_folder(folder)]
         self.index.records = self._records
         return entries
 
     def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
-        found = walk(folder, self.is_cancelled)
+        found = walk(folder, self.is_canceled)
         if not found.is_complete:
             self.notices.append(
                 f"{printable(str(folder.path), 200)} contains too many files to look through, so not all are listed."
@@ -243,8 +242,8 @@ class _Scan:
 
     def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
         """What is known of a model; ``None`` for a file that was listed already or has gone."""
-        if self.is_cancelled():
-            raise Cancelled
+        if self.is_canceled():
+            raise Canceled
         try:
             if self._was_seen(group[0].path):
                 return None

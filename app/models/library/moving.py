@@ -15,7 +15,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import printable, size_text
 from app.storage.hashing import CHUNK, Progress, sha256_of
 
@@ -30,13 +30,13 @@ def move_folder(
     new: Path,
     switch: Callable[[], None] = lambda: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    is_canceled: Callable[[], bool] = lambda: False,
 ) -> list[Path]:
     """Move all files of the folder ``old`` into ``new``; returns those that were copied but could not be deleted.
 
     ``switch`` is called when ``new`` has everything and, after copying, ``old`` still has: it makes ``new`` the one in
     use (settings, `Library.moved`). ``progress`` is told the bytes that are done, and all. Raises `KnownError` where it
-    cannot be done, `Cancelled`, and what ``switch`` raises: then ``old`` still has everything.
+    cannot be done, `Canceled`, and what ``switch`` raises: then ``old`` still has everything.
     """
     _check(old, new)
     try:
@@ -51,7 +51,7 @@ def move_folder(
             if file.is_symlink():
                 _link(file, there, old, new)
             else:
-                _copy(file, there, told, is_cancelled)
+                _copy(file, there, told, is_canceled)
     except OSError as error:
         raise KnownError(
             f"The models couldn't be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
@@ -135,9 +135,9 @@ def _is_copied(file: Path, there: Path) -> bool:
     return file.is_symlink() or (one.st_size == other.st_size and same_time)
 
 
-def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> None:
-    if is_cancelled():
-        raise Cancelled
+def _copy(file: Path, there: Path, progress: Progress, is_canceled: Callable[[], bool]) -> None:
+    if is_canceled():
+        raise Canceled
     if _is_copied(file, there):
         progress.add(2 * _size(file))
         return
@@ -145,7 +145,7 @@ def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[]
     part = there.with_name(there.name + _COPYING)
     part.unlink(missing_ok=True)
     try:
-        if _copied_digest(file, part, progress, is_cancelled) != sha256_of(part, is_cancelled, progress):
+        if _copied_digest(file, part, progress, is_canceled) != sha256_of(part, is_canceled, progress):
             raise KnownError(f"The copy of {printable(file.name)} is damaged. Check the disk it was written to.")
         shutil.copystat(file, part)
         part.replace(there)
@@ -163,12 +163,12 @@ def _link(link: Path, there: Path, old: Path, new: Path) -> None:
     there.symlink_to(goal if inside is None else new.absolute() / inside, target_is_directory=goal.is_dir())
 
 
-def _copied_digest(file: Path, part: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> str:
+def _copied_digest(file: Path, part: Path, progress: Progress, is_canceled: Callable[[], bool]) -> str:
     digest = hashlib.sha256()
     with file.open("rb", buffering=0) as source, part.open("xb", buffering=0) as target:
         while chunk := source.read(CHUNK):
-            if is_cancelled():
-                raise Cancelled
+            if is_canceled():
+                raise Canceled
             target.write(chunk)
             digest.update(chunk)
             progress.add(len(chunk))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.text import is_sha256
@@ -49,9 +49,9 @@ class Walk:
     """False if there was more than the limits allow."""
 
 
-def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) -> Walk:
-    """Look through ``folder``. Raises `Cancelled` when told to stop."""
-    walker = _Walker(is_cancelled)
+def walk(folder: ModelFolder, is_canceled: Callable[[], bool] = lambda: False) -> Walk:
+    """Look through ``folder``. Raises `Canceled` when told to stop."""
+    walker = _Walker(is_canceled)
     if folder.kind is FolderKind.OLLAMA:
         walker.look_for_manifests(folder.path)
     elif folder.kind is FolderKind.HUGGING_FACE:
@@ -68,7 +68,7 @@ def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) 
 
 @dataclass
 class _Walker:
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     found: Walk = field(default_factory=Walk)
     entries_seen: int = 0
     _folders_seen: set[tuple[int, int]] = field(default_factory=set)
@@ -109,8 +109,8 @@ class _Walker:
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
-        if self.is_cancelled():
-            raise Cancelled
+        if self.is_canceled():
+            raise Canceled
         try:
             status = folder.stat()
             if (status.st_dev, status.st_ino) in self._folders_seen:

@@ -313,7 +313,7 @@ class PairLoader(QObject):
             return
         self._marker.clear()
         self._set_pair(None)
-        notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
+        notice = notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
         self._notice_list.show("load", notice)
 
     @Slot(float)

@@ -94,7 +94,7 @@ class SettingsPresenter(QObject):
         theme.follow_zoom(self, lambda: self.window.general.show_settings(self._values))
         page.change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
         page.reveal.clicked.connect(lambda: reveal(models_folder(self._values), self._library))
-        page.cancel.clicked.connect(self._on_move_cancelled)
+        page.cancel.clicked.connect(self._on_move_canceled)
         page.add.clicked.connect(lambda: self._choose("Choose a folder with models", self._on_folder_added))
         network.changed.connect(self._on_network_changed)
         network.enter_token.clicked.connect(self.ask_for_token)
@@ -212,7 +212,7 @@ class SettingsPresenter(QObject):
         self._page.show_status(text)
 
     @Slot()
-    def _on_move_cancelled(self) -> None:
+    def _on_move_canceled(self) -> None:
         if self._moving is not None:
             self._library.stop(str(self._moving[1]))
 

@@ -175,7 +175,7 @@ class MessageOperations(QObject):
     def _bring_back(self, model: ChatModel, deletion: Deletion) -> None:
         if not model.undo_deletion(deletion):
             take_back = partial(self._undo, model.id, model.is_temporary, deletion)
-            text = "The messages can be brought back when the answer is finished."
+            text = "You can undo this once the answer is finished."
             self._operations.offer_undo(take_back, text)
 
     def _when_idle(self, model: ChatModel, act: Callable[[ChatModel], None]) -> None:

@@ -679,6 +679,39 @@ def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: Qt
     assert read.y() == before
 
 
+@pytest.mark.parametrize("text", ["Many words follow here. " * 12 + "\n\n", "- one\n- two\n"], ids=["lower", "higher"])
+def test_what_is_scrolled_into_before_it_is_drawn_is_read_from_there(
+    qtbot: QtBot, transcript: Transcript, text: str
+) -> None:
+    """Its height was estimated: when the real one is known, the same share of it is above the screen."""
+    transcript.add_all([stored.question("q", "Write"), stored.answer("long", text * (7_000 // len(text)))])
+    bar, entry = transcript.column.verticalScrollBar(), entry_of(transcript, "long")
+    qtbot.waitUntil(lambda: bar.maximum() > 1000)
+    estimated = entry.height
+    bar.setValue(bar.maximum() * 2 // 3)
+    assert 0 < entry.drawn < bar.value() - entry.top
+    share = (bar.value() - entry.top) / entry.height
+    lowest: list[int] = []
+    bar.valueChanged.connect(lowest.append)
+    settle(qtbot, transcript)
+    assert entry.is_drawn() and entry.height == entry.drawn != estimated
+    assert (bar.value() - entry.top) / entry.height == pytest.approx(share, abs=0.01)
+    assert min(lowest) > 500
+
+
+def test_a_height_that_is_the_real_one_at_last_is_taken(qtbot: QtBot, transcript: Transcript) -> None:
+    """Also where the last slice that is drawn of a message makes it no higher."""
+    transcript.add_all([stored.question("q", "Write"), stored.answer("long", "words " * 1000)])
+    settle(qtbot, transcript)
+    entry, message = entry_of(transcript, "long"), answer(transcript, "long")
+    real = entry.height
+    entry.height += 500
+    message.view._is_partial = True
+    message.view._draw()
+    settle(qtbot, transcript)
+    assert entry.height == real
+
+
 def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> None:
     messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(200)]
     transcript.show_end(messages[-20:])

@@ -120,7 +120,7 @@ def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert engine.state() is EngineState.READY
 
 
-def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
+def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_canceled(
     qtbot: QtBot, make_engine: MakeEngine
 ) -> None:
     engine = make_engine("endless")
@@ -177,7 +177,7 @@ def test_failed_load_leaves_an_engine_without_model(qtbot: QtBot, make_engine: M
     assert engine.state() is EngineState.EMPTY
 
 
-def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_load_can_be_canceled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("slow load")
     with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
         engine.load("big.gguf", None, LoadSettings())
@@ -187,7 +187,7 @@ def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert blocker.args[0].cancelled
 
 
-def test_load_can_be_cancelled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_load_can_be_canceled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     engine.load("big.gguf", None, LoadSettings())
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):

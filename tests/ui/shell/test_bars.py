@@ -58,8 +58,8 @@ def test_a_notice_that_stays_keeps_its_card_and_the_focus(bar: NoticeBar) -> Non
     bar.set_notices({"load": notices.no_model(), "save": notices.not_saved("The disk is full.")})
     assert bar.cards["load"] is card
     assert [card.text.text() for card in bar.cards.values()] == [notices.no_model().text, "The disk is full."]
-    bar.set_notices({"load": notices.load_cancelled()})
-    assert [card.text.text() for card in bar.cards.values()] == [notices.load_cancelled().text]
+    bar.set_notices({"load": notices.load_canceled()})
+    assert [card.text.text() for card in bar.cards.values()] == [notices.load_canceled().text]
 
 
 def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, bar: NoticeBar) -> None:
