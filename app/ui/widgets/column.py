@@ -103,8 +103,11 @@ class Column(QAbstractScrollArea):
     def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
         """Add many entries, at the end if no index is given."""
         place = len(self.entries) if index is None else index
+        anchor = self._anchor()
         self.entries[place:place] = entries
-        self._placed = min(self._placed, place)
+        if place < self._placed:
+            self._placed = place
+            self._place_anew(anchor)  # at once: later nobody knows what was on the screen
         turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
@@ -203,9 +206,7 @@ class Column(QAbstractScrollArea):
     def take_turn(self) -> None:
         """Build what is needed first; see `app.ui.widgets.turns`."""
         if self._placed < len(self.entries):
-            self._is_moving = True  # it is not the user who scrolls
-            self._compute_tops(self._anchor())
-            self._is_moving = False
+            self._place_anew(self._anchor())
         entry = self._missing()
         if entry is not None:
             self.build(entry)
@@ -267,6 +268,12 @@ class Column(QAbstractScrollArea):
             bar.setValue(bar.maximum())
         elif anchor is not None:
             bar.setValue(anchor.value())
+
+    def _place_anew(self, anchor: _Anchor | None) -> None:
+        """The same, where it is not the user who scrolls."""
+        self._is_moving = True
+        self._compute_tops(anchor)
+        self._is_moving = False
 
     def _near(self, pages: int) -> list[Entry]:
         """What is on the screen, or so many pages above or below it, from top to bottom."""

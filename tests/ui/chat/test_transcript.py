@@ -724,6 +724,19 @@ def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> 
     assert widget(transcript, "199") is shown and shown.y() == before
 
 
+def test_older_messages_that_come_later_move_nothing_that_is_read(qtbot: QtBot, transcript: Transcript) -> None:
+    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(1200)]
+    transcript.show_end(messages[-20:])
+    settle(qtbot, transcript)
+    scroll(qtbot, transcript, 100)
+    shown = next(entry for entry in transcript.column.entries if entry.top > 100)
+    before = widget(transcript, shown.key).y()
+    transcript.add_all(messages)
+    settle(qtbot, transcript)
+    assert keys(transcript) == [message.id for message in messages]
+    assert widget(transcript, shown.key).y() == before
+
+
 def test_an_end_that_was_no_longer_true_goes(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_end([stored.answer("old", "words")])
     transcript.add_all([stored.answer("a", "words"), stored.answer("b", "words")])
