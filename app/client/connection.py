@@ -8,13 +8,14 @@ it (`ProtocolError`).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
-from app.protocol import messages
+from app.protocol import frames, messages
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
 
@@ -36,6 +37,10 @@ _LEADS_TO: dict[type[messages.Event], EngineState] = {
     messages.TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
+_PART_CHARACTERS = 100_000
+"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
+_MAX_BYTES_PER_CHARACTER = 6
+"""In JSON: ``\\u0001``."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +90,10 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may leave out older ones."""
         self._open_checks: set[int] = set()
-        self._counted: list[messages.Message] = []
-        """What the process has of the last `CountTokens`."""
+        self._chat: list[messages.Message] = []
+        """The messages of a chat that the process was sent last."""
         self._reader = FrameReader()
-        self._unsent: list[bytes] = []
-        """Frames."""
+        self._unsent: deque[messages.Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
         """What it did wrong or said before it ended, which says more than its exit code."""
         self._ticks = 0
@@ -122,7 +126,7 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_checks.clear()
-        self._counted = []
+        self._chat = []
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
@@ -145,10 +149,13 @@ class Connection:
     def ask(self, command: Question, *, compared: bool = False) -> int:
         """The number of the request. ``compared``: the answer belongs to no chat.
 
-        Raises `RuntimeError` unless the state is ``READY``.
+        Raises `RuntimeError` unless the state is ``READY``, and `ProtocolError` when a message is too large.
         """
         if self.state is not EngineState.READY:
             raise RuntimeError(f"the engine is {self.state.value}, not ready")
+        if isinstance(command, messages.Generate):
+            kept, rest = self._send_beginning(command.messages)
+            command = msgspec.structs.replace(command, messages=rest, kept=kept)
         return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
 
     def _ask(self, command: messages.Load | Question, state: EngineState) -> int:
@@ -172,7 +179,7 @@ class Connection:
     def forget(self) -> None:
         """Have everything erased that remains of chats; a process that is starting is told as soon as it says hello."""
         self.open_forgets += 1
-        self._counted = []
+        self._chat = []
         if self.hello is not None:
             self._send(messages.Forget())
 
@@ -182,22 +189,19 @@ class Connection:
             self._send(messages.ReadMemory())
 
     def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell, or the chat is too large to be sent.
+        """The number of the question; 0 where nothing is loaded that could tell, or a message is too large to be sent.
 
         The answer to an older one is lost.
         """
         number = self._next_question()
         if number:
             self._open_counts = {number}
-            kept = _length_of_same(self._counted, chat)
-            self._counted = list(chat)
-            rest = self._counted[kept:]
-            command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
             try:
-                self._send(command)
-            except ProtocolError:  # too large to be sent, as an answer to it would be
-                self._counted = []
+                _check_size(text)
+                kept, rest = self._send_beginning(chat)
+            except ProtocolError:
                 return 0
+            self._send(messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow))
         return number
 
     def check_text(self, text: str) -> int:
@@ -214,15 +218,34 @@ class Connection:
         self._last_question += 1
         return self._last_question
 
+    def _send_beginning(self, chat: Sequence[messages.Message]) -> tuple[int, list[messages.Message]]:
+        """Send what is new of a chat, but for the end of it, which goes with the command that is about the chat.
+
+        Returns how many messages the process has by then, and the others. Raises `ProtocolError` when one of them is
+        too large.
+        """
+        kept = _length_of_same(self._chat, chat)
+        *parts, rest = _parts(chat[kept:])
+        self._chat = list(chat)
+        for part in parts:
+            self._send(messages.ChatPart(messages=part, kept=kept))
+            kept += len(part)
+        return kept, rest
+
     def _send(self, command: messages.Command) -> None:
-        self._unsent.append(encode_frame(command))
+        self._unsent.append(command)
 
     def bytes_to_send(self) -> bytes:
-        """What is to be written to the process now; nothing before it has greeted."""
-        if self.hello is None:
-            return b""
-        frames, self._unsent = self._unsent, []
-        return frames[0] if len(frames) == 1 else b"".join(frames)  # one of megabytes is not copied
+        """Some of what is to be written to the process, to be asked for until there is nothing more; nothing before it
+        has greeted."""
+        data = b""
+        while self.is_sending() and len(data) < _PART_CHARACTERS // 2:
+            data += encode_frame(self._unsent.popleft())
+        return data
+
+    def is_sending(self) -> bool:
+        """Whether there is something to be written now."""
+        return self.hello is not None and bool(self._unsent)
 
     # ------------------------------------------------------------ what the engine says
 
@@ -298,7 +321,7 @@ class Connection:
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent[:0] = self.open_forgets * [encode_frame(messages.Forget())]
+        self._unsent.extendleft(self.open_forgets * [messages.Forget()])
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
@@ -347,3 +370,26 @@ def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages
             break
         length += 1
     return length
+
+
+def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
+    """A chat in parts that can be sent; one without messages where there are none.
+
+    Raises `ProtocolError` when a message is too large.
+    """
+    parts: list[list[messages.Message]] = [[]]
+    size = 0
+    for message in chat:
+        size += len(message.content)
+        _check_size(message.content)
+        if size > _PART_CHARACTERS and parts[-1]:
+            parts.append([])
+            size = len(message.content)
+        parts[-1].append(message)
+    return parts
+
+
+def _check_size(text: str) -> None:
+    """Raises `ProtocolError` unless two texts as long as this one fit into a frame."""
+    if len(text) > frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER):
+        raise ProtocolError(f"a text of {len(text)} characters is too large")

@@ -181,7 +181,7 @@ class EngineProcess:
 
     def _read(self) -> None:
         """Send what there is to send, and wait for some output."""
-        self._write(self._connection.bytes_to_send())
+        self._write_all()
         self._is_reading = True  # what is cancelled before is seen in the next line, what is cancelled later is sent
         try:
             if self._is_cancelled:
@@ -200,7 +200,11 @@ class EngineProcess:
     def _send_cancel(self) -> None:
         if (failed := self._connection.cancel()) is not None:
             self._events.append(failed)
-        self._write(self._connection.bytes_to_send())
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._connection.is_sending():
+            self._write(self._connection.bytes_to_send())
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -23,7 +23,7 @@ from app.protocol.limits import (
     KvType,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -107,11 +107,22 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
+class ChatPart(_Struct, frozen=True, kw_only=True, tag="chat_part"):
+    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+
+    messages: list[Message]
+    kept: int = 0
+    """How many messages stand before these. They are the first of those that the process was sent last: only what is
+    new of a chat is sent with each letter that is typed, and with each question."""
+
+
 class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Answer a chat. ``seed`` of ``None`` lets the engine draw one, which `GenerationStarted` reports."""
 
     request: int
     messages: list[Message]
+    kept: int = 0
+    """As `ChatPart.kept`."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -169,9 +180,9 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
 
     request: int
     messages: list[Message]
-    """With the system prompt, without ``text``; without the first ``kept``, which are those of the last `CountTokens`
-    to this process: a long chat is not sent with each letter that is typed."""
+    """With the system prompt, without ``text``."""
     kept: int = 0
+    """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty: nothing yet."""
     overflow: Overflow = "drop_oldest"
@@ -205,7 +216,18 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
 
 
 Command = (
-    Load | Generate | MeasurePlain | ScoreTokens | CountTokens | CheckText | Forget | Cancel | Ping | ReadMemory | Quit
+    Load
+    | ChatPart
+    | Generate
+    | MeasurePlain
+    | ScoreTokens
+    | CountTokens
+    | CheckText
+    | Forget
+    | Cancel
+    | Ping
+    | ReadMemory
+    | Quit
 )
 
 
