@@ -193,11 +193,10 @@ class Connection:
 
         The answer to an older one is lost.
         """
-        number = self._next_question()
+        number = self._next_question() if len(text) <= _size_limit() else 0
         if number:
             self._open_counts = {number}
             try:
-                _check_size(text)
                 kept, rest = self._send_beginning(chat)
             except ProtocolError:
                 return 0
@@ -366,7 +365,7 @@ def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages
     """How many messages both begin with."""
     length = 0
     for one, other in zip(first, second, strict=False):
-        if one != other:
+        if one is not other and one != other:
             break
         length += 1
     return length
@@ -378,18 +377,19 @@ def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
     Raises `ProtocolError` when a message is too large.
     """
     parts: list[list[messages.Message]] = [[]]
-    size = 0
+    size, limit = 0, _size_limit()
     for message in chat:
-        size += len(message.content)
-        _check_size(message.content)
-        if size > _PART_CHARACTERS and parts[-1]:
+        length = len(message.content)
+        if length > limit:
+            raise ProtocolError(f"a message of {length} characters is too large")
+        if size + length > _PART_CHARACTERS and size:
             parts.append([])
-            size = len(message.content)
+            size = 0
         parts[-1].append(message)
+        size += length
     return parts
 
 
-def _check_size(text: str) -> None:
-    """Raises `ProtocolError` unless two texts as long as this one fit into a frame."""
-    if len(text) > frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER):
-        raise ProtocolError(f"a text of {len(text)} characters is too large")
+def _size_limit() -> int:
+    """Of a text in characters: two such texts fit into a frame in any case."""
+    return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

@@ -70,7 +70,7 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     """How many of the last tokens the penalties look at; 0 is none."""
 
 
-class Message(_Struct, frozen=True, kw_only=True):
+class Message(_Struct, frozen=True, kw_only=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
     role: Role

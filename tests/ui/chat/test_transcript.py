@@ -17,7 +17,9 @@ from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import AnswerMessage, UserMessage
-from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
+from app.ui.chat.parts import CONTEXT_TEXT
+from app.ui.chat.transcript import Transcript
+from app.ui.chat.welcome import EXAMPLES
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
