@@ -22,7 +22,7 @@ from app.protocol.limits import (
     KvType,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -74,7 +74,7 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     """How many of the last tokens the penalties apply to; 0 turns them off."""
 
 
-class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
     role: Role
@@ -118,11 +118,22 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
+class ChatPart(_Struct, frozen=True, kw_only=True, tag="chat_part"):
+    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+
+    messages: list[Message]
+    kept: int = 0
+    """How many messages stand before these. They are the first of those that the process was sent last: only what is
+    new of a chat is sent with each letter that is typed, and with each question."""
+
+
 class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Answer a chat. If ``seed`` is ``None``, the engine draws one, which `GenerationStarted` reports."""
 
     request: int
     messages: list[Message]
+    kept: int = 0
+    """As `ChatPart.kept`."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -185,10 +196,9 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
 
     request: int
     messages: list[Message]
-    """With the system prompt and without ``text``; without the first ``kept`` messages, which are the same as in the
-    last `CountTokens` to this process, so that a long chat isn't sent with every letter typed.
-    """
+    """With the system prompt, without ``text``."""
     kept: int = 0
+    """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
     overflow: Overflow = "drop_oldest"
@@ -223,7 +233,18 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
 
 
 Command = (
-    Load | Generate | MeasurePlain | ScoreTokens | CountTokens | CheckText | Forget | Cancel | Ping | ReadMemory | Quit
+    Load
+    | ChatPart
+    | Generate
+    | MeasurePlain
+    | ScoreTokens
+    | CountTokens
+    | CheckText
+    | Forget
+    | Cancel
+    | Ping
+    | ReadMemory
+    | Quit
 )
 
 

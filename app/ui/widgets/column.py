@@ -119,6 +119,10 @@ class Column(QAbstractScrollArea):
             self._built.add(entry)
         return entry.widget
 
+    def built(self) -> list[Entry]:
+        """The entries that have a widget, in any order."""
+        return list(self._built)
+
     def _order_focus(self, entry: Entry) -> None:
         """The Tab key goes through the messages as one reads, also where older ones were built later."""
         stops = _stops(entry.widget) if entry.widget is not None else []
