@@ -27,6 +27,11 @@ MOST_READ = 600_000
 """Characters of messages that a search reads, besides those it shows; each message counts `_PER_MESSAGE` more."""
 _PER_MESSAGE = 200
 _LONGEST_SEARCH = 500
+_NEWEST = """
+    SELECT seq, text FROM messages WHERE seq IN (SELECT seq FROM messages WHERE chat_id = ?) AND status != 'streaming'
+    ORDER BY seq DESC
+"""
+"""Of a chat. The inner query reads only an index, so that no text is read, nor sorted, before it is asked for."""
 
 
 @dataclass(slots=True, eq=False)
@@ -155,8 +160,7 @@ class _Run:
     def _has_all(self, chat_id: str) -> bool:
         """Read a chat for the words it is not known to have."""
         lacking = [word for word in self._words if not word.is_in(chat_id)]
-        query = "SELECT seq, text FROM messages WHERE chat_id = ? AND status != 'streaming' ORDER BY seq DESC"
-        for seq, text in self._connection.execute(query, (chat_id,)):
+        for seq, text in self._connection.execute(_NEWEST, (chat_id,)):
             self._left -= len(text) + _PER_MESSAGE
             for word in _those_in(text, lacking):
                 word.messages[chat_id] = [seq]
