@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.models.text import is_right_to_left
@@ -78,6 +78,17 @@ class MessageEditor(QPlainTextEdit):
             self.document().setDefaultTextOption(option)
 
     # -- Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            document = self.document()
+            # Where nothing was written the key takes back a deletion; but not after the last of what was written.
+            if event.matches(QKeySequence.StandardKey.Undo) and not (
+                document.isUndoAvailable() or document.isRedoAvailable()
+            ):
+                event.ignore()
+                return False
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if self.textCursor().block().layout().preeditAreaText():

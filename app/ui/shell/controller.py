@@ -124,7 +124,7 @@ class Controller(QObject):
             self,
         )
         self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
-        self._edit_menu = EditMenu(window.menus, self)
+        self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.commands.undo_deletion, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
@@ -203,6 +203,7 @@ class Controller(QObject):
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
+        operations.undo_changed.connect(self._edit_menu.reset)
         operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 

@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer
-from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent, QKeySequence
+from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
@@ -426,8 +426,6 @@ def test_the_delete_key_deletes_what_is_selected_where_the_list_has_the_focus(
     QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
     QTest.keyClick(chat_list.view, Key.Key_Delete)
     assert asked.calls == [("delete_chats", ["a", "b"])]
-    QTest.keySequence(chat_list.view, QKeySequence(QKeySequence.StandardKey.Undo))
-    assert asked.calls[1:] == [("undo",)]
 
 
 def test_the_delete_key_at_a_folder(foldered: ChatList, asked: Asked) -> None:

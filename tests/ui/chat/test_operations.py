@@ -50,7 +50,7 @@ class Rig:
         asked.rename_chat, asked.rename_folder = operations.rename, operations.rename_folder
         asked.delete_chats, asked.delete_folder = operations.delete, operations.delete_folder
         asked.pin_chats, asked.move_chats = operations.pin, operations.move
-        asked.create_folder, asked.undo, asked.search = operations.create_folder, operations.undo, operations.search
+        asked.create_folder, asked.search = operations.create_folder, operations.search
         asked.watch_trash, asked.restore_chats = operations.watch_trash, operations.restore
         asked.erase_chats = operations.erase
         self.list.resize(220, 600)
@@ -120,7 +120,7 @@ def test_deleting_several_and_undoing_it(rig: Rig) -> None:
     rig.settle()
     assert rig.sentences == ["2 chats were moved to the trash."]
     assert [chat.id for chat in rig.stored(ChatStore.chats)] == [first]
-    rig.list.commands.undo()
+    rig.operations.undo()
     rig.settle()
     assert rig.titles() == ["Today", "third", "second", "first"]
 

@@ -168,7 +168,7 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.settle()
     assert running.texts() == [before[0], *before[2:]]
     assert not running.window.undo_bar.isHidden()
-    running.choose("undo_chat")
+    running.choose("undo")
     running.settle()
     assert running.texts() == before
     running.entries(1)["Delete from here on"].trigger()
