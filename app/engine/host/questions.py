@@ -24,7 +24,7 @@ class Questions:
     """Answers one after the other. Of the counts that wait there is only the newest."""
 
     def __init__(self, engine: Engine, send: Callable[[TokensCounted | TextChecked], None]) -> None:
-        """``send`` is called in the thread, which ends with the process."""
+        """``send`` is called in the thread, which ends with the process or when this raises `OSError`."""
         self._engine = engine
         self._send = send
         self._counted: list[Message] = []
@@ -57,13 +57,17 @@ class Questions:
                 self._is_asked.wait_for(lambda: self._waiting)
                 question = self._waiting.pop(0)
             try:
-                self._send(self._answer(question))
+                answer = self._answer(question)
             except KnownError as error:
                 log.info("not answered: %s", error)
-            except OSError:
-                return  # the window is gone, which the other threads notice
+                continue
             except Exception:
                 log.exception("a question was not answered")
+                continue
+            try:
+                self._send(answer)
+            except OSError:
+                return  # the window is gone, which the other threads notice
 
     def _answer(self, question: Question) -> TokensCounted | TextChecked:
         if isinstance(question, CountTokens):
