@@ -46,7 +46,10 @@ class Upkeep:
 
     @contextlib.contextmanager
     def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
-        """While the messages with these ids (``m.id``), or of these chats (``m.chat_id``), are removed or change."""
+        """While the messages with these ids (``m.id``), or of these chats (``m.chat_id``), are removed or change.
+
+        ``is_erased``: nothing may be left of them, nor of what was removed before.
+        """
         rows: list[Text] = []
         try:
             if (index := self.opened()) is not None and (rows := self._indexed(index, column, ids)):
@@ -62,7 +65,7 @@ class Upkeep:
                     index.keep()
             raise
         try:
-            if index is not None and rows:
+            if index is not None and (rows or is_erased):
                 index.remove(rows, is_erased)
         except SearchIndexError as failure:
             self.start_anew(failure)

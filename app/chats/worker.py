@@ -16,8 +16,6 @@ from app.errors import KnownError
 
 log = logging.getLogger(__name__)
 
-_DAY_SECONDS = 86400.0
-
 T = TypeVar("T")
 _Task: TypeAlias = "tuple[Future[Any], Callable[[ChatStore], Any]]"
 
@@ -28,11 +26,8 @@ class Opened:
 
     notice: str | None
     """A sentence or two for the user, where a damaged file was put aside."""
-    erased: bool
-    """Something that had been deleted was erased only now: an engine may have copies of what it said.
-
-    Call `ChatStore.finish_erasing` when these are gone.
-    """
+    may_have_copies: bool
+    """An engine may have copies of what was deleted. Call `ChatStore.finish_erasing` when these are gone."""
 
 
 class ChatWorker:
@@ -92,28 +87,21 @@ class ChatWorker:
             store.close()
 
     def _next(self, store: ChatStore | None) -> _Task | None:
-        """The next task; days may pass before there is one. What the search index lacks is done meanwhile."""
+        """The next task. What the search index lacks is done meanwhile."""
         while store is not None and self._tasks.empty() and _has_more(store):
             pass
-        while True:
-            try:
-                return self._tasks.get(timeout=_DAY_SECONDS)
-            except queue.Empty:
-                if store is not None:
-                    store.remove_old_backups()
+        return self._tasks.get()
 
 
 def _opened(store: ChatStore) -> Opened:
     """Bring a store in order that was just opened."""
-    notice, erased = store.notice, store.has_to_erase()
-    if erased:
-        try:
-            store.erase_deleted(store.expired())
-        except KnownError as error:  # all other chats can be read
-            notice = notice or str(error)
+    notice = store.notice
+    try:
+        store.tidy()
+    except KnownError as error:  # all other chats can be read
+        notice = notice or str(error)
     store.mark_interrupted()
-    store.remove_old_backups()
-    return Opened(notice, erased)
+    return Opened(notice, store.may_have_copies())
 
 
 def _has_more(store: ChatStore) -> bool:
