@@ -54,10 +54,12 @@ class Note:
         """
         if self._path is None or self.is_due(due):
             return
-        with open(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(str(int(due)).encode() if due else b"")  # half of a time is an earlier one
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            os.write(descriptor, str(int(due)).encode() if due else b"")  # half of a time is an earlier one
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
         sync_folder(self._path.parent)
 
     def remove(self) -> None:

@@ -79,7 +79,7 @@ class ComparePresenter(QObject):
         self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
-        """The comparison that is running: its first task and its prompt set. It is needed until there is `_snapshot`."""
+        """The comparison that is running: its first task and its prompt set; until there is `_snapshot`."""
         self._snapshot: _Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: _Snapshot | None = None

@@ -256,7 +256,8 @@ def test_nothing_stays_of_a_comparison_of_a_deleted_chat_that_only_waited(qtbot:
     assert chat_id is not None
     at.presenter.compare_last()
     assert at.presenter.runner.is_waiting()
-    assert at.presenter._begun is not None
+    begun = at.presenter._begun
+    assert begun is not None
     at.presenter.forget_chat(chat_id)
     assert not at.presenter.runner.is_running()
     assert at.presenter._begun is None
