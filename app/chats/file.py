@@ -31,7 +31,10 @@ class ChatFile:
         """``notice``: what to tell the user if the file was damaged."""
         on_disk = path if path != MEMORY else None
         self._is_on_disk = on_disk is not None
-        self._note = erasing.Note(on_disk)
+        self._traces = erasing.Note(on_disk, ".erasing")
+        """That the file may have something that was deleted."""
+        self._copies = erasing.Note(on_disk, ".copies")
+        """That an engine may have it."""
         self._upkeep = Upkeep(self._connection, on_disk)
         self._search = Search(self._connection, self._upkeep)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
@@ -54,7 +57,7 @@ class ChatFile:
             self._connection.close()
 
     def remove_old_backups(self) -> None:
-        """Remove the backups that are a month old; call it once a day. Failures are only logged."""
+        """Remove the backups that are a month old. Failures are only logged."""
         try:
             if self._is_on_disk:
                 remove_old(self._connection, self._path, self._now())

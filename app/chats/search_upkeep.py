@@ -49,7 +49,7 @@ class Upkeep:
     @contextlib.contextmanager
     def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
         """Wraps the removal of, or a change to, the messages with these ids (``m.id``), or those of these chats
-        (``m.chat_id``).
+        (``m.chat_id``). ``is_erased``: nothing may be left of them, nor of what was removed before.
         """
         rows: list[Text] = []
         try:
@@ -66,7 +66,7 @@ class Upkeep:
                     index.keep()
             raise
         try:
-            if index is not None and rows:
+            if index is not None and (rows or is_erased):
                 index.remove(rows, is_erased)
         except SearchIndexError as failure:
             self.start_anew(failure)

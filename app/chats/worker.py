@@ -16,8 +16,6 @@ from app.errors import KnownError
 
 log = logging.getLogger(__name__)
 
-_DAY_SECONDS = 86400.0
-
 T = TypeVar("T")
 _Task: TypeAlias = "tuple[Future[Any], Callable[[ChatStore], Any]]"
 
@@ -28,10 +26,8 @@ class Opened:
 
     notice: str | None
     """One or two sentences for the user if a damaged file was renamed."""
-    erased: bool
-    """Something deleted earlier was only erased now: an engine may have copies of it. Call `ChatStore.finish_erasing`
-    when these are gone.
-    """
+    may_have_copies: bool
+    """An engine may have copies of what was deleted. Call `ChatStore.finish_erasing` when these are gone."""
 
 
 class ChatWorker:
@@ -93,28 +89,21 @@ class ChatWorker:
             store.close()
 
     def _next(self, store: ChatStore | None) -> _Task | None:
-        """The next task, which may take days to arrive. The search index is updated in the meantime."""
+        """The next task. The search index is updated in the meantime."""
         while store is not None and self._tasks.empty() and _has_more(store):
             pass
-        while True:
-            try:
-                return self._tasks.get(timeout=_DAY_SECONDS)
-            except queue.Empty:
-                if store is not None:
-                    store.remove_old_backups()
+        return self._tasks.get()
 
 
 def _opened(store: ChatStore) -> Opened:
     """Clean up a store that has just been opened."""
-    notice, erased = store.notice, store.has_to_erase()
-    if erased:
-        try:
-            store.erase_deleted(store.expired())
-        except KnownError as error:  # all other chats can be read
-            notice = notice or str(error)
+    notice = store.notice
+    try:
+        store.tidy()
+    except KnownError as error:  # all other chats can be read
+        notice = notice or str(error)
     store.mark_interrupted()
-    store.remove_old_backups()
-    return Opened(notice, erased)
+    return Opened(notice, store.may_have_copies())
 
 
 def _has_more(store: ChatStore) -> bool:

@@ -92,7 +92,7 @@ def test_opening_erases_what_was_deleted(path: Path) -> None:
     with ChatStore(path, clock=lambda: 0.0) as store:
         store.delete_chats([store.create_chat("c").id])
     worker = ChatWorker(path)
-    assert worker.opened.result().erased
+    assert worker.opened.result().may_have_copies
     worker.submit(ChatStore.finish_erasing)
     assert not worker.submit(ChatStore.has_to_erase).result()
     worker.close()

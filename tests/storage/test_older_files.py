@@ -173,7 +173,7 @@ def home(tmp_path: Path) -> Path:
 def test_the_chats_of_0_1_0(home: Path) -> None:
     worker = ChatWorker(home / "chats.sqlite")
     opened = worker.opened.result()
-    assert (opened.notice, opened.erased) == (None, True)
+    assert (opened.notice, opened.may_have_copies) == (None, True)
     worker.submit(ChatStore.finish_erasing)
     worker.close()
     with ChatStore(home / "chats.sqlite") as store:
@@ -211,7 +211,7 @@ def test_the_chats_of_0_1_0(home: Path) -> None:
 
 def test_what_0_1_0_was_to_erase_is_erased_and_not_in_the_trash(home: Path) -> None:
     worker = ChatWorker(home / "chats.sqlite")
-    assert worker.opened.result().erased
+    assert worker.opened.result().may_have_copies
     assert worker.submit(ChatStore.trash).result() == []
     worker.close()
     files = [file for file in home.glob("chats.sqlite*") if file.is_file()]

@@ -22,7 +22,7 @@ class Questions:
     """Answers one after the other. Only the newest of the waiting counts is kept."""
 
     def __init__(self, engine: Engine, send: Callable[[TokensCounted | TextChecked], None]) -> None:
-        """``send`` is called in the thread, which ends with the process."""
+        """``send`` is called in the thread, which ends with the process or when this raises `OSError`."""
         self._engine = engine
         self._send = send
         self._waiting: list[Question] = []
@@ -46,13 +46,17 @@ class Questions:
                 self._is_asked.wait_for(lambda: self._waiting)
                 question = self._waiting.pop(0)
             try:
-                self._send(self._answer(question))
+                answer = self._answer(question)
             except KnownError as error:
                 log.info("not answered: %s", error)
-            except OSError:
-                return  # the window is gone; the other threads will notice
+                continue
             except Exception:
                 log.exception("a question was not answered")
+                continue
+            try:
+                self._send(answer)
+            except OSError:
+                return  # the window is gone, which the other threads notice
 
     def _answer(self, question: Question) -> TokensCounted | TextChecked:
         if isinstance(question, CountTokens):

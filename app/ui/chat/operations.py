@@ -289,6 +289,16 @@ class ChatOperations(QObject):
         self._change(erase, done)
 
     @Slot()
+    def tidy(self) -> None:
+        """Erase what was in the trash for long enough; to be called once a day."""
+
+        def done(erased: bool) -> None:
+            if erased:
+                self.deleted_for_good.emit()
+
+        self._change(ChatStore.tidy, done)
+
+    @Slot()
     def finish_erasing(self) -> None:
         """The engine has no copies of deleted chats any more."""
         self._chat_store.ask(ChatStore.finish_erasing)

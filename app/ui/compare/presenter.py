@@ -79,7 +79,7 @@ class ComparePresenter(QObject):
         self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
-        """The comparison that is running or ran last: its first task and its prompt set."""
+        """The comparison that is running: its first task and its prompt set; until there is `_snapshot`."""
         self._snapshot: _Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: _Snapshot | None = None
@@ -125,6 +125,8 @@ class ComparePresenter(QObject):
             return
         if self.window.one.is_running():
             self.runner.stop()
+        if not self.window.many.is_running():
+            self._begun = None
         self._subject = self._result = None
         self.window.one.show_nothing(wording.CHAT_DELETED)
 
@@ -259,6 +261,7 @@ class ComparePresenter(QObject):
         if self._snapshot is None:
             try:
                 self._snapshot = self._taken()
+                self._begun = None
             except KnownError as error:
                 self.runner.give_up(str(error))
 

@@ -155,6 +155,7 @@ class LoadPlanner(QObject):
         """In the lane. Raises `KnownError` where the target is no model."""
         if (missing := files.missing()) is not None:
             return FittedPair(files, missing=missing)
+        _read_catalog()
         target = self._headers.read(files.target)
         draft: ModelShape | None = None
         if files.draft is not None:
@@ -163,6 +164,13 @@ class LoadPlanner(QObject):
                 draft = shape_of(header) if compare(target, header).fits else None
         shapes = shape_of(target), draft
         return fitted(files, make_plan(*shapes, self._watch.machine(), wishes_of(files.settings)), shapes)
+
+
+def _read_catalog() -> None:
+    """The window's thread asks it how to sample as soon as the pair is loaded (`app.ui.engine.recommended`)."""
+    from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+    load_catalog()
 
 
 def wishes_of(settings: LoadSettings) -> Wishes:

@@ -56,6 +56,7 @@ from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
 SETTINGS_DELAY_MS = 1000
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Controller(QObject):
@@ -131,6 +132,8 @@ class Controller(QObject):
         )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
+        self._daily = QTimer(self, interval=_DAY_MS)
+        self._daily.timeout.connect(self.operations.tidy)
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
         self._zoom = Zoom(window, settings.values, self._save_timer.start)
         self._connect_engine()
@@ -155,6 +158,7 @@ class Controller(QObject):
             self.presets.change(lambda presets: in_use.move_former_settings(self._settings, presets))
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
+        self._daily.start()
         self.commands.begin()
 
     @Slot()
@@ -169,6 +173,7 @@ class Controller(QObject):
         self.chat_settings.close()
         self.chats.shut_down()
         self._window.store(self._settings.values)
+        self._daily.stop()
         self._save_timer.stop()
         self._saver.save()
         self.pair_loader.shutdown()
@@ -338,7 +343,7 @@ class Controller(QObject):
     def _on_chats_opened(self, opened: Opened) -> None:
         if opened.notice:
             self.notice_list.show("store", notices.plain_text(opened.notice))
-        if opened.erased:
+        if opened.may_have_copies:
             self._engine.forget()
         last = self._settings.values.last_chat_id
         self._chat_store.ask(

@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Questions
 from app.errors import KnownError
@@ -35,6 +37,31 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
     questions.start()
     assert is_over.wait(60)
     assert answered == [2, 4, 5]
+
+
+@pytest.mark.allow_logs
+def test_a_count_that_the_disk_refuses_is_not_the_last_one(
+    engine: Engine, load: Loader, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*random_pair)
+    answered: list[int] = []
+    is_over = threading.Event()
+
+    def send(event: TokensCounted | TextChecked) -> None:
+        answered.append(event.request)
+        is_over.set()
+        raise BrokenPipeError  # which ends the thread
+
+    def refused(_command: CountTokens) -> TokensCounted:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(engine, "count_tokens", refused)
+    questions = Questions(engine, send)
+    questions.ask(CountTokens(request=1, messages=CHAT))
+    questions.ask(CheckText(request=2, text="one"))
+    questions.start()
+    assert is_over.wait(60)
+    assert answered == [2]
 
 
 def test_models_come_and_go_while_tokens_are_counted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from PySide6.QtWidgets import QAbstractButton, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Found
-from app.chats.store import ChatStore
+from app.chats.store import TRASH_DAYS, ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.view import _drag_picture
@@ -258,6 +259,20 @@ def test_the_trash(rig: Rig) -> None:
     trash.setFocus()
     QTest.keyClick(trash, Key.Key_Escape)
     assert rig.list.view.isVisible()
+
+
+def test_while_the_app_goes_on_chats_are_erased_after_their_month(rig: Rig) -> None:
+    first, _second = rig.make("first", "second")
+    erased: list[None] = []
+    rig.operations.deleted_for_good.connect(lambda: erased.append(None))
+    rig.operations.delete([first])
+    rig.operations.tidy()
+    rig.settle()
+    assert (len(rig.stored(ChatStore.trash)), erased) == (1, [])
+    rig.stored(lambda store: setattr(store, "_clock", lambda: time.time() + TRASH_DAYS * 86400))
+    rig.operations.tidy()
+    rig.settle()
+    assert (rig.stored(ChatStore.trash), len(erased), rig.titles()) == ([], 1, ["Today", "second"])
 
 
 def test_undoing_the_deletion_of_a_chat_that_was_erased_changes_nothing(rig: Rig) -> None:
