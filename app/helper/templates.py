@@ -31,7 +31,8 @@ from app.helper.messages import (
 SIZE_LIMIT = 16 * 1024 * 1024
 """The maximum number of characters a template may write."""
 _DETAIL_CHARACTERS = 200
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"(?<![/\w])[^\W_]+")
+"""But for those of switches, such as ``/no_think``, which templates take out of a message."""
 _SHORT = 20
 _MARK = f"mark{secrets.token_hex(16)}at"
 _THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
@@ -214,18 +215,12 @@ def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
-    """Whether all words of the last message are in the prompt, and the longest one of a system prompt, which may hold
-    switches that the template takes out of it.
+    """Whether all words of the last message and of a system prompt are in the prompt.
 
     Spaces and signs may have been changed, and earlier turns left out: the template of the built-in pair does that.
     """
-    if not all(word in text for message in messages[-1:] for word in _words(message.content)):
-        return False
-    return not messages or messages[0].role != "system" or max(_words(messages[0].content), key=len, default="") in text
-
-
-def _words(content: str) -> list[str]:
-    return _WORD.findall(content) or content.split()
+    sought = [*(one for one in messages[:1] if one.role == "system"), *messages[-1:]]
+    return all(word in text for one in sought for word in _WORD.findall(one.content) or one.content.split())
 
 
 def _is_short(messages: Sequence[Message]) -> bool:
