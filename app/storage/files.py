@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -31,7 +30,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     A link at ``path`` is replaced, not followed. Creates the folder. Raises `OSError`.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}{secrets.token_hex(4)}.part")
+    part = path.with_name(f"{path.name}{os.urandom(4).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already

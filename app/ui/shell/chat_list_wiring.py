@@ -20,7 +20,7 @@ def connect_chat_list(
     chat_list.new_button.clicked.connect(commands.new_chat)
     operations.chats_listed.connect(chat_list.set_chats)
     operations.chats_found.connect(chat_list.set_found)
-    operations.trash_listed.connect(chat_list.trash.set_chats)
+    operations.trash_listed.connect(chat_list.set_trash)
     asked = chat_list.commands
     asked.open_chat = open_chat
     asked.open_message = open_message

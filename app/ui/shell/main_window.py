@@ -23,7 +23,7 @@ from app.ui.shell.panes import Panes, first_stop
 from app.ui.shell.side_panel import SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
-from app.ui.widgets import icons, theme
+from app.ui.widgets import theme
 from app.ui.widgets.explanations import ExplanationKeys, explain_focused
 from app.ui.widgets.layouts import column
 
@@ -59,7 +59,6 @@ class MainWindow(QMainWindow):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.setWindowTitle("Slipstream")
-        self.setWindowIcon(icons.application())
         self.setMinimumSize(MINIMUM_SIZE)
         self.menus = Menus(self.menuBar(), self)
         action = self.menus.action
