@@ -1,4 +1,4 @@
-"""Picks the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
+"""Chooses the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.models.opened_file import names_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the role that ``arguments`` (by default those of the process) ask for; returns the exit status."""
+    """Run the role that ``arguments`` (by default those of the process) select; returns the exit status."""
     if program.is_frozen():
         program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)

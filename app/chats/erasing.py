@@ -37,14 +37,14 @@ class Note:
         return self._path is not None and self._path.exists()
 
     def write(self) -> None:
-        """It is on the disk afterwards, before anything is removed. Raises `OSError`."""
+        """Write the note to the disk, before anything is removed. Raises `OSError`."""
         self.may_go = False
         if self._path is not None:
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
             sync_folder(self._path.parent)
 
     def remove(self) -> None:
-        """Unless something may be left. Where it cannot be removed the next start erases once more."""
+        """Remove the note, unless something may be left. If it can't be removed, the next start erases once more."""
         try:
             if self.may_go and self._path is not None:
                 self._path.unlink(missing_ok=True)
@@ -53,7 +53,7 @@ class Note:
 
 
 def rewrite(connection: sqlite3.Connection) -> bool:
-    """Write the file anew and empty its log. Whether that was possible; about a second for 100 MB."""
+    """Rewrite the file and empty its log. Returns whether that was possible; takes about a second per 100 MB."""
     connection.execute("VACUUM")
     (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy

@@ -1,7 +1,7 @@
 ; Slipstream's setup program for Windows (Inno Setup 6.3 or newer): for one user, without an administrator.
-; `make package` runs it (packaging/installer/windows.py) and says what it is made of:
+; `make package` runs it (packaging/installer/windows.py) and defines:
 ;   Version   of app/__init__.py              Bundle   the folder PyInstaller made
-;   License   the licence shown first         Icon     the icon of the setup program itself
+;   License   the license shown first         Icon     the icon of the setup program itself
 ;   Output    the folder for the result       BaseName its name without .exe
 ;   Sign      defined if a sign tool named "slipstream" is configured
 

@@ -108,7 +108,7 @@ def test_a_store_that_cannot_open_says_so_in_every_answer(path: Path) -> None:
         worker.close()
 
 
-def test_a_cancelled_task_does_not_run(path: Path) -> None:
+def test_a_canceled_task_does_not_run(path: Path) -> None:
     worker = ChatWorker(path)
     go = threading.Event()
     worker.submit(lambda _: go.wait(30))

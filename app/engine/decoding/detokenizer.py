@@ -1,4 +1,4 @@
-"""Tokens to text that may be shown: whole characters, and nothing that might turn out to be a stop string."""
+"""Turns tokens into text that may be shown: whole characters, and nothing that might turn out to be a stop string."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from app.protocol.messages import Piece
 class TextStream:
     """Turns a stream of tokens into pieces of text.
 
-    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character; one
-    that is never completed is not shown. Text that could be the beginning of a stop string is held back until that is
-    decided; a met stop string is never shown.
+    A token that ends inside a UTF-8 character has an empty text, and the one that completes it carries the character; a
+    character that is never completed isn't shown. Text that could be the beginning of a stop string is held back until
+    that is decided; a stop string that is found is never shown.
     """
 
     def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
         """``piece`` gives the bytes of a token; empty stop strings are ignored.
 
-        The text goes on behind the tokens ``earlier``, which were shown whole when it was cut there.
+        The text continues after the tokens ``earlier``, which were shown completely when the answer was cut off there.
         """
         self._piece = piece
         self._stops = [stop for stop in stops if stop]
@@ -31,9 +31,9 @@ class TextStream:
         self.met_stop: str | None = None
         """The stop string that ended the text."""
         self.safe_tokens = 0
-        """Tokens that lie entirely before a possible or matched stop string."""
+        """Tokens that lie entirely before a possible or actual stop string."""
         self.overlap = 0
-        """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
+        """Characters of the stop string that had been shown before: the end of the text of ``earlier``."""
         self._shown = self._possible_stop_of(self._utf8.decode(b"".join(map(piece, earlier))))
         """The end of that text, as far as it could be the beginning of a stop string."""
 
@@ -57,7 +57,7 @@ class TextStream:
         return self._release(self._whole_pieces(certain))
 
     def end(self) -> list[Piece]:
-        """What was held back, when the answer ends for another reason."""
+        """The text that was held back, when the answer ends for another reason."""
         return self._release(len(self._held))
 
     def _release(self, count: int) -> list[Piece]:
@@ -66,7 +66,7 @@ class TextStream:
         return pieces
 
     def _cut(self, length: int) -> list[Piece]:
-        """The held pieces cut to ``length`` characters; pieces behind stay, without text."""
+        """The held pieces cut to ``length`` characters; pieces after that stay, without text."""
         pieces = []
         for piece in self._held:
             text = piece.text[: max(length, 0)]
@@ -78,15 +78,15 @@ class TextStream:
         return pieces
 
     def _whole_pieces(self, length: int) -> int:
-        """How many of the held pieces lie wholly within the first ``length`` characters."""
+        """How many of the held pieces lie completely within the first ``length`` characters."""
         return sum(end <= length for end in accumulate(len(piece.text) for piece in self._held))
 
     def _possible_stop_of(self, text: str) -> str:
-        """The end of a text behind the last stop string in it, as far as it could be the beginning of another one."""
+        """The end of a text after the last stop string in it, as far as it could be the beginning of another one."""
         behind = max((at + len(stop) for stop in self._stops if (at := text.rfind(stop)) >= 0), default=0)
         return text[len(text) - self._possible_stop(text[behind:]) :]
 
     def _possible_stop(self, text: str) -> int:
-        """The length of the longest end of ``text`` that begins a stop string."""
+        """The length of the longest end of ``text`` with which a stop string begins."""
         lengths = (length for stop in self._stops for length in range(1, len(stop)) if text.endswith(stop[:length]))
         return max(lengths, default=0)

@@ -1,4 +1,4 @@
-"""The draft–verify loop. Plain decoding is the same loop with draft length 0."""
+"""The draft–verify loop. Decoding without a draft is the same loop with a draft length of 0."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import DrafterName, FinishReason, Piece, Round
 
 _CAUGHT_UP = 4
-"""If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
+"""If a roll-back removed too much, up to this many tokens are added again within a verify pass; more are processed
+before it.
+"""
 _PROMPT_END = 16
-"""Tokens at the end of the prompt in which a chat template may open the model's thinking."""
+"""Tokens at the end of the prompt in which a chat template may start the model's thinking."""
 
 
 class TargetVocabulary(Protocol):
-    """What the loop needs of `app.engine.llama.context.Model`."""
+    """What the loop needs from `app.engine.llama.context.Model`."""
 
     def piece(self, token: int) -> bytes: ...
     def is_end(self, token: int) -> bool: ...
 
 
 class Decoding:
-    """Decodes one answer, round after round, into ``target``'s cache behind a processed prompt."""
+    """Decodes one answer, round by round, into ``target``'s cache, after a processed prompt."""
 
     def __init__(
         self,
@@ -42,9 +44,10 @@ class Decoding:
         drafting: Drafting | None,
         task: Task,
         started: float,
-        cancelled: Callable[[], bool],
+        canceled: Callable[[], bool],
     ) -> None:
-        """``target`` holds the prompt, ``sequence`` takes up the answer. Without ``drafting`` it decodes plain.
+        """``target`` contains the prompt; the answer is added to ``sequence``. Without ``drafting`` there are no
+        drafts.
 
         ``started`` is when the request arrived (`time.perf_counter`).
         """
@@ -53,7 +56,7 @@ class Decoding:
         self._drafting = drafting
         self._task = task
         self._started = started
-        self._cancelled = cancelled
+        self._canceled = canceled
         self.text = TextStream(vocabulary.piece, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         self._sequence = sequence
@@ -78,10 +81,10 @@ class Decoding:
             if self._drafting and not self.finish_reason:
                 self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
-                yield self._closing() if self._cancelled() else self._next()
-        except Cancelled:  # in the middle of a long catch-up
+                yield self._closing() if self._canceled() else self._next()
+        except Canceled:  # in the middle of a long catch-up
             yield self._closing()
-        finally:  # nothing behind the end of the answer stays in the cache; of a stop string, nothing at all
+        finally:  # nothing after the end of the answer stays in the cache; of a stop string, nothing at all
             end = len(self._sequence)
             if self.finish_reason == "stop_string":
                 end = self._sequence.prompt_length + self.text.safe_tokens
@@ -141,15 +144,15 @@ class Decoding:
         )
 
     def _verify(self, draft_tokens: list[int]) -> Floats:
-        """The logits behind the context and behind each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
+        """The logits after the context and after each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
 
-        A memory that goes back to marks only may lack more than the last token of the context.
+        A memory that can only go back to checkpoints may lack more than the last token of the context.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
-                if self._cancelled():
-                    raise Cancelled
+                if self._canceled():
+                    raise Canceled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
         return target.decode([*context[len(target.tokens) :], *draft_tokens], len(draft_tokens) + 1)
@@ -170,7 +173,7 @@ class Decoding:
         return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
-        """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        """Add accepted tokens and the target's own until the answer ends; returns how many, and what may be shown."""
         rejected = None
         if verdict.accepted < len(proposal.tokens):
             rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
@@ -205,7 +208,7 @@ class Decoding:
         return shown
 
     def _closing(self) -> Round:
-        """Ends the answer after a stop by the user, with the text that was held back."""
+        """Ends the answer after the user stopped it, with the text that was held back."""
         self.finish_reason = "cancelled"
         return Round(index=self._round, verify_passes=0, pieces=self.text.end(), time=self._since_start())
 

@@ -27,7 +27,7 @@ _THINKING = {
     "◁think▷": "◁/think▷",
     "<|START_THINKING|>": "<|END_THINKING|>",
 }
-"""How models mark their thinking, where the marks are text at all."""
+"""How models mark their thinking, if the marks are text at all."""
 _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 _JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
@@ -44,23 +44,23 @@ _ITEM_INDENT = 2
 class TextKinds:
     """Follows one answer.
 
-    While the beginning of a line leaves it open (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays.
+    While the beginning of a line is ambiguous (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays the same.
     """
 
     def __init__(self, prompt_end: str = "") -> None:
-        """``prompt_end``: the last characters in front of the answer; some chat templates begin the thinking there."""
+        """``prompt_end``: the last characters before the answer; in some chat templates, thinking starts there."""
         self.kind: TextKind = "prose"
         """The kind of the text that comes next."""
         self._line: str | None = ""
-        """The beginning of the line; ``None`` once it is decided."""
+        """The beginning of the line; ``None`` once its kind is decided."""
         self._fence = ""
-        """What opened the code block; empty outside of one."""
+        """What opened the code block; empty outside a code block."""
         self._is_json = False
         self._is_indented = False
         self._is_list = False
         self._after_blank = True
         self._closing = ""
-        """The tag that ends the thinking; empty outside of it."""
+        """The tag that ends the thinking; empty outside it."""
         self._tail = ""
         """The end of the thinking so far, as far as it may be the beginning of that tag."""
         end = prompt_end.rstrip()
@@ -69,7 +69,7 @@ class TextKinds:
             self._think(opened)
 
     def add(self, text: str) -> None:
-        """The answer goes on with ``text``."""
+        """The answer continues with ``text``."""
         while text:
             if self._closing:
                 text = self._behind_thinking(text)
@@ -90,7 +90,7 @@ class TextKinds:
         self.kind, self._closing, self._tail = "thinking", _THINKING[tag], ""
 
     def _behind_thinking(self, text: str) -> str:
-        """Look for the end of the thinking; the text behind it."""
+        """Look for the end of the thinking; returns the text after it."""
         _, found, rest = (self._tail + text).partition(self._closing)
         if not found:
             self._tail = (self._tail + text)[1 - len(self._closing) :]
@@ -102,7 +102,7 @@ class TextKinds:
     # ------------------------------------------------------------ lines
 
     def _read(self, line: str, *, ended: bool) -> str | None:
-        """Decide what the line is, if that can be told. Returns what stands behind a tag that begins thinking."""
+        """Decide the kind of the line, if that is possible yet. Returns what follows a tag that starts thinking."""
         body = line.lstrip()
         if not body:
             if ended:
@@ -128,7 +128,7 @@ class TextKinds:
             self.kind = "prose"
 
     def _read_code(self, body: str, ended: bool) -> None:
-        """A line between fences: the last one if it is a fence of the same sign, at least as long."""
+        """A line between fences: the last one if it is a fence of the same character, at least as long."""
         if body.strip(self._fence[0]):
             self._line = None
         elif ended and len(body) >= len(self._fence):
@@ -136,7 +136,7 @@ class TextKinds:
             self.kind = "list" if self._is_list else "prose"
 
     def _read_fence(self, body: str, ended: bool) -> bool:
-        """Whether the line opens a code block, as far as it goes: a backtick may still make it a piece of prose."""
+        """Whether the line opens a code block, as far as it is known: a backtick may still make it prose."""
         fence = _FENCE.match(body)
         if not fence:
             return False
@@ -146,7 +146,7 @@ class TextKinds:
         return True
 
     def _read_text(self, body: str, indent: int) -> None:
-        """A line that is neither a fence nor blank nor within a code block."""
+        """A line that is not a fence, not blank and not within a code block."""
         after_blank, self._after_blank, self._line = self._after_blank, False, None
         self._is_json = self._is_json and bool(indent or _IN_JSON.match(body))
         is_code = indent >= _CODE_INDENT and not self._is_list and (after_blank or self._is_indented)

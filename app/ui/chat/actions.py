@@ -64,7 +64,7 @@ def _add_answer_actions(menu: QMenu, message_id: str, commands: ChatCommands, *,
                 others.addAction(name.replace("&", "&&"), act)
             else:
                 others.addSeparator()
-    menu.addAction("Compare with plain", lambda: commands.compare(message_id))
+    menu.addAction("Compare without a draft", lambda: commands.compare(message_id))
 
 
 class Actions(QWidget):

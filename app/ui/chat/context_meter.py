@@ -100,10 +100,10 @@ class ContextUse:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
             return (
-                f"This chat is getting too long for the context. The model will no longer see {number}; you still do."
+                f"This chat is getting too long for the context. The model will no longer see {number}; you still will."
             )
         if self.overflow == "stop" and self.share() >= NEARLY_FULL:
-            return "The context is almost full. This chat's settings say to end it there."
+            return "The context is almost full. This chat is set to end when it's full."
         return ""
 
 

@@ -239,7 +239,7 @@ class ComparePresenter(QObject):
         """Show one comparison of the set in full."""
         snapshot, window = self._set_snapshot, self.window
         if window.one.is_running():
-            window.many.footer.set_status("Another answer is being compared. Open this one when it has finished.")
+            window.many.footer.set_status("Another answer is being compared. Open this one when that has finished.")
             return
         assert snapshot is not None
         compared = window.many.results[number]
@@ -303,7 +303,7 @@ class ComparePresenter(QObject):
             if self.window.many.is_running() is of_set:
                 return ""
             return (
-                "An answer is being compared." if of_set else "A prompt set is running. Run again when it has finished."
+                "An answer is being compared." if of_set else "A prompt set is running. Try again when it has finished."
             )
         if self.exporter.is_busy():
             return "The export is being written. Reading the model files would distort the timings."

@@ -102,7 +102,7 @@ class PromptChoice(QWidget):
         self._longest = _spin("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
         explain(
             self._longest,
-            "Answers are cut off after this many tokens. Below about 60, the measured speeds are rough.",
+            "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise.",
         )
         self._lay_out()
         self._bundled.setChecked(True)

@@ -16,11 +16,12 @@ Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40
 
 NOTHING_YET = (
-    "Nothing has been compared yet. Choose Compare in an answer's ⋯ menu, or compare the last answer of the chat."
+    "Nothing has been compared yet. Choose “Compare without a draft” in an answer's ⋯ menu, or compare the last answer "
+    "of the chat."
 )
 NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
-CHAT_DELETED = "The chat of this answer was deleted, and its comparison with it."
+CHAT_DELETED = "The chat with this answer was deleted, and this comparison with it."
 WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
 READING = "Processing the prompt"
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.messages import (
@@ -23,6 +24,7 @@ from app.protocol.messages import (
     PlainMeasured,
     Sampling,
 )
+from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
@@ -207,6 +209,20 @@ class PairLoader(QObject):
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings)
 
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
+
+        def there(files: PairFiles | None) -> PairFiles | None:
+            return files.moved(old, new) if files is not None else None
+
+        self._files, self._given, self._refused = there(self._files), there(self._given), there(self._refused)
+        if (pair := self._pair) is not None:
+            target, draft = (
+                msgspec.structs.replace(one, path=moved_path(one.path, old, new)) if one is not None else None
+                for one in (pair.target, pair.draft)
+            )
+            self._pair = msgspec.structs.replace(pair, target=target, draft=draft)
+
     def load_again(self) -> None:
         if self._files is not None:
             self.load(self._files)
@@ -300,7 +316,7 @@ class PairLoader(QObject):
             return
         self._marker.clear()
         self._set_pair(None)
-        notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
+        notice = notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
         self._notice_list.show("load", notice)
 
     @Slot(float)

@@ -16,7 +16,7 @@ from app.ui.widgets.theme import SPACING
 
 _STEPS = 1000
 _CAN_PAUSE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
-_CAN_RESUME = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED)
+_CAN_RESUME = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED)
 _SHOWN: dict[str, tuple[ItemState, ...] | None] = {
     "Pause": _CAN_PAUSE,
     "Resume": _CAN_RESUME,

@@ -36,7 +36,7 @@ _LOADING = (
     Setting(
         "batch_size",
         "Batch size",
-        "How many prompt tokens are processed before Stop and the progress are checked again.",
+        "How many prompt tokens are processed before the progress is updated and Stop takes effect.",
         32,
         high=65_536,
     ),
@@ -107,7 +107,7 @@ class AcceptRuleFields(QWidget):
             "rejection",
             "Rejection sampling",
             (
-                "The classic method: answers are as likely as without a draft, but the draft affects which answer a "
+                "The standard method: each answer is as likely as without a draft, but the draft affects which one a "
                 "seed gives."
             ),
         ),

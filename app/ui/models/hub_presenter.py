@@ -41,7 +41,7 @@ class HubPresenter(QObject):
         show_search: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``state_of`` says where a pair of the catalogue is already; ``get`` downloads an item;
+        """``state_of`` says where a pair of the catalog is already; ``get`` downloads an item;
 
         ``show_search`` brings the tab "Search" to the front.
         """
@@ -189,14 +189,14 @@ class HubPresenter(QObject):
         repository, model, draft = self._page.repository, self._page.model(), self._page.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            licences = (repository.licence, draft.licence if draft else "")
+            licenses = (repository.license, draft.license if draft else "")
             if draft is None:
-                self._get(Item.of(title, model, None, licences))
+                self._get(Item.of(title, model, None, licenses))
             else:
-                self._get(Item.of(f"{title} with draft", model, draft.model, licences))
+                self._get(Item.of(f"{title} with draft", model, draft.model, licenses))
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
-            self._get(Item.of(title, draft.model, None, (draft.licence,)))
+            self._get(Item.of(title, draft.model, None, (draft.license,)))
 
     @Slot()
     def _on_web_page(self) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub import drafts
@@ -75,7 +75,7 @@ class HubService(QObject):
         self._lane.submit(partial(read_remote_header, self.network, model, self._lane.is_closed), done, failed)
 
     def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
-        """What is to be downloaded for a pair of the catalogue."""
+        """What is to be downloaded for a pair of the catalog."""
         self._lane.submit(partial(resolve, self._connection.hub, pair), done, failed)
 
     def find_drafts(
@@ -101,7 +101,7 @@ class HubService(QObject):
             number = 0
             for candidate in drafts.find_drafts(self._connection.hub, header, bases, stop.is_set):
                 if stop.is_set():
-                    raise Cancelled
+                    raise Canceled
                 self._lane.post(partial(tell, candidate))
                 number += 1
             return number

@@ -40,7 +40,7 @@ class LibraryRow:
     sort_keys: tuple[Any, ...]
     fit: FitBadge
     tooltip: str
-    is_grey: bool
+    is_gray: bool
     """The folder is unavailable right now, or the model can't be used."""
     words: str = field(repr=False)
     """The text that a search looks through, in lower case."""
@@ -69,7 +69,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
         sort_keys=(entry.title.casefold(), quantization, entry.size, context, used, _FITS_ORDER.index(fit.mood)),
         fit=fit,
         tooltip=f"{entry.path}\n{entry.problem}".strip(),
-        is_grey=not entry.usable,
+        is_gray=not entry.usable,
         words=" ".join((entry.where, entry.folder.kind.label, quantization, name)).casefold(),
     )
 
@@ -154,7 +154,7 @@ class LibraryModel(QAbstractTableModel):
         paths = [self.shown[index.row()].path for index in before]
         found = [row for row in self._all if all(word in row.words for word in self._words)]
         found.sort(key=lambda row: row.sort_keys[self._column], reverse=self._is_descending)
-        found.sort(key=lambda row: row.is_grey)  # what cannot be used comes last, whatever the order
+        found.sort(key=lambda row: row.is_gray)  # what cannot be used comes last, whatever the order
         self.shown = found
         self._places = {row.path: place for place, row in enumerate(found)}
         self.changePersistentIndexList(before, [self._moved(*one) for one in zip(before, paths, strict=True)])
@@ -242,6 +242,6 @@ def _alignment(column: int) -> Qt.AlignmentFlag:
 
 
 def _brush(row: LibraryRow, column: int) -> QBrush | None:
-    if row.is_grey:
+    if row.is_gray:
         return QBrush(theme.current().quiet)
     return QBrush(getattr(theme.current(), row.fit.mood)) if column == _FIT else None

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from app import paths
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models import trials as trials_file
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
@@ -172,7 +172,7 @@ class LibraryService(QObject):
                 library.moved(old, new)
                 try:
                     self._slow_lane.run_in_window_thread(lambda: use(new)).result()
-                except (KnownError, Cancelled):
+                except (KnownError, Canceled):
                     library.moved(new, old)
                     if not self._slow_lane.is_closed():
                         self._slow_lane.run_in_window_thread(lambda: use(old))

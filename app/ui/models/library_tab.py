@@ -180,14 +180,14 @@ class ModelPage(QWidget):
         if entry.available:
             self.delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
         else:
-            self.delete.setText("Remove from the list")
+            self.delete.setText("Remove from list")
         for widget in (self._drafts_heading, self._drafts_status, self.find_draft):
             widget.setVisible(entry.usable)
         self._nothing.hide()
         self._inside.show()
 
     def show_drafts(self, ranked: Sequence[RankedDraft], status: str = "") -> None:
-        """Drafts in the order they are to be preferred; those that do not fit are grey and say why."""
+        """Drafts in the order they are to be preferred; those that do not fit are gray and say why."""
         others = [one for one in ranked if not one.verdict.fits]
         first = [one for one in ranked if one.verdict.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
         self._ranked = list(ranked)
@@ -323,7 +323,7 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
         ]
     if entry.usable:
         facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))
-    facts.append(("License", printable(entry.licence) or "not specified"))
+    facts.append(("License", printable(entry.license) or "not specified"))
     if entry.origin is not None:
         facts.append(("From", f"{printable(entry.origin.repository, 120)}, commit {entry.origin.commit[:8]}"))
     parts = f" ({len(entry.parts)} parts)" if len(entry.parts) > 1 else ""

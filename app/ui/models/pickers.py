@@ -25,7 +25,7 @@ from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
-MOST, MOST_GREY = 30, 12
+MOST, MOST_GRAY = 30, 12
 """How many models a picker lists, of those that can be chosen and of those that can't; more would fill the screen."""
 _NO_TARGET = "Choose a target model first."
 
@@ -133,7 +133,7 @@ class Pick:
 
 
 class ModelPicker(QPushButton):
-    """A button with a menu of models to choose from; those that cannot be chosen are grey and say why.
+    """A button with a menu of models to choose from; those that cannot be chosen are gray and say why.
 
     Signals:
         chosen: The path of a model.
@@ -151,11 +151,11 @@ class ModelPicker(QPushButton):
         """``otherwise`` stands in the menu where there are none."""
         self._menu.clear()
         choosable = [pick for pick in picks if pick.can_choose]
-        grey = [pick for pick in picks if not pick.can_choose]
+        gray = [pick for pick in picks if not pick.can_choose]
         self._add(choosable, MOST, "more in the model library")
-        if choosable and grey:
+        if choosable and gray:
             self._menu.addSeparator()
-        self._add(grey, MOST_GREY, "more that don't fit")
+        self._add(gray, MOST_GRAY, "more that don't fit")
         if not picks:
             self._menu.addAction(otherwise).setEnabled(False)
 

@@ -102,7 +102,7 @@ class ModelsPresenter(QObject):
     # ------------------------------------------------------------ getting
 
     def get_pair(self, pair: CatalogPair) -> None:
-        """Download a pair of the catalogue."""
+        """Download a pair of the catalog."""
         self.show_recommended()
         self._hub_presenter.get_pair(pair)
 

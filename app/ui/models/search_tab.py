@@ -87,7 +87,7 @@ class SearchTab(QWidget):
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
             cells = [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]]
             item = self._results.add(cells, one.id)
-            gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
+            gated = "\nYou have to accept its terms on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "No models found. Try fewer or different words.")
 
@@ -189,8 +189,8 @@ class RepositoryPage(QWidget):
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
-        licence = printable(repository.licence) if repository.licence else "not specified"
-        self._facts.setText(f"License: {licence} · commit {repository.commit[:8]}")
+        license = printable(repository.license) if repository.license else "not specified"
+        self._facts.setText(f"License: {license} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
         for model in repository.models:
             self._dress(self._files.add((), model), model, fits[model])

@@ -219,6 +219,7 @@ class Controller(QObject):
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
+        commands.models_moved.connect(self._on_models_moved)
         commands.settings_changed.connect(self._settings_changed)
         commands.settings_changed.connect(self._refresh_plain_speed)
 
@@ -309,6 +310,11 @@ class Controller(QObject):
     def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
         current = self.chats.current
         current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
+
+    @Slot(object, object)
+    def _on_models_moved(self, old: Path, new: Path) -> None:
+        self.pair_loader.models_moved(old, new)
+        self.presets.change(lambda presets: presets.models_moved(old, new))
 
     @Slot()
     def _settings_changed(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
-CENTRE_WIDTH = 360
+CENTER_WIDTH = 360
 SIDE_WIDTH = 264
 
 Panel = Literal["chats", "side"]
@@ -47,7 +47,7 @@ class MainWindow(QMainWindow):
             parts.
 
     Signals:
-        panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
+        panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -77,6 +77,8 @@ class MainWindow(QMainWindow):
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
         self._latest: Panel = "chats"
+        self._open_sections = settings.open_sections
+        """Of the settings tab."""
         self._was_painted = False
         self._splitter = self._make_splitter()
         everything = QWidget()
@@ -106,6 +108,8 @@ class MainWindow(QMainWindow):
         from app.ui.chat.settings_tab import ChatSettingsTab
 
         tab = ChatSettingsTab()
+        tab.set_open_sections(self._open_sections)
+        tab.sections_changed.connect(self._on_sections_changed)
         column(tab, on=self._settings_page)
         return tab
 
@@ -143,6 +147,7 @@ class MainWindow(QMainWindow):
         settings.side_page = "chat_settings" if self._side.currentWidget() is self._settings_page else "speed"
         settings.chat_sort = self.chat_list.view.chats.order
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
+        settings.open_sections = self._open_sections
 
     # ------------------------------------------------------------ inside
 
@@ -150,12 +155,12 @@ class MainWindow(QMainWindow):
         return self.chat_list if panel == "chats" else self._side
 
     def _make_splitter(self) -> QSplitter:
-        centre = QFrame()
-        theme.set_role(centre, "reading")
-        centre.setMinimumWidth(CENTRE_WIDTH)
-        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
+        center = QFrame()
+        theme.set_role(center, "reading")
+        center.setMinimumWidth(CENTER_WIDTH)
+        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=center)
         splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
-        for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self._side, 0))):
+        for place, (part, stretch) in enumerate(((self.chat_list, 0), (center, 1), (self._side, 0))):
             splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SIDE_WIDTH, SIDE_WIDTH])
@@ -181,7 +186,7 @@ class MainWindow(QMainWindow):
 
     def _set_widths(self) -> None:
         """How narrow the panels can be: each of them has room beside the chat, also where text is large."""
-        most = max(self.width(), MINIMUM_SIZE.width()) - CENTRE_WIDTH
+        most = max(self.width(), MINIMUM_SIZE.width()) - CENTER_WIDTH
         self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
         self._side.setMinimumWidth(min(theme.px(SIDE_WIDTH - 24), most))
         self._fit_panels()
@@ -201,7 +206,7 @@ class MainWindow(QMainWindow):
 
     def _fit_panels(self) -> None:
         """Show the wanted panels that have room, the one asked for last first."""
-        space = self.width() - CENTRE_WIDTH
+        space = self.width() - CENTER_WIDTH
         other: Panel = "side" if self._latest == "chats" else "chats"
         for panel in (self._latest, other):
             width = self._widget(panel).minimumWidth()
@@ -209,6 +214,11 @@ class MainWindow(QMainWindow):
             space -= width if fits else 0
             self._widget(panel).setVisible(fits)
         self._show_states()
+
+    @Slot(list)
+    def _on_sections_changed(self, names: list[str]) -> None:
+        self._open_sections = names
+        self.panels_changed.emit()
 
     @Slot()
     def _show_states(self) -> None:

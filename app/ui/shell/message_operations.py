@@ -169,7 +169,7 @@ class MessageOperations(QObject):
 
     def _bring_back(self, model: ChatModel, deletion: Deletion, put_back: Callable[[str], None]) -> None:
         if not model.undo_deletion(deletion, lambda: put_back("")):
-            put_back("The messages can be brought back when the answer is finished.")
+            put_back("You can undo this once the answer is finished.")
 
     def _when_idle(
         self, model: ChatModel, act: Callable[[ChatModel], None], not_opened: Callable[[], None] | None = None

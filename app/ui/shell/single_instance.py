@@ -212,7 +212,7 @@ class SingleInstance(QObject):
         try:
             file = decode_request(bytes(connection.readLine(MAX_REQUEST_BYTES).data()))
         except (ValueError, OSError) as error:  # the second of a path that is too long
-            _log.info("a request of another process is not followed: %s", error)
+            _log.info("ignored a request from another process: %s", error)
             connection.abort()
             return
         connection.write(_DONE)

@@ -324,7 +324,7 @@ HELP = {
     "curve": (
         "The speed that each fixed draft length would reach on text like the last answer's. It is calculated from the "
         "measured times of drafting and of verify passes and from the acceptance rate; these lengths were not run. "
-        "Length 0 is without a draft, and whatever rises above the dashed line is gained. The filled column is the "
+        "Length 0 means no draft; columns above the dashed line are faster than that. The filled column is the "
         "length in use (with Auto, the mean of the last answer), the underlined number is the fixed length of the next "
         "answer. Auto can beat its column, because it stops drafting where another token isn't worth its time."
     ),

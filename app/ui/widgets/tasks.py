@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Results:
         failed: Failed | None = None,
         *held: object,
     ) -> None:
-        """Call ``done`` with the result or ``failed`` with the error; neither if the future is cancelled.
+        """Call ``done`` with the result or ``failed`` with the error; neither if the future is canceled.
 
         A bug is logged and becomes a `KnownError`, so that whoever waits goes on. ``held`` is kept until then.
         """
@@ -136,7 +136,7 @@ class Lane(Results):
     ) -> Future[T]:
         """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's.
 
-        `Cancelled` is told as a `KnownError`. Does nothing after `close`. The future can be cancelled until the task
+        `Canceled` is told as a `KnownError`. Does nothing after `close`. The future can be canceled until the task
         begins.
         """
         future: Future[T] = Future()
@@ -154,18 +154,18 @@ class Lane(Results):
     def run_in_window_thread(self, function: Callable[[], T]) -> T:
         """For a task: call ``function`` in the window's thread and wait for what it returns or raises.
 
-        Raises `Cancelled` when the lane is closed first.
+        Raises `Canceled` when the lane is closed first.
         """
         future: Future[T] = Future()
         with self._changed:
             if self._closed:
-                raise Cancelled
+                raise Canceled
             self._asked.add(future)
         self.post(lambda: _carry_out(function, future))
         try:
             return future.result()
         except CancelledError:
-            raise Cancelled from None
+            raise Canceled from None
         finally:
             with self._changed:
                 self._asked.discard(future)
@@ -235,7 +235,7 @@ def _known(error: BaseException | None) -> KnownError | None:
         return None
     if isinstance(error, KnownError):
         known = error
-    elif isinstance(error, Cancelled):
+    elif isinstance(error, Canceled):
         known = KnownError("Stopped.")
     else:
         _log.error("a task failed", exc_info=error)

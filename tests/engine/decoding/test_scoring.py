@@ -16,7 +16,7 @@ from app.engine.decoding.sampling import Floats
 from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import Generate, PairLoaded, Sampling, ScoreTokens
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
@@ -146,7 +146,7 @@ def test_it_can_be_stopped(engine: Engine, load: Loader, random_pair: Pair, leng
     command = ask("Tell me", max_tokens=30)
     before = run(engine, command)
     engine.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         engine.score_tokens(scoring(command, [300] * length, [1]))
     assert_same(engine, command, run(engine, command), before)
 

@@ -19,17 +19,19 @@ from app import paths
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.engine.llama.model import Model
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
     AcceptRule,
     GenerationFinished,
     Load,
     LoadProgressed,
+    MeasurePlain,
     Message,
     PairLoaded,
     Round,
     Sampling,
+    ScoreTokens,
 )
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -228,6 +230,23 @@ def test_the_longest_answer_is_kept_to_the_token(engine: Engine, load: Loader, r
         assert_sums_close(answer)
 
 
+def test_variables_of_the_template_reach_it(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    template = "{{ before | default('') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    load(make_model(tmp_path / "model.gguf", chat_template=template))
+    command = ask("hi", max_tokens=4)
+    plain = run(engine, command).started.prompt_tokens
+    command = msgspec.structs.replace(command, template_variables={"before": "a long text before it"})
+    assert run(engine, command).started.prompt_tokens > plain + 7
+    measured = MeasurePlain(request=3, messages=command.messages, max_tokens=4, template_variables={"other": 1})
+    with pytest.raises(KnownError, match="has no variable “other”"):
+        engine.measure_plain(measured)
+    scored = ScoreTokens(
+        request=4, messages=command.messages, answer=[], candidates=[5, 6], template_variables={"x": 1}
+    )
+    with pytest.raises(KnownError, match="has no variable “x”"):
+        engine.score_tokens(scored)
+
+
 def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, random_pair: Pair) -> None:
     pair = load(*random_pair, context_length=256)
     answer = run(engine, ask("x", sampling=GREEDY))
@@ -413,11 +432,11 @@ def test_larger_vocabularies_of_the_target_are_never_fed_to_the_draft(
     assert beyond, "62 of 512 tokens, 200 times"
 
 
-def test_a_load_can_be_cancelled(engine: Engine, random_pair: Pair) -> None:
+def test_a_load_can_be_canceled(engine: Engine, random_pair: Pair) -> None:
     def stop(event: LoadProgressed) -> None:
         engine.cancel()
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         engine.load(Load(request=1, target=str(random_pair[0])), stop)
     engine.ready()
     seen: list[LoadProgressed] = []

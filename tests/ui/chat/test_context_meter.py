@@ -231,9 +231,9 @@ def use(**changes: object) -> ContextUse:
     [
         ({}, ""),
         ({"messages": 31_000}, ""),  # nothing would be left out yet
-        ({"dropped": 1}, "The model will no longer see the oldest message; you still do."),
+        ({"dropped": 1}, "The model will no longer see the oldest message; you still will."),
         ({"dropped": 3, "overflow": "keep_ends"}, "3 of the middle messages"),
-        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat's settings say to end it there"),
+        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat is set to end when it's full"),
         ({"messages": 32_700, "overflow": "stop"}, "The context is full. Start a new chat"),
         ({"text": 40_000}, "This message no longer fits"),
     ],

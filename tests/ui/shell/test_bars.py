@@ -58,8 +58,8 @@ def test_a_notice_that_stays_keeps_its_card_and_the_focus(bar: NoticeBar) -> Non
     bar.set_notices({"load": notices.no_model(), "save": notices.not_saved("The disk is full.")})
     assert bar.cards["load"] is card
     assert [card.text.text() for card in bar.cards.values()] == [notices.no_model().text, "The disk is full."]
-    bar.set_notices({"load": notices.load_cancelled()})
-    assert [card.text.text() for card in bar.cards.values()] == [notices.load_cancelled().text]
+    bar.set_notices({"load": notices.load_canceled()})
+    assert [card.text.text() for card in bar.cards.values()] == [notices.load_canceled().text]
 
 
 def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, bar: NoticeBar) -> None:
@@ -108,3 +108,18 @@ def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot)
         window.chat_list.view.arrange("oldest", ["home", "work"])
     window.store(settings)
     assert (settings.chat_sort, settings.collapsed_folders) == ("oldest", ["home", "work"])
+
+
+def test_the_window_keeps_which_sections_are_open(qtbot: QtBot) -> None:
+    settings = Settings(open_sections=["more", "of a newer version"])
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    window.store(settings)
+    assert settings.open_sections == ["more", "of a newer version"]
+    tab = window.settings_tab
+    assert (tab.sampling_section.button.isChecked(), tab.more_section.button.isChecked()) == (False, True)
+    with qtbot.waitSignal(window.panels_changed):
+        tab.sampling_section.button.click()
+    tab.more_section.button.click()
+    window.store(settings)
+    assert settings.open_sections == ["sampling"]

@@ -131,8 +131,8 @@ class TrashPanel(QWidget):
         self.view.selectionModel().selectionChanged.connect(self._show_state)
         theme.follow(self.view, self.view.viewport().update)
         self.back = QToolButton()
-        self.back.setAccessibleName("Back to the chats")
-        self.back.setToolTip("Back to the chats")
+        self.back.setAccessibleName("Back to chats")
+        self.back.setToolTip("Back to chats")
         icons.set_icon(self.back, "left")
         self.back.clicked.connect(leave)
         self._explanation = label(
