@@ -222,10 +222,6 @@ class MarkdownView(SafeBrowser):
         self._find.current = None
         self.viewport().update()
 
-    def clear_find(self) -> None:
-        """Mark nothing any more."""
-        self.set_find("")
-
     @property
     def is_drawn(self) -> bool:
         """Whether all the text given so far is on screen."""
