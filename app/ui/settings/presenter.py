@@ -1,4 +1,4 @@
-"""File → Settings…: the window, and what connects it with what it sets."""
+"""File → Settings…: the window, and what connects it with what it changes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SettingsPresenter(QObject):
         save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
-        """``models`` has what the settings are for; ``save_soon`` has them saved, ``save`` saves them now."""
+        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now."""
         super().__init__(parent)
         self._values = values
         self._models = models
@@ -100,7 +100,7 @@ class SettingsPresenter(QObject):
         choose_folder(self._page, title, str(models_folder(self._values)), chosen)
 
     def show_general(self) -> None:
-        """Show the page with how the window looks."""
+        """Show the page about the window's look."""
         self._show(self.window.general)
 
     def show_models(self) -> None:
@@ -264,4 +264,4 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return False  # it is not there now, so nothing can be moved out of it
+        return False  # it isn't there now, so nothing can be moved out of it
