@@ -19,6 +19,7 @@ from msgspec import Meta
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
@@ -48,6 +49,7 @@ class Settings(msgspec.Struct, kw_only=True):
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
     collapsed_folders: Annotated[list[str], Meta(description="Chat folders that are collapsed, by their ids")] = []
+    open_sections: Annotated[list[str], Meta(description="Sections of the chat settings that are open")] = []
     speed_visible: Annotated[bool, Meta(description="Show the side panel")] = True
     side_page: Annotated[SidePage, Meta(description="What the side panel shows")] = "speed"
     guide_introduced: Annotated[bool, Meta(description="The guide has already introduced itself")] = False
@@ -98,6 +100,19 @@ class Settings(msgspec.Struct, kw_only=True):
         """Load this target like this from now on; only the newest entries are kept."""
         others = [(path, one) for path, one in self.model_loads.items() if path != target]
         self.model_loads = dict([*others, (target, load)][-MAX_MODEL_LOADS:])
+
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now."""
+
+        def there(path: str) -> str:
+            return moved_path(path, old, new)
+
+        def both(pair: Pair) -> Pair:
+            return Pair(there(pair.target), there(pair.draft) if pair.draft else pair.draft)
+
+        self.model_loads = {there(path): load for path, load in self.model_loads.items()}
+        self.recent_pairs = list(dict.fromkeys(map(both, self.recent_pairs)))
+        self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 
     def remember_pair(self, pair: Pair) -> None:
         """Make ``pair`` the last one and the first of the recent ones."""

@@ -65,15 +65,20 @@ class ChatFile:
         return datetime.fromtimestamp(self._clock())
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: either all of it is on the disk afterwards, or nothing."""
+    def _writing(self, *, list_changes: bool = True) -> Iterator[sqlite3.Connection]:
+        """One transaction: either all of it is on the disk afterwards, or nothing.
+
+        ``list_changes``: whether it may change titles of chats or their order.
+        """
+        if list_changes:
+            self._search.forget_titles()
         with known_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
-    def _write(self, statement: str, values: Sequence[object] = ()) -> None:
+    def _write(self, statement: str, values: Sequence[object] = (), *, list_changes: bool = True) -> None:
         """Run one statement in a transaction."""
-        with self._writing() as connection:
+        with self._writing(list_changes=list_changes) as connection:
             connection.execute(statement, values)
 
     def _write_each(self, statement: str, value: object, chat_ids: Collection[str]) -> None:

@@ -200,6 +200,7 @@ class ChatStore(ChatFile):
         self._write(
             "UPDATE messages SET text = ?, provenance = ?, tokens = ? WHERE id = ? AND status = 'streaming'",
             (storable(text), storable(to_json(provenance)), token_blob(tokens), message_id),
+            list_changes=False,
         )
 
     def finish_answer(self, answer: StoredMessage) -> None:
@@ -310,9 +311,10 @@ class ChatStore(ChatFile):
                 SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
                 """,
                 (chat_id or "", storable(text)),
+                list_changes=False,
             )
         else:
-            self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
+            self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",), list_changes=False)
 
     def unsent(self, chat_id: str | None) -> str:
         with known_errors(self._path):

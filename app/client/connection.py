@@ -7,13 +7,14 @@ trusted: a frame that is too large, isn't an event or arrives before the greetin
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
-from app.protocol import messages
+from app.protocol import frames, messages
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
 
@@ -35,6 +36,10 @@ _LEADS_TO: dict[type[messages.Event], EngineState] = {
     messages.TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
+_PART_CHARACTERS = 100_000
+"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
+_MAX_BYTES_PER_CHARACTER = 6
+"""In JSON: ``\\u0001``."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,10 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_checks: set[int] = set()
-        self._counted: list[messages.Message] = []
-        """The messages of the last `CountTokens` that the process received."""
+        self._chat: list[messages.Message] = []
+        """The messages of the chat that was sent to the process last."""
         self._reader = FrameReader()
-        self._unsent: list[bytes] = []
-        """Frames."""
+        self._unsent: deque[messages.Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
         """What the engine did wrong or reported before it ended, which explains more than its exit code."""
         self._ticks = 0
@@ -121,7 +125,7 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_checks.clear()
-        self._counted = []
+        self._chat = []
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
@@ -147,10 +151,13 @@ class Connection:
     def ask(self, command: Question, *, compared: bool = False) -> int:
         """Send a request; returns its number. ``compared``: the answer doesn't belong to a chat.
 
-        Raises `RuntimeError` unless the state is ``READY``.
+        Raises `RuntimeError` unless the state is ``READY``, and `ProtocolError` when a message is too large.
         """
         if self.state is not EngineState.READY:
             raise RuntimeError(f"the engine is {self.state.value}, not ready")
+        if isinstance(command, messages.Generate):
+            kept, rest = self._send_beginning(command.messages)
+            command = msgspec.structs.replace(command, messages=rest, kept=kept)
         return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
 
     def _ask(self, command: messages.Load | Question, state: EngineState) -> int:
@@ -174,7 +181,7 @@ class Connection:
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1
-        self._counted = []
+        self._chat = []
         if self.hello is not None:
             self._send(messages.Forget())
 
@@ -184,22 +191,18 @@ class Connection:
             self._send(messages.ReadMemory())
 
     def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
-        """The number of the question; 0 if nothing is loaded that could count, or the chat is too large to be sent.
+        """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
         """
-        number = self._next_question()
+        number = self._next_question() if len(text) <= _size_limit() else 0
         if number:
             self._open_counts = {number}
-            kept = _length_of_same(self._counted, chat)
-            self._counted = list(chat)
-            rest = self._counted[kept:]
-            command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
             try:
-                self._send(command)
-            except ProtocolError:  # too large to send, and so would be the prompt
-                self._counted = []
+                kept, rest = self._send_beginning(chat)
+            except ProtocolError:
                 return 0
+            self._send(messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow))
         return number
 
     def check_text(self, text: str) -> int:
@@ -216,15 +219,34 @@ class Connection:
         self._last_question += 1
         return self._last_question
 
+    def _send_beginning(self, chat: Sequence[messages.Message]) -> tuple[int, list[messages.Message]]:
+        """Send what is new of a chat, but for the end of it, which goes with the command that is about the chat.
+
+        Returns how many messages the process has by then, and the others. Raises `ProtocolError` when one of them is
+        too large.
+        """
+        kept = _length_of_same(self._chat, chat)
+        *parts, rest = _parts(chat[kept:])
+        self._chat = list(chat)
+        for part in parts:
+            self._send(messages.ChatPart(messages=part, kept=kept))
+            kept += len(part)
+        return kept, rest
+
     def _send(self, command: messages.Command) -> None:
-        self._unsent.append(encode_frame(command))
+        self._unsent.append(command)
 
     def bytes_to_send(self) -> bytes:
-        """What to write to the process now; nothing until it has sent its greeting."""
-        if self.hello is None:
-            return b""
-        frames, self._unsent = self._unsent, []
-        return frames[0] if len(frames) == 1 else b"".join(frames)  # so that megabytes aren't copied
+        """Some of what is to be written to the process; call it until there is nothing more. Nothing before the process
+        has sent its greeting."""
+        data = b""
+        while self.is_sending() and len(data) < _PART_CHARACTERS // 2:
+            data += encode_frame(self._unsent.popleft())
+        return data
+
+    def is_sending(self) -> bool:
+        """Whether there is something to be written now."""
+        return self.hello is not None and bool(self._unsent)
 
     # ------------------------------------------------------------ what the engine sends
 
@@ -300,7 +322,7 @@ class Connection:
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent[:0] = self.open_forgets * [encode_frame(messages.Forget())]
+        self._unsent.extendleft(self.open_forgets * [messages.Forget()])
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
@@ -345,7 +367,31 @@ def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages
     """How many messages at the beginning of both lists are the same."""
     length = 0
     for one, other in zip(first, second, strict=False):
-        if one != other:
+        if one is not other and one != other:
             break
         length += 1
     return length
+
+
+def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
+    """A chat in parts that can be sent; one without messages where there are none.
+
+    Raises `ProtocolError` when a message is too large.
+    """
+    parts: list[list[messages.Message]] = [[]]
+    size, limit = 0, _size_limit()
+    for message in chat:
+        length = len(message.content)
+        if length > limit:
+            raise ProtocolError(f"a message of {length} characters is too large")
+        if size + length > _PART_CHARACTERS and size:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += length
+    return parts
+
+
+def _size_limit() -> int:
+    """Of a text in characters: two such texts fit into a frame in any case."""
+    return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

@@ -180,8 +180,8 @@ class EngineProcess:
                 self._read()
 
     def _read(self) -> None:
-        """Send what is ready to be sent, and wait for output."""
-        self._write(self._connection.bytes_to_send())
+        """Send what there is to send, and wait for output."""
+        self._write_all()
         self._is_reading = True  # what is canceled before is seen in the next line, what is canceled later is sent
         try:
             if self._is_canceled:
@@ -200,7 +200,11 @@ class EngineProcess:
     def _send_cancel(self) -> None:
         if (failed := self._connection.cancel()) is not None:
             self._events.append(failed)
-        self._write(self._connection.bytes_to_send())
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._connection.is_sending():
+            self._write(self._connection.bytes_to_send())
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
@@ -69,11 +70,6 @@ class Origins:
 
     def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
         self._file.update(lambda file: _File(origins=change(file.origins)))
-
-
-def moved_path(path: str, old: Path, new: Path) -> str:
-    """Where a file is after the folder ``old`` was moved to ``new``."""
-    return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
 
 def _key(path: Path) -> str:

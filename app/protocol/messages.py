@@ -22,7 +22,7 @@ from app.protocol.limits import (
     KvType,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -45,6 +45,8 @@ its middle is, while the first turn and the last ones stay. The system prompt al
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token of an answer is part of, according to the answer's Markdown (`app.engine.decoding.text_kind`)."""
+TemplateVariables = dict[str, bool | int | float | str]
+"""Variables of the target's chat template, by name; only those it declares (`ChatTemplate.variables`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
@@ -72,11 +74,16 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     """How many of the last tokens the penalties apply to; 0 turns them off."""
 
 
-class Message(_Struct, frozen=True, kw_only=True):
+class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
     role: Role
     content: str
+    thinking: str = ""
+    """What the model thought before this answer; the template decides whether that goes into the prompt."""
+    sent_at: float | None = None
+    """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
+    midnight would change the whole prompt. ``None`` in all of them: now."""
 
 
 class LoadSettings(_Struct, frozen=True, kw_only=True):
@@ -111,11 +118,22 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
+class ChatPart(_Struct, frozen=True, kw_only=True, tag="chat_part"):
+    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+
+    messages: list[Message]
+    kept: int = 0
+    """How many messages stand before these. They are the first of those that the process was sent last: only what is
+    new of a chat is sent with each letter that is typed, and with each question."""
+
+
 class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Answer a chat. If ``seed`` is ``None``, the engine draws one, which `GenerationStarted` reports."""
 
     request: int
     messages: list[Message]
+    kept: int = 0
+    """As `ChatPart.kept`."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -137,6 +155,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Use the contents as the prompt, without a chat template."""
+    template_variables: TemplateVariables = {}
 
 
 class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
@@ -150,6 +169,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """As in `Generate.private`."""
+    template_variables: TemplateVariables = {}
 
 
 class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
@@ -164,6 +184,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     raw: bool = False
     private: bool = False
     """As in `Generate.private`."""
+    template_variables: TemplateVariables = {}
 
 
 class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
@@ -175,13 +196,13 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
 
     request: int
     messages: list[Message]
-    """With the system prompt and without ``text``; without the first ``kept`` messages, which are the same as in the
-    last `CountTokens` to this process, so that a long chat isn't sent with every letter typed.
-    """
+    """With the system prompt, without ``text``."""
     kept: int = 0
+    """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
     overflow: Overflow = "drop_oldest"
+    template_variables: TemplateVariables = {}
 
 
 class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
@@ -212,7 +233,18 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
 
 
 Command = (
-    Load | Generate | MeasurePlain | ScoreTokens | CountTokens | CheckText | Forget | Cancel | Ping | ReadMemory | Quit
+    Load
+    | ChatPart
+    | Generate
+    | MeasurePlain
+    | ScoreTokens
+    | CountTokens
+    | CheckText
+    | Forget
+    | Cancel
+    | Ping
+    | ReadMemory
+    | Quit
 )
 
 

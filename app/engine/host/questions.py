@@ -9,11 +9,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import CheckText, CountTokens, Message, TextChecked, TokensCounted
+from app.protocol.messages import CheckText, CountTokens, TextChecked, TokensCounted
 
 log = logging.getLogger("slipstream.worker")
 
@@ -27,8 +25,6 @@ class Questions:
         """``send`` is called in the thread, which ends with the process."""
         self._engine = engine
         self._send = send
-        self._counted: list[Message] = []
-        """The messages of the last `CountTokens`, of which the next one may keep some."""
         self._waiting: list[Question] = []
         self._is_asked = threading.Condition()
 
@@ -40,16 +36,9 @@ class Questions:
         """Queue a question, unless it can't be answered; a newer count replaces a waiting one."""
         with self._is_asked:
             if isinstance(question, CountTokens):
-                self._counted = [*self._counted[: question.kept], *question.messages]
-                question = msgspec.structs.replace(question, messages=self._counted, kept=0)
                 self._waiting = [other for other in self._waiting if not isinstance(other, CountTokens)]
             self._waiting.append(question)
             self._is_asked.notify()
-
-    def forget(self) -> None:
-        """Keep nothing of earlier chats; the next `CountTokens` can't refer to their messages."""
-        with self._is_asked:
-            self._counted = []
 
     def _run(self) -> None:
         while True:

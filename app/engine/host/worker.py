@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
+import msgspec
+
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
@@ -31,6 +33,7 @@ from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    ChatPart,
     CheckText,
     Command,
     CountTokens,
@@ -44,6 +47,7 @@ from app.protocol.messages import (
     LoadFailed,
     MeasurePlain,
     MemoryRead,
+    Message,
     Ping,
     Pong,
     Quit,
@@ -85,6 +89,8 @@ class Worker:
         self._received = 0
         self._canceled = 0
         """Cancel applies to every command received before it, even to one that hasn't started."""
+        self._chat: list[Message] = []
+        """The messages that were sent last; the next command may keep some. Used only in the reading thread."""
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
         self._engine = Engine(self._caches)
@@ -147,7 +153,9 @@ class Worker:
             case ReadMemory():
                 own = private_bytes() - self._bytes_at_start - self._caches.held_bytes()
                 self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
-            case CountTokens() | CheckText():
+            case ChatPart() | CountTokens() | Generate():
+                self._receive_chat(command)
+            case CheckText():
                 self._questions.ask(command)
             case Cancel():
                 self._cancel()
@@ -158,10 +166,18 @@ class Worker:
             case Forget():
                 if self._caches.files:
                     self._caches.files.forget()  # at once, because the current computation may take long
-                self._questions.forget()
+                self._chat = []
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
+
+    def _receive_chat(self, command: ChatPart | CountTokens | Generate) -> None:
+        """What is about a chat is passed on with all its messages."""
+        self._chat = [*self._chat[: command.kept], *command.messages]
+        if isinstance(command, CountTokens):
+            self._questions.ask(msgspec.structs.replace(command, messages=self._chat, kept=0))
+        elif isinstance(command, Generate):
+            self._enqueue(msgspec.structs.replace(command, messages=self._chat, kept=0))
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1

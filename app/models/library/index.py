@@ -15,8 +15,8 @@ from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
-from app.models.origins import moved_path
 from app.models.pairing import Difference
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"

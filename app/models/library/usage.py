@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from app.models.origins import moved_path
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "usage.json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMetaObject, QObject, Slot
+from PySide6.QtCore import QMetaObject, QObject, Qt, Slot
 
 from app.ui import notices
 from app.ui.chat.composer import Composer
@@ -47,7 +47,8 @@ class ComposerPresenter(QObject):
         self._connections = [
             model.unsent_changed.connect(self._fill),
             model.state_changed.connect(self._refresh),
-            model.branch_changed.connect(self._refresh),
+            # Later: the answer to a message that is sent is asked for behind it.
+            model.branch_changed.connect(self._refresh, Qt.ConnectionType.QueuedConnection),
         ]
         self._fill(model.unsent)
         self._refresh()

@@ -51,6 +51,12 @@ class Conversation:
     messages: list[Message]
     sources: list[str]
 
+    def under(self, system_prompt: str) -> Conversation:
+        """The same with a system prompt, unless that is empty."""
+        if not system_prompt.strip():
+            return self
+        return Conversation([Message(role="system", content=system_prompt), *self.messages], self.sources)
+
     def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
         """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
 
@@ -60,26 +66,27 @@ class Conversation:
         return self.sources[after] if dropped and 0 <= after < len(self.sources) else None
 
 
-def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Conversation:
+def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Conversation:
     """What the engine sees of a branch.
 
     Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
     that never came) are joined, and empty answers left out.
     """
-    turns: list[tuple[StoredMessage, str]] = []
+    sources: list[StoredMessage] = []
+    texts: list[str] = []
     for message in branch:
-        if message.role == "assistant" and not message.text.strip():
+        if message.role == "assistant" and (not message.text or message.text.isspace()):
             continue
-        if turns and turns[-1][0].role == message.role:
-            first, text = turns[-1]
-            turns[-1] = (first, f"{text}\n\n{message.text}")
+        if sources and sources[-1].role == message.role:
+            texts[-1] = f"{texts[-1]}\n\n{message.text}"
         else:
-            turns.append((message, message.text))
-    system = [Message(role="system", content=system_prompt)] if system_prompt.strip() else []
-    return Conversation(
-        messages=system + [Message(role=first.role, content=text) for first, text in turns],
-        sources=[first.id for first, _ in turns],
-    )
+            sources.append(message)
+            texts.append(message.text)
+    turns = [
+        Message(role=first.role, content=text, sent_at=first.created_at)
+        for first, text in zip(sources, texts, strict=True)
+    ]
+    return Conversation(turns, [first.id for first in sources]).under(system_prompt)
 
 
 def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:

@@ -38,6 +38,8 @@ class FindInChat(QObject):
         self._transcript = transcript
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
+        self._answer: QMetaObject.Connection | None = None
+        """To the answer that is being written."""
         self._query = ""
         self._counts: dict[str, int] = {}
         """Of the messages that were counted."""
@@ -87,9 +89,10 @@ class FindInChat(QObject):
         self._grown.start()
 
     def _watch_answer(self) -> None:
+        if self._answer is not None:
+            QObject.disconnect(self._answer)
         live = self._model.live if self._model is not None else None
-        if live is not None:
-            live.rounds_received.connect(self._on_rounds)
+        self._answer = live.rounds_received.connect(self._on_rounds) if live is not None else None
 
     @Slot()
     def _on_rounds(self) -> None:

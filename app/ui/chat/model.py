@@ -226,7 +226,9 @@ class ChatModel(QObject):
         self._knows_unsent = False
         self._read(lambda store: store.unsent(None), self._add_stored_unsent)
 
-    def _read(self, read: Callable[[ChatStore], T], show: Callable[[T], None]) -> None:
+    def _read(
+        self, read: Callable[[ChatStore], T], show: Callable[[T], None], not_done: Callable[[], None] | None = None
+    ) -> None:
         """Ask the store for what is to be shown; until that is here, nothing else can be done but sending."""
         self._reading += 1
         self._refresh()
@@ -239,6 +241,8 @@ class ChatModel(QObject):
         def failed(error: KnownError) -> None:
             self._reading -= 1
             self._give_back()
+            if not_done is not None:
+                not_done()
             self.failed.emit(error)
             self._refresh()
 
@@ -414,8 +418,8 @@ class ChatModel(QObject):
         self._read(delete_and_read, show)
         return True
 
-    def undo_deletion(self, deletion: Deletion) -> bool:
-        """Bring back what `delete` took away."""
+    def undo_deletion(self, deletion: Deletion, not_done: Callable[[], None] | None = None) -> bool:
+        """Bring back what `delete` took away; ``not_done`` is called where the store refuses."""
         if self.state is not ChatState.IDLE:
             return False
         chat_id = self.id
@@ -428,7 +432,7 @@ class ChatModel(QObject):
             self._show(branch)
             self.stored.emit()
 
-        self._read(undo, show)
+        self._read(undo, show, not_done)
         return True
 
     def rename(self, title: str) -> None:
@@ -617,6 +621,12 @@ class ChatModel(QObject):
         """Whether the store does not have what stands in the composer."""
         return self._unsent_timer.isActive() or (not self._knows_unsent and bool(self.unsent))
 
+    def take_unsent(self) -> str:
+        """What stands in the composer, which is empty then."""
+        text, self.unsent = self.unsent, ""
+        self._unsent_timer.stop()
+        return text
+
     def leave(self) -> None:
         """Another chat is shown."""
         if self._unsent_timer.isActive():
@@ -626,7 +636,7 @@ class ChatModel(QObject):
         """The end of a temporary chat: what goes on in it is stopped, and the store that it has for itself goes."""
         if self.live is not None:
             self._queue.abandon(self.live)
-        self._chat_store.close()
+        self._chat_store.close(wait=False)  # nothing of it is to be kept
 
     def shut_down(self) -> None:
         """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""

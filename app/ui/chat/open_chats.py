@@ -10,7 +10,7 @@ from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
-from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.model import ChatModel, ChatState, joined
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.notices import NoticeList
 
@@ -179,6 +179,11 @@ class OpenChats(QObject):
 
     @Slot(object)
     def _on_failed(self, error: KnownError) -> None:
+        """What was written in a chat that cannot be read is not lost: it stands where a new one begins."""
         self._chat_store.tell(error)
+        for model in self._models():
+            if model.must_open and (words := model.take_unsent()):
+                self._new.set_unsent(joined(self._new.unsent, words))
         if self.current.must_open:
             self.new()
+        self._tidy_soon()

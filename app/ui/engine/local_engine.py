@@ -41,6 +41,8 @@ class LocalEngine(Engine):
         self._memory_kills = 0
         self._timer = QTimer(self, interval=round(self._connection.timings.tick * 1000))
         self._timer.timeout.connect(self._on_tick)
+        self._more = QTimer(self, singleShot=True, interval=0)
+        self._more.timeout.connect(self._after)
 
     # ------------------------------------------------------------ Engine
 
@@ -128,11 +130,14 @@ class LocalEngine(Engine):
 
     # ------------------------------------------------------------ the connection
 
+    @Slot()
     def _after(self) -> None:
         """Do what follows from a call of the connection: send, watch for stalls, report the state."""
         state = self._connection.state
-        if self._process is not None and (data := self._connection.bytes_to_send()):
-            self._process.write(data)
+        if self._process is not None and self._connection.is_sending():
+            self._process.write(self._connection.bytes_to_send())
+            if self._connection.is_sending():
+                self._more.start()  # a long chat: the window goes on in between
         if not self._connection.needs_ticks():
             self._timer.stop()
         elif not self._timer.isActive():

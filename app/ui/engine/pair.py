@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.messages import (
@@ -23,6 +24,7 @@ from app.protocol.messages import (
     PlainMeasured,
     Sampling,
 )
+from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
@@ -64,6 +66,7 @@ class PairLoader(QObject):
         load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
         pair_given_up: Another pair is about to be loaded; what the engine does is over.
         engine_lost: The engine went away while it may have been busy.
         plain_speed_measured: The measured tokens per second.
@@ -74,6 +77,7 @@ class PairLoader(QObject):
     load_begun = Signal(object)
     load_progressed = Signal(float)
     pair_opened = Signal(object)
+    pair_refused = Signal()
     pair_given_up = Signal()
     engine_lost = Signal()
     plain_speed_measured = Signal(float)
@@ -191,6 +195,7 @@ class PairLoader(QObject):
         """Leave everything as it is."""
         self._refused, self._files = self._files, self._given or self._files
         self._notice_list.show("load", notice)
+        self.pair_refused.emit()
 
     def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
         self.pair_given_up.emit()
@@ -203,6 +208,20 @@ class PairLoader(QObject):
         self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings)
+
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
+
+        def there(files: PairFiles | None) -> PairFiles | None:
+            return files.moved(old, new) if files is not None else None
+
+        self._files, self._given, self._refused = there(self._files), there(self._given), there(self._refused)
+        if (pair := self._pair) is not None:
+            target, draft = (
+                msgspec.structs.replace(one, path=moved_path(one.path, old, new)) if one is not None else None
+                for one in (pair.target, pair.draft)
+            )
+            self._pair = msgspec.structs.replace(pair, target=target, draft=draft)
 
     def load_again(self) -> None:
         if self._files is not None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
 from app.protocol.messages import LoadSettings
+from app.storage.files import moved_path
 
 _log = logging.getLogger(__name__)
 
@@ -23,6 +24,11 @@ class PairFiles:
     target: str
     draft: str | None = None
     settings: LoadSettings = field(default_factory=LoadSettings)
+
+    def moved(self, old: Path, new: Path) -> PairFiles:
+        """The same after the models of the folder ``old`` have come into ``new``."""
+        draft = moved_path(self.draft, old, new) if self.draft else self.draft
+        return replace(self, target=moved_path(self.target, old, new), draft=draft)
 
     def missing(self) -> Path | None:
         """The first file that doesn't exist or is in a folder without permission."""

@@ -64,9 +64,13 @@ class SettingsPresenter(QObject):
         models: ModelsPresenter,
         save_soon: Callable[[], object],
         save: Callable[[], Future[None]],
+        models_moved: Callable[[Path, Path], object],
         parent: QObject | None = None,
     ) -> None:
-        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now."""
+        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now.
+
+        ``models_moved`` gets the old models folder and the new one before anything in the old one is deleted.
+        """
         super().__init__(parent)
         self._values = values
         self._models = models
@@ -74,6 +78,7 @@ class SettingsPresenter(QObject):
         self._hub = models.hub
         self._save_soon = save_soon
         self._save = save
+        self._models_moved = models_moved
         self._moving: tuple[Path, Path] | None = None
         """The folders the models are being moved from and to."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
@@ -185,7 +190,11 @@ class SettingsPresenter(QObject):
         self._library.move(new, self._save_folder, self._on_moved, lambda error: self._end_move(str(error)))
 
     def _save_folder(self, folder: Path) -> Future[None]:
+        """What is known of the models by their paths follows them; also back, where the move fails after this."""
+        old = models_folder(self._values)
         self._values.models_folder = str(folder)
+        self._values.models_moved(old, folder)
+        self._models_moved(old, folder)
         return self._save()
 
     def _on_moved(self, left: list[Path]) -> None:

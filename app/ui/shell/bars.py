@@ -116,8 +116,7 @@ class NoticeBar(QScrollArea):
 class UndoBar(QWidget):
     """Hidden until `offer` and again some seconds later; in line with the messages above it.
 
-    What it offers to undo can still be undone when it has gone: from the trash, or where the list has the focus with
-    the usual keys.
+    What it offers to undo can still be undone when it has gone: from the menus, or with the usual keys.
 
     Attributes:
         undo: Its button.

@@ -32,7 +32,6 @@ def connect_chat_list(
     asked.create_folder = operations.create_folder
     asked.rename_folder = operations.rename_folder
     asked.delete_folder = operations.delete_folder
-    asked.undo = commands.undo_deletion
     asked.search = operations.search
     asked.watch_trash = operations.watch_trash
     asked.restore_chats = operations.restore

@@ -56,10 +56,12 @@ class AppCommands(QObject):
     Signals:
         settings_changed: A command changed them; they are to be applied and saved.
         save_due: They were changed where nothing has to be applied.
+        models_moved: The models folder that was, and the one that has the models now.
     """
 
     settings_changed = Signal()
     save_due = Signal()
+    models_moved = Signal(object, object)
 
     def __init__(
         self,
@@ -173,8 +175,7 @@ class AppCommands(QObject):
 
     @Slot()
     def undo_deletion(self) -> None:
-        """Take back the last deletion of chats or of a folder."""
-        self._window.undo_bar.withdraw()
+        """Take back the last deletion of messages, of chats or of a folder."""
         self._operations.undo()
 
     def export_chats(self, chat_ids: Sequence[str]) -> None:
@@ -366,7 +367,9 @@ class AppCommands(QObject):
         if self._settings is None:
             from app.ui.settings.presenter import SettingsPresenter
 
-            self._settings = SettingsPresenter(self._values, self.models(), self.save_due.emit, self._save, self)
+            self._settings = SettingsPresenter(
+                self._values, self.models(), self.save_due.emit, self._save, self.models_moved.emit, self
+            )
         return self._settings
 
     @Slot()

@@ -119,13 +119,12 @@ class Controller(QObject):
             self.operations,
             engine,
             self.pair_loader,
-            self.notice_list,
             lambda: settings.values.recent_pairs,
             self.commands.load_recent,
             self,
         )
         self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
-        self._edit_menu = EditMenu(window.menus, self)
+        self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.commands.undo_deletion, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
@@ -204,7 +203,8 @@ class Controller(QObject):
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
-        operations.deleted_for_good.connect(self._window.undo_bar.withdraw)
+        operations.undo_changed.connect(self._edit_menu.reset)
+        operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
@@ -219,6 +219,7 @@ class Controller(QObject):
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
+        commands.models_moved.connect(self._on_models_moved)
         commands.settings_changed.connect(self._settings_changed)
         commands.settings_changed.connect(self._refresh_plain_speed)
 
@@ -309,6 +310,11 @@ class Controller(QObject):
     def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
         current = self.chats.current
         current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
+
+    @Slot(object, object)
+    def _on_models_moved(self, old: Path, new: Path) -> None:
+        self.pair_loader.models_moved(old, new)
+        self.presets.change(lambda presets: presets.models_moved(old, new))
 
     @Slot()
     def _settings_changed(self) -> None:

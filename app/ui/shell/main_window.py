@@ -47,7 +47,7 @@ class MainWindow(QMainWindow):
             parts.
 
     Signals:
-        panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
+        panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -77,6 +77,8 @@ class MainWindow(QMainWindow):
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
         self._latest: Panel = "chats"
+        self._open_sections = settings.open_sections
+        """Of the settings tab."""
         self._was_painted = False
         self._splitter = self._make_splitter()
         everything = QWidget()
@@ -106,6 +108,8 @@ class MainWindow(QMainWindow):
         from app.ui.chat.settings_tab import ChatSettingsTab
 
         tab = ChatSettingsTab()
+        tab.set_open_sections(self._open_sections)
+        tab.sections_changed.connect(self._on_sections_changed)
         column(tab, on=self._settings_page)
         return tab
 
@@ -143,6 +147,7 @@ class MainWindow(QMainWindow):
         settings.side_page = "chat_settings" if self._side.currentWidget() is self._settings_page else "speed"
         settings.chat_sort = self.chat_list.view.chats.order
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
+        settings.open_sections = self._open_sections
 
     # ------------------------------------------------------------ inside
 
@@ -209,6 +214,11 @@ class MainWindow(QMainWindow):
             space -= width if fits else 0
             self._widget(panel).setVisible(fits)
         self._show_states()
+
+    @Slot(list)
+    def _on_sections_changed(self, names: list[str]) -> None:
+        self._open_sections = names
+        self.panels_changed.emit()
 
     @Slot()
     def _show_states(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
@@ -36,6 +37,22 @@ NEAR_END = 30
 """Within this many pixels of the end, the view still counts as being at the end."""
 
 
+@dataclass(frozen=True)
+class _Anchor:
+    """What stays in its place on the screen while what is around it changes."""
+
+    entry: Entry
+    inside: int
+    """Pixels from its top to the top of the screen."""
+    height: int | None = None
+    """Its estimated height, where ``inside`` is only as far into the text as a share of it."""
+
+    def value(self) -> int:
+        """Where the screen begins now, in pixels from the beginning of the column."""
+        inside = self.inside if self.height is None else round(self.inside * self.entry.height / self.height)
+        return self.entry.top + inside
+
+
 def _stops(widget: QWidget) -> list[QWidget]:
     """Where the Tab key stops in a widget, in its own order."""
     return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
@@ -59,6 +76,8 @@ class Column(QAbstractScrollArea):
         """How many entries, from the first, have a correct position."""
         self._revealed: Entry | None = None
         """The entry that was scrolled to; it stays on the screen while the entries around it are built."""
+        self._undrawn: Entry | None = None
+        """The entry that was scrolled into before it was drawn there; it is read from the same share of its text."""
         self._value = 0
         """Where the screen was, to determine in which direction the user scrolls."""
         self._scrolls_down = False
@@ -84,8 +103,11 @@ class Column(QAbstractScrollArea):
     def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
         """Add many entries, at the end if no index is given."""
         place = len(self.entries) if index is None else index
+        anchor = self._anchor()
         self.entries[place:place] = entries
-        self._placed = min(self._placed, place)
+        if place < self._placed:
+            self._placed = place
+            self._place_anew(anchor)  # at once: later nobody knows what was on the screen
         turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
@@ -96,6 +118,10 @@ class Column(QAbstractScrollArea):
                 entry.widget.setParent(self.viewport())
             self._built.add(entry)
         return entry.widget
+
+    def built(self) -> list[Entry]:
+        """The entries that have a widget, in any order."""
+        return list(self._built)
 
     def _order_focus(self, entry: Entry) -> None:
         """The Tab key goes through the messages in reading order, even if older ones were built later."""
@@ -184,7 +210,7 @@ class Column(QAbstractScrollArea):
     def take_turn(self) -> None:
         """Build what is needed first; see `app.ui.widgets.turns`."""
         if self._placed < len(self.entries):
-            self._compute_tops(self._anchor())
+            self._place_anew(self._anchor())
         entry = self._missing()
         if entry is not None:
             self.build(entry)
@@ -201,24 +227,36 @@ class Column(QAbstractScrollArea):
             if not changed:
                 break
         self._compute_tops(anchor)
+        if self._undrawn is not None and self._undrawn.is_drawn():
+            self._undrawn = None
         self._place(widths)
 
-    def _anchor(self) -> tuple[Entry, int] | None:
-        """What is on the screen and should stay in its place there: the first entry whose height is the real one."""
+    def _anchor(self) -> _Anchor | None:
+        """What the user reads: the entry at the top of the screen.
+
+        If that one isn't drawn and ends above the middle, it is the first one below it that is.
+        """
         value = self.verticalScrollBar().value()
         shown = self._near(0) if self._placed else []
         if not shown:
             return None
-        revealed = next((one for one in shown if one is self._revealed), None)
-        entry = revealed or next((one for one in shown if one.is_drawn()), shown[0])
-        return entry, entry.top - value
+        if self._revealed in shown:
+            return _Anchor(self._revealed, value - self._revealed.top)
+        first = shown[0]
+        inside, is_drawn = value - first.top, first.is_drawn()
+        if not is_drawn and first.height - inside < self.viewport().height() // 2:
+            entry = next((one for one in shown if one.is_drawn()), first)
+            return _Anchor(entry, value - entry.top)
+        if not is_drawn and inside > first.drawn:
+            self._undrawn = first
+        return _Anchor(first, inside, first.height if first is self._undrawn else None)
 
     def _index_at(self, y: int) -> int:
         """The first of the placed entries that ends below ``y``; their number if there is none."""
         index = bisect_right(self.entries, y, hi=self._placed, key=lambda entry: entry.top) - 1
         return index if index >= 0 and self.entries[index].top + self.entries[index].height > y else index + 1
 
-    def _compute_tops(self, anchor: tuple[Entry, int] | None) -> None:
+    def _compute_tops(self, anchor: _Anchor | None) -> None:
         """Place what has changed and everything below it."""
         above = self.entries[self._placed - 1] if self._placed else None
         top = MARGIN if above is None else above.top + above.height + GAP
@@ -233,7 +271,13 @@ class Column(QAbstractScrollArea):
         if self.follows:
             bar.setValue(bar.maximum())
         elif anchor is not None:
-            bar.setValue(anchor[0].top - anchor[1])
+            bar.setValue(anchor.value())
+
+    def _place_anew(self, anchor: _Anchor | None) -> None:
+        """The same, when it isn't the user who scrolls."""
+        self._is_moving = True
+        self._compute_tops(anchor)
+        self._is_moving = False
 
     def _near(self, pages: int) -> list[Entry]:
         """What is on the screen, or this many pages above or below it, from top to bottom."""
@@ -330,7 +374,7 @@ class Column(QAbstractScrollArea):
     def _on_scrolled(self, value: int) -> None:
         went_down, self._value = value > self._value, value
         if not self._is_moving:
-            self._scrolls_down, self._revealed = went_down, None
+            self._scrolls_down, self._revealed, self._undrawn = went_down, None, None
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 

@@ -37,37 +37,6 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
     assert answered == [2, 4, 5]
 
 
-def test_a_count_goes_on_from_the_messages_of_the_one_before(
-    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
-) -> None:
-    load(*random_pair)
-    counted: list[int] = []
-    answered = threading.Semaphore(0)
-
-    def send(event: TokensCounted | TextChecked) -> None:
-        assert isinstance(event, TokensCounted)
-        counted.append(event.messages)
-        answered.release()
-        if len(counted) == 5:
-            raise BrokenPipeError  # which ends the thread
-
-    questions = Questions(engine, send)
-    questions.start()
-
-    def count(messages: list[Message], kept: int = 0) -> None:
-        questions.ask(CountTokens(request=1, messages=messages, kept=kept))
-        assert answered.acquire(timeout=60)
-
-    chat = [Message(role="user", content="hello"), Message(role="assistant", content="there")]
-    count(chat)
-    count([], kept=2)
-    count(chat[1:], kept=1)
-    count([], kept=1)
-    questions.forget()
-    count([], kept=2)
-    assert counted[0] == counted[1] == counted[2] > counted[3] > counted[4]
-
-
 def test_models_come_and_go_while_tokens_are_counted(
     engine: Engine, load: Loader, random_pair: tuple[Path, Path]
 ) -> None:

@@ -28,6 +28,13 @@ def test_system_prompt_comes_first_and_blank_ones_do_not_count() -> None:
     assert turns(stored, " \n") == [("user", "a")]
 
 
+def test_the_engine_is_told_when_a_chat_began() -> None:
+    began = StoredMessage("0", "chat", None, "user", "a", "complete", 1000.5)
+    again = StoredMessage("1", "chat", "0", "user", "b", "complete", 2000.5)
+    first, *_ = conversation([began, again], "").messages
+    assert first.sent_at == 1000.5
+
+
 def test_questions_around_an_answer_that_never_came_are_joined() -> None:
     stored = branch(("user", "a"), ("assistant", " "), ("user", "b"))
     made = conversation(stored, "")

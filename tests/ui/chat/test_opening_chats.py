@@ -332,6 +332,25 @@ def test_a_chat_in_the_trash_is_not_opened(slow: Slow, two_chats: tuple[str, str
     assert slow.controller.notice_list.notices()["store"].text == "This chat is in the trash."
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+def test_what_was_written_in_a_chat_that_cannot_be_opened_stands_in_the_new_one(
+    slow: Slow, two_chats: tuple[str, str], is_left: bool
+) -> None:
+    one, two = two_chats
+    slow.worker.submit(lambda store: store.delete_chats([one]))  # by another window
+    slow.hold()
+    slow.chats.open(one)
+    slow.send("w1w")
+    slow.type("w2w")
+    if is_left:
+        slow.chats.open(two)
+    slow.settle()
+    assert (slow.chats.current.id == two) is is_left
+    slow.chats.new()
+    assert slow.composer.text() == "w1w\nw2w"
+    assert slow.stored()[two] == ["two"] or "w1w" not in str(slow.stored())
+
+
 def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Slow, two_chats: tuple[str, str]) -> None:
     _one, two = two_chats
     slow.hold()

@@ -163,6 +163,23 @@ def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot,
     assert engine.state() is EngineState.ANSWERING
 
 
+def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    chat = [Message(role="user", content="word " * 20_000) for _ in range(30)]
+    turns, told = list[int](), list[object]()
+    engine.tokens_counted.connect(told.append)
+    timer = QTimer(interval=0)
+    timer.timeout.connect(lambda: turns.append(len(told)))
+    timer.start()
+    number = engine.count_tokens(chat, "two words", "stop")
+    qtbot.waitUntil(lambda: bool(told), timeout=WAIT_MS)
+    timer.stop()
+    assert isinstance(told[0], TokensCounted) and told[0].request == number
+    assert (told[0].messages, told[0].text) == (600_000, 2)
+    assert turns.count(0) >= 30 - 1  # with one part of it in each turn
+
+
 def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
     with pytest.raises(RuntimeError):
         generate(make_engine("well"))

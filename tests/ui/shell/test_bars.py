@@ -108,3 +108,18 @@ def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot)
         window.chat_list.view.arrange("oldest", ["home", "work"])
     window.store(settings)
     assert (settings.chat_sort, settings.collapsed_folders) == ("oldest", ["home", "work"])
+
+
+def test_the_window_keeps_which_sections_are_open(qtbot: QtBot) -> None:
+    settings = Settings(open_sections=["more", "of a newer version"])
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    window.store(settings)
+    assert settings.open_sections == ["more", "of a newer version"]
+    tab = window.settings_tab
+    assert (tab.sampling_section.button.isChecked(), tab.more_section.button.isChecked()) == (False, True)
+    with qtbot.waitSignal(window.panels_changed):
+        tab.sampling_section.button.click()
+    tab.more_section.button.click()
+    window.store(settings)
+    assert settings.open_sections == ["sampling"]

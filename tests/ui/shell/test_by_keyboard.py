@@ -195,7 +195,7 @@ def test_deleting_undoing_and_restoring(typist: Typist) -> None:
     typist.go_to_list()
     typist.press(_Key.Key_Delete)
     typist.until(lambda: typist.chat(chat_id) is None)
-    typist.press(_Key.Key_T, _CTRL | _SHIFT)
+    typist.press(_Key.Key_Z, _CTRL)
     typist.until(lambda: typist.chat(chat_id) is not None)
     typist.go_to_list()
     typist.press(_Key.Key_Delete)
