@@ -15,7 +15,7 @@ LOGGERS = {"log", "_log"}
 
 BRITISH = (
     r"\w*(?:behaviour|cancell(?:ed|ing)|catalogue|centre|colour|favour|honour|labell|licence|modell(?:ed|ing)|neighbour"
-    r"|travell)\w*|(?:grey|learnt|spelt|whilst|programme)s?"
+    r"|notaris|travell)\w*|(?:grey|learnt|spelt|whilst|programme)s?"
     r"|(?:initiali|normali|optimi|organi|recogni|seriali|summari|quanti|synchroni|tokeni)s(?:e|ed|es|ing|ation)"
 )
 UNUSUAL = {
@@ -105,7 +105,9 @@ def test_american_spelling_of_names() -> None:
 _NAMED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-@pytest.mark.parametrize("pattern", ["*.md", "docs/*.md", "scripts/*", "packaging/windows/*.iss", "packaging/linux/*"])
+@pytest.mark.parametrize(
+    "pattern", ["*.md", "docs/*.md", "scripts/*", "packaging/*.md", "packaging/windows/*.iss", "packaging/linux/*"]
+)
 def test_american_spelling_in_texts(pattern: str) -> None:
     words = re.compile(rf"(?<![\w/`])(?:{BRITISH})(?![\w/`])", re.IGNORECASE)
     files = sorted(path for path in ROOT.glob(pattern) if path.is_file())

@@ -54,7 +54,7 @@ Name: "desktop"; Description: "Put an icon on the &desktop"; Flags: unchecked
 Name: "gguf"; Description: "Offer ""Open with Slipstream"" for &model files (.gguf)"
 
 [InstallDelete]
-; A library that the new version no longer brings along must not stay beside those it does.
+; A library that the new version no longer contains must not be left among the others.
 Type: filesandordirs; Name: "{app}\_internal"
 
 [Files]
@@ -142,7 +142,7 @@ begin
     mbConfirmation, MB_YESNO, IDYES) = IDNO);
 end;
 
-{ The access token for Hugging Face lies in Windows' credential manager (app/models/hub/tokens.py). }
+{ The access token for Hugging Face is stored in Windows' credential manager (app/models/hub/tokens.py). }
 procedure DeleteUserFiles;
 var
   Code: Integer;

@@ -28,7 +28,7 @@ class Welcome(QWidget):
         super().__init__()
         self._commands = commands
         title = label("Ask anything", "heading", wraps=True, scale=1.5)
-        hint = label("Three questions, from easy to hard for a draft model:", "quiet", wraps=True)
+        hint = label("Try one of these:", "quiet", wraps=True)
         for text in (title, hint):
             text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self.examples = [named_button(text, partial(self._ask, text)) for text in EXAMPLES]

@@ -23,7 +23,7 @@ class Recommendation:
     pair: CatalogPair
     fit: FitBadge
     state: str = ""
-    """``In your library`` or ``In Downloads``, on its button; empty where neither."""
+    """``In your library`` or ``In Downloads``, on its button; empty if neither."""
 
 
 class RecommendedTab(QWidget):
@@ -56,11 +56,11 @@ class RecommendedTab(QWidget):
         self.show_status("")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
-        """How getting a pair goes, or why it failed."""
+        """The progress of a download request, or why it failed."""
         show_text(self._status, text, role)
 
     def show_pairs(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
-        """``best`` is the one proposed for this machine; ``machine`` says in a line what memory it has."""
+        """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
         self._machine.setText(machine)
         clear_layout(self._cards)
         if best is not None:

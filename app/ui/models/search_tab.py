@@ -92,11 +92,11 @@ class SearchTab(QWidget):
         self.show_status("" if results else "No models found. Try fewer or different words.")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
-        """What the search does, or why it failed."""
+        """What the search is doing, or why it failed."""
         show_text(self._status, text, role)
 
     def set_words(self, words: str) -> None:
-        """Type for the user, and search."""
+        """Enter words for the user, and search."""
         self._words.setText(words)
         self._on_search()
 
@@ -163,7 +163,7 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ what is chosen
 
     def model(self) -> RemoteModel | None:
-        """The selected one of the repository."""
+        """The selected model of the repository."""
         chosen = self._files.chosen()
         return chosen if isinstance(chosen, RemoteModel) else None
 
@@ -200,11 +200,11 @@ class RepositoryPage(QWidget):
         self._refresh()
 
     def begin_drafts(self) -> None:
-        """A search for drafts begins."""
+        """A search for drafts starts."""
         self._clear_drafts("Looking for drafts: reading and comparing their vocabularies…")
 
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
-        """Whether this model fits has become known."""
+        """It has become known whether this model fits."""
         if (item := self._files.item_of(model)) is not None:
             self._dress(item, model, fit)
 
@@ -220,7 +220,7 @@ class RepositoryPage(QWidget):
             self._drafts.setCurrentItem(item)
 
     def show_drafts_status(self, text: str) -> None:
-        """How the search for drafts goes, or how it ended."""
+        """The progress or the result of the search for drafts."""
         show_text(self._drafts_status, text)
 
     # ------------------------------------------------------------ inside

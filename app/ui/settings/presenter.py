@@ -1,4 +1,4 @@
-"""File → Settings…: the window, and what connects it with what it sets."""
+"""File → Settings…: the window, and what connects it with what it changes."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class SettingsPresenter(QObject):
         models_moved: Callable[[Path, Path], object],
         parent: QObject | None = None,
     ) -> None:
-        """``models`` has what the settings are for; ``save_soon`` has them saved, ``save`` saves them now.
+        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now.
 
-        ``models_moved`` is told the old models folder and the new one before anything in the old one is deleted.
+        ``models_moved`` gets the old models folder and the new one before anything in the old one is deleted.
         """
         super().__init__(parent)
         self._values = values
@@ -105,7 +105,7 @@ class SettingsPresenter(QObject):
         choose_folder(self._page, title, str(models_folder(self._values)), chosen)
 
     def show_general(self) -> None:
-        """Show the page with how the window looks."""
+        """Show the page about the window's look."""
         self._show(self.window.general)
 
     def show_models(self) -> None:
@@ -273,4 +273,4 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return False  # it is not there now, so nothing can be moved out of it
+        return False  # it isn't there now, so nothing can be moved out of it

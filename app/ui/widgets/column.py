@@ -79,10 +79,10 @@ class Column(QAbstractScrollArea):
         self._undrawn: Entry | None = None
         """The entry that was scrolled into before it was drawn there; it is read from the same share of its text."""
         self._value = 0
-        """Where the screen was, to tell in which direction the user scrolls."""
+        """Where the screen was, to determine in which direction the user scrolls."""
         self._scrolls_down = False
         self._ringed: QWidget | None = None
-        """What has the keyboard: the view itself, or the text of a message."""
+        """What has the focus: the view itself, or the text of a message."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
@@ -98,7 +98,7 @@ class Column(QAbstractScrollArea):
         place = len(self.entries) if index is None else index
         self.entries.insert(place, entry)
         self._placed = min(self._placed, place)
-        turns().want(self)  # of a whole chat that is added at once only the end has to be built
+        turns().want(self)  # when a whole chat is added at once, only its end has to be built
 
     def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
         """Add many entries, at the end if no index is given."""
@@ -111,7 +111,7 @@ class Column(QAbstractScrollArea):
         turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
-        """The widget of this entry, made now if there is none yet."""
+        """The widget of this entry, created if there is none yet."""
         if entry.widget is None:
             entry.widget = entry.build(entry)
             if entry.widget.parentWidget() is not self.viewport():
@@ -124,7 +124,7 @@ class Column(QAbstractScrollArea):
         return list(self._built)
 
     def _order_focus(self, entry: Entry) -> None:
-        """The Tab key goes through the messages as one reads, also where older ones were built later."""
+        """The Tab key goes through the messages in reading order, even if older ones were built later."""
         stops = _stops(entry.widget) if entry.widget is not None else []
         if stops == entry.stops:
             return
@@ -150,7 +150,7 @@ class Column(QAbstractScrollArea):
     def _free(self, entry: Entry) -> None:
         if entry.widget is not None:
             for one in entry.widget.findChildren(QWidget):
-                # A style sheet hears of the end only of widgets that it has dressed; those never shown may not be yet.
+                # A style sheet only notices the end of widgets that it has styled; those never shown may not be yet.
                 one.ensurePolished()
             entry.widget.hide()
             entry.widget.deleteLater()
@@ -165,21 +165,21 @@ class Column(QAbstractScrollArea):
     # -- place
 
     def widths(self) -> Widths:
-        """The widths that fit into the window at present."""
+        """The widths that fit in the window at present."""
         prose = prose_width(self.font(), self.width())
         code = round(QFontMetricsF(themes.monospace()).averageCharWidth() * CODE_CHARACTERS)
-        # Of the whole width: a scroll bar that comes or goes moves nothing.
+        # Based on the whole width, so that a scroll bar that appears or disappears moves nothing.
         right = (self.width() + prose) // 2
         return Widths(prose, max(prose, min(code, prose + self.width() - MARGIN - right)))
 
     @Slot()
     def go_to_end(self) -> None:
-        """Show the newest and follow it from now on."""
+        """Scroll to the newest and follow it from now on."""
         self._set_following(True)
         self.arrange()
 
     def reveal(self, entry: Entry) -> QWidget:
-        """Bring an entry that is not on the screen to its top; gives back its widget, which is made now."""
+        """Scroll an entry that isn't on the screen to the top; returns its widget, which is created now."""
         self.arrange()
         bar = self.verticalScrollBar()
         if not (bar.value() <= entry.top < bar.value() + bar.pageStep()):
@@ -195,7 +195,7 @@ class Column(QAbstractScrollArea):
 
     @Slot()
     def arrange(self) -> None:
-        """Put every widget that is near the screen into its place; what is missing is built turn by turn."""
+        """Put every widget near the screen in its place; what is missing is built turn by turn."""
         if self._is_moving:
             turns().want(self)
             return
@@ -234,7 +234,7 @@ class Column(QAbstractScrollArea):
     def _anchor(self) -> _Anchor | None:
         """What the user reads: the entry at the top of the screen.
 
-        While that one is not drawn and ends above the middle, it is the first below it that is.
+        If that one isn't drawn and ends above the middle, it is the first one below it that is.
         """
         value = self.verticalScrollBar().value()
         shown = self._near(0) if self._placed else []
@@ -252,12 +252,12 @@ class Column(QAbstractScrollArea):
         return _Anchor(first, inside, first.height if first is self._undrawn else None)
 
     def _index_at(self, y: int) -> int:
-        """The first of the placed entries that ends below ``y``; how many they are where none does."""
+        """The first of the placed entries that ends below ``y``; their number if there is none."""
         index = bisect_right(self.entries, y, hi=self._placed, key=lambda entry: entry.top) - 1
         return index if index >= 0 and self.entries[index].top + self.entries[index].height > y else index + 1
 
     def _compute_tops(self, anchor: _Anchor | None) -> None:
-        """Place what changed and everything below it."""
+        """Place what has changed and everything below it."""
         above = self.entries[self._placed - 1] if self._placed else None
         top = MARGIN if above is None else above.top + above.height + GAP
         for entry in islice(self.entries, self._placed, None):
@@ -274,13 +274,13 @@ class Column(QAbstractScrollArea):
             bar.setValue(anchor.value())
 
     def _place_anew(self, anchor: _Anchor | None) -> None:
-        """The same, where it is not the user who scrolls."""
+        """The same, when it isn't the user who scrolls."""
         self._is_moving = True
         self._compute_tops(anchor)
         self._is_moving = False
 
     def _near(self, pages: int) -> list[Entry]:
-        """What is on the screen, or so many pages above or below it, from top to bottom."""
+        """What is on the screen, or this many pages above or below it, from top to bottom."""
         page = self.viewport().height()
         top = self.verticalScrollBar().value() - pages * page
         first = self._index_at(top)
@@ -290,7 +290,7 @@ class Column(QAbstractScrollArea):
         return self.entries[first:last]
 
     def _missing(self) -> Entry | None:
-        """What has to be built next: what is on the screen, then where the user is going, then behind."""
+        """What has to be built next: what is on the screen, then where the user scrolls to, then the other side."""
         top = self.verticalScrollBar().value()
         bottom = top + self.viewport().height()
         missing = [entry for entry in self._near(AHEAD) if entry.widget is None]
@@ -305,13 +305,13 @@ class Column(QAbstractScrollArea):
         return min(missing, key=urgency, default=None)
 
     def _fit(self, entry: Entry, widths: Widths) -> bool:
-        """Give the widths to an entry's widget. True if that changed its height."""
+        """Set the widths of an entry's widget. True if that changed its height."""
         if entry.widget is None or entry.fitted == widths:
             return False
         entry.fitted = widths
         height = entry.drawn = cast(EntryWidget, entry.widget).fit(widths)
         if not entry.is_pinned and not entry.is_drawn():
-            height = max(height, entry.height)  # nothing that is read moves to and fro while the rest is drawn
+            height = max(height, entry.height)  # nothing that is being read moves while the rest is drawn
         self._order_focus(entry)
         if height == entry.height:
             return False
@@ -338,7 +338,7 @@ class Column(QAbstractScrollArea):
         self._shows_text = shows_text
 
     def _far(self) -> list[Entry]:
-        """Those whose widgets can go: they are made again when the user comes back."""
+        """Those whose widgets can be freed: they are created again when the user comes back."""
         offset, page = self.verticalScrollBar().value(), max(self.viewport().height(), 100)
         top, bottom = offset - FAR * page, offset + (FAR + 1) * page
         away = [entry for entry in self._built if entry.top + entry.height < top or entry.top > bottom]
@@ -356,7 +356,7 @@ class Column(QAbstractScrollArea):
             self.following_changed.emit(follows)
 
     def show_point(self, widget: QWidget, point: QPoint) -> None:
-        """Scroll a little towards this point of a widget if it lies outside, as when selecting with the mouse."""
+        """Scroll a little toward this point of a widget if it is outside, as when selecting with the mouse."""
         y = widget.mapTo(self.viewport(), point).y()
         beyond = min(0, y) + max(0, y - self.viewport().height())
         if beyond:
@@ -364,7 +364,7 @@ class Column(QAbstractScrollArea):
             bar.setValue(bar.value() + max(-60, min(60, beyond)))
 
     def show_box(self, widget: QWidget, box: QRect) -> None:
-        """Scroll so that a part of a widget can be seen: with what is before it, where it was not on the screen."""
+        """Scroll so that a part of a widget can be seen: with what is before it, if it wasn't on the screen."""
         top, page = widget.mapTo(self.viewport(), box.topLeft()).y(), self.viewport().height()
         if top < GAP or top + box.height() > page - GAP:
             above = page // 3 if box.height() < page // 2 else GAP
@@ -380,7 +380,7 @@ class Column(QAbstractScrollArea):
 
     @Slot("QWidget*", "QWidget*")
     def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
-        """Bring a control that was reached with the keyboard into view."""
+        """Scroll a control that was reached with the keyboard into view."""
         ringed, self._ringed = self._ringed, focus_ring.read_by_keyboard(self, now)
         if ringed is not self._ringed:
             self.viewport().update()
@@ -394,7 +394,7 @@ class Column(QAbstractScrollArea):
             bar.setValue(bar.value() + place.bottom() - self.viewport().height() + GAP)
 
     def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
-        """The text of what is not drawn yet, where it will be, about as much as can be seen."""
+        """The text of what isn't drawn yet, where it will be, about as much as can be seen."""
         offset, height = self.verticalScrollBar().value(), self.viewport().height()
         skipped = max(entry.drawn, offset - entry.top - height // 4)
         first = len(entry.text) * skipped // max(1, entry.height)
@@ -403,7 +403,7 @@ class Column(QAbstractScrollArea):
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
     def _ring(self) -> QRect | None:
-        """Around what has the keyboard: a message, or all of them."""
+        """Around what has the focus: a message, or all of them."""
         if self._ringed is None or self._ringed is self:
             return None if self._ringed is None else self.viewport().rect()
         entry = next((one for one in self._built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
