@@ -324,7 +324,7 @@ def test_a_chat_that_cannot_be_opened_is_told_once(slow: Slow, two_chats: tuple[
 
 def test_a_chat_in_the_trash_is_not_opened(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
-    slow.controller.commands.delete_chats([one])
+    slow.controller.chat_commands.delete_chats([one])
     slow.settle()
     slow.chats.open(one)  # by a notification that is still there
     slow.settle()
@@ -354,8 +354,8 @@ def test_what_was_written_in_a_chat_that_cannot_be_opened_stands_in_the_new_one(
 def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Slow, two_chats: tuple[str, str]) -> None:
     _one, two = two_chats
     slow.hold()
-    slow.controller.commands.delete_chats([two])
-    slow.controller.commands.undo_deletion()
+    slow.controller.chat_commands.delete_chats([two])
+    slow.controller.operations.undo()
     slow.settle()
     assert slow.chats.current.id == two
     assert slow.window.undo_bar.isHidden()

@@ -98,7 +98,9 @@ def test_what_is_known_of_a_model_follows_its_file(running: WithAnother, tmp_pat
     running.load_other()
     running.choose("new_chat")
     running.qtbot.waitUntil(lambda: running.model.settings.preset == "Brief", timeout=WAIT_MS)
-    running.controller._baseline.record(loader.pair(), loader.load_settings(), running.controller._sampling(), 12.5)
+    running.controller.speed._baseline.record(
+        loader.pair(), loader.load_settings(), running.controller._sampling(), 12.5
+    )
     new = tmp_path / "new" / "models"
     moved: list[list[Path]] = []
     problems: list[KnownError] = []
@@ -112,7 +114,7 @@ def test_what_is_known_of_a_model_follows_its_file(running: WithAnother, tmp_pat
     assert running.model.settings.preset == "Brief"
     assert running.controller.models.is_loaded(there)
     speeds: list[float | None] = []
-    running.controller._baseline.find(
+    running.controller.speed._baseline.find(
         loader.pair(), loader.load_settings(), running.controller._sampling(), speeds.append
     )
     running.qtbot.waitUntil(lambda: speeds == [12.5], timeout=WAIT_MS)
