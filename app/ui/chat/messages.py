@@ -136,7 +136,8 @@ class MessageWidget(QWidget):
         text = self.editing.text.toPlainText() if self.editing is not None else ""
         if text.strip():
             self.stop_editing()
-            self._commands.edit(self._message.id, text)
+            if self._message.role == "user" or text != self.view.content:  # a question may be asked once more
+                self._commands.edit(self._message.id, text)
 
     # -- raw text
 

@@ -214,7 +214,7 @@ class ChatSettingsPresenter(QObject):
                 lambda kept: self._call(model, settings.preset, kept),
             )
 
-        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), save)
+        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), "Save", save)
 
     def _on_rename(self) -> None:
         assert self._model is not None
@@ -222,6 +222,7 @@ class ChatSettingsPresenter(QObject):
         self._ask_for_name(
             "Rename preset",
             before,
+            "Rename",
             lambda name: self._do(
                 lambda presets: presets.rename(before, name),
                 lambda kept: self._call(model, before, kept),
@@ -276,10 +277,11 @@ class ChatSettingsPresenter(QObject):
             lambda path: self._do(lambda presets: presets.export_file(name, path, kind)),
         )
 
-    def _ask_for_name(self, title: str, proposal: str, chosen: Callable[[str], object]) -> None:
+    def _ask_for_name(self, title: str, proposal: str, verb: str, chosen: Callable[[str], object]) -> None:
         dialog = QInputDialog(self._tab.window())
         dialog.setWindowTitle(title)
-        dialog.setLabelText("Name:")
+        dialog.setLabelText("Name of the preset:")
+        dialog.setOkButtonText(verb)
         dialog.setTextValue(proposal)
         if (field := dialog.findChild(QLineEdit)) is not None:
             field.setMaxLength(MAX_NAME_LENGTH)

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
+from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
 from app.ui.chat.welcome import Welcome
@@ -318,7 +319,7 @@ class Transcript(QWidget):
         return [entry.widget for entry in self.column.built() if isinstance(entry.widget, MessageWidget)]
 
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
-        text = message.text
+        text = message.text[: folded_length(message.text)]  # what is shown of it when it is built
         return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
 
     def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:

@@ -124,7 +124,7 @@ class UndoBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = ElidedLabel()
+        self._label = ElidedLabel(keeps_end=True)  # what happened stands behind the title of the chat
         self.undo = QPushButton("Undo")
         self.undo.setAccessibleName("Undo the deletion")
         icons.set_icon(self.undo, "undo")

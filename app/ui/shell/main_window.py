@@ -121,7 +121,7 @@ class MainWindow(QMainWindow):
             self._latest = panel
             self._fit_panels()
         else:
-            self._widget(panel).hide()
+            self._show_panel(panel, False)
             self._show_states()
         self.panels_changed.emit()
 
@@ -211,8 +211,15 @@ class MainWindow(QMainWindow):
             width = self._widget(panel).minimumWidth()
             fits = self._wanted[panel] and width <= space
             space -= width if fits else 0
-            self._widget(panel).setVisible(fits)
+            self._show_panel(panel, fits)
         self._show_states()
+
+    def _show_panel(self, panel: Panel, shown: bool) -> None:
+        """Of a panel that goes the composer takes the keyboard: Qt would give it to whatever comes next."""
+        widget = self._widget(panel)
+        if not shown and widget.isVisible() and widget.isAncestorOf(self.focusWidget() or self):
+            self.composer.setFocus()
+        widget.setVisible(shown)
 
     @Slot(list)
     def _on_sections_changed(self, names: list[str]) -> None:

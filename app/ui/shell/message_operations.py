@@ -150,12 +150,13 @@ class MessageOperations(QObject):
 
     def delete(self, message_id: str, following: bool) -> None:
         """Delete a message, or it and all that follow; `ChatOperations.undo` brings them back."""
-        model = self._chats.current
+        model, place = self._chats.current, self._chats.current.place(message_id)
+        # Of those that are shown: other versions are no messages to who reads it.
+        count = len(model.messages) - place if following and place is not None else 1
 
         def deleted(deletion: Deletion) -> None:
             if model.is_temporary and model is not self._chats.current:
                 return  # it is gone
-            count = deletion.count
             text = "Deleted a message." if count == 1 else f"Deleted {count:,} messages."
             self._operations.offer_undo(partial(self._undo, model.id, deletion), text, model.id)
 

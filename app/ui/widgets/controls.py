@@ -72,9 +72,11 @@ class ElidedLabel(QLabel):
     `text` gives back the whole text.
     """
 
-    def __init__(self, role: str | None = None) -> None:
+    def __init__(self, role: str | None = None, *, keeps_end: bool = False) -> None:
+        """``keeps_end``: what has no room is left out in the middle."""
         super().__init__(textFormat=Qt.TextFormat.PlainText)
         self._whole = ""
+        self._mode = Qt.TextElideMode.ElideMiddle if keeps_end else Qt.TextElideMode.ElideRight
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         if role is not None:
             theme.set_role(self, role)
@@ -89,7 +91,7 @@ class ElidedLabel(QLabel):
 
     def _fit(self) -> None:
         space = self.contentsRect().width()
-        super().setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space))
+        super().setText(self.fontMetrics().elidedText(self._whole, self._mode, space))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -16,6 +16,7 @@ from app.chats.model import StoredMessage, unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
@@ -194,6 +195,21 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     click(message.editing.save_button)
     assert edited == [("u", "second")]
     assert not editor.isVisible()
+
+
+def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(stored.question("u", "first"))
+    transcript.add(stored.answer("a", "An **answer**"))
+    settle(qtbot, transcript)
+    edited = calls(transcript, "edit")
+    for key in ("a", "u"):
+        message = widget(transcript, key)
+        assert isinstance(message, (UserMessage, AnswerMessage))
+        message.start_editing()
+        assert message.editing is not None
+        click(message.editing.save_button)
+        assert message.editing is None
+    assert edited == [("u", "first")]  # which is answered once more
 
 
 def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
@@ -635,6 +651,21 @@ def test_what_is_not_built_yet_shows_its_text(qtbot: QtBot, transcript: Transcri
     assert transcript.column.is_complete()
 
 
+def test_of_a_folded_message_only_what_it_shows_stands_there_until_it_is_built(
+    qtbot: QtBot, transcript: Transcript
+) -> None:
+    text = "words " * 3000
+    transcript.add_all([stored.answer("a", text), stored.question("q", text), stored.answer("b", "short")])
+    for key in ("a", "q"):
+        entry = entry_of(transcript, key)
+        assert entry.widget is None and entry.text == text[: folded_length(text)] != text
+        estimated = entry.height
+        transcript.show_message(key)
+        settle(qtbot, transcript)
+        assert entry.height < 2 * estimated
+    assert entry_of(transcript, "b").text == "short"
+
+
 def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 200)
     settle(qtbot, transcript)
@@ -681,7 +712,11 @@ def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: Qt
     assert read.y() == before
 
 
-@pytest.mark.parametrize("text", ["Many words follow here. " * 12 + "\n\n", "- one\n- two\n"], ids=["lower", "higher"])
+@pytest.mark.parametrize(
+    "text",
+    ["Many words follow here. " * 12 + "\n\n", "- some words of a short line of a list\n"],
+    ids=["lower", "higher"],
+)
 def test_what_is_scrolled_into_before_it_is_drawn_is_read_from_there(
     qtbot: QtBot, transcript: Transcript, text: str
 ) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.settings import Settings
@@ -77,6 +77,15 @@ def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, 
 
     qtbot.waitUntil(is_whole_and_in_line)
     assert all(one.height() >= one.text.heightForWidth(one.text.width()) for one in bar.cards.values())
+
+
+def test_what_happened_is_said_after_a_long_title(qtbot: QtBot) -> None:
+    undo_bar = UndoBar()
+    qtbot.addWidget(undo_bar)
+    undo_bar.resize(700, 60)
+    undo_bar.offer(f"“{'A very long title ' * 5}” was moved to the trash.")
+    qtbot.waitUntil(lambda: "…" in QLabel.text(undo_bar._label))
+    assert QLabel.text(undo_bar._label).endswith("to the trash.")
 
 
 def test_the_offer_to_undo_goes_after_a_while_but_not_under_the_hand(qtbot: QtBot) -> None:

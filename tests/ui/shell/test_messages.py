@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import SIGNAL, Qt
 from PySide6.QtGui import QAccessible, QAction, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication, QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
@@ -178,6 +178,22 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("undo_chat")
     running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
     assert not running.is_enabled("undo_chat")
+
+
+@guide
+def test_of_what_was_deleted_only_what_was_seen_is_counted(running: Chatting) -> None:
+    running.ask("One")
+    running.ask("Two")
+    running.choose("regenerate")
+    running.settle()
+    before = running.texts()
+    running.window.transcript.commands.delete(running.model.messages[2].id, True)
+    running.settle()
+    assert running.texts() == before[:2]
+    assert "Deleted 2 messages." in [one.text() for one in running.window.undo_bar.findChildren(QLabel)]
+    running.choose("undo_chat")
+    running.settle()
+    assert (running.texts(), running.model.messages[3].versions) == (before, 2)
 
 
 @guide
