@@ -159,6 +159,8 @@ class Column(QAbstractScrollArea):
 
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
+        if entry.widget is None:
+            return  # it is being built
         entry.fitted = None
         self.arrange()
 

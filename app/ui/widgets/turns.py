@@ -11,7 +11,7 @@ from PySide6.QtCore import QCoreApplication, QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-_BUDGET = 0.002
+_BUDGET = 0.001
 """Seconds after which no other widget gets a turn: what takes less is done together."""
 
 

@@ -18,7 +18,7 @@ _PORTION = 2048
 _UNIT_LINES = 25
 _UNIT_CHARACTERS = 1000
 """A stretch of code is this long, or one line longer: its tints are worked out in one go."""
-MAX_CHARACTERS_PER_DRAW = 800
+MAX_CHARACTERS_PER_DRAW = 600
 """Laying out comes after drawing and is not in its time budget, so that is limited by length."""
 _BAR_CHARACTERS = 12
 """A cell of a table takes as long to lay out as so many characters of prose."""
