@@ -14,6 +14,7 @@ from app.protocol.messages import (
     Figures,
     FinishReason,
     GenerationFinished,
+    Overflow,
     Piece,
     Sampling,
     ScoreTokens,
@@ -96,9 +97,17 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
 
 
 def score_command(
-    request: int, comparison: Comparison, sampling: Sampling, *, private: bool = False
+    request: int,
+    comparison: Comparison,
+    sampling: Sampling,
+    *,
+    overflow: Overflow = "drop_oldest",
+    private: bool = False,
 ) -> ScoreTokens | None:
-    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids."""
+    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids.
+
+    ``sampling``, ``overflow`` and ``private`` are those of the answers that are compared.
+    """
     found = comparison.difference
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
         return None
@@ -109,6 +118,7 @@ def score_command(
         candidates=[found.plain_id, found.drafted_id],
         sampling=sampling,
         seed=comparison.seed,
+        overflow=overflow,
         private=private,
     )
 

@@ -113,7 +113,13 @@ class Steps:
             return self._results.popleft()
         if self._scoring is not None:
             command = self._scoring.task.command
-            return score_command(0, self._scoring.comparison, command.sampling, private=command.private)
+            return score_command(
+                0,
+                self._scoring.comparison,
+                command.sampling,
+                overflow=command.overflow,
+                private=command.private,
+            )
         if not self._steps:
             return None
         self.step = step = self._steps.popleft()

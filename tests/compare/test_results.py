@@ -90,10 +90,10 @@ def test_an_engine_without_token_ids() -> None:
 
 def test_what_the_engine_is_asked_and_what_it_answers() -> None:
     pair = comparison(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then")))
-    asked = score_command(4, pair, WARM)
+    asked = score_command(4, pair, WARM, overflow="keep_ends")
     assert asked is not None and pair.difference is not None
     assert (asked.request, asked.answer, asked.candidates, asked.seed) == (4, [1], [2, 3], 5)
-    assert (asked.sampling, asked.messages) == (WARM, pair.prompt.messages)
+    assert (asked.sampling, asked.overflow, asked.messages) == (WARM, "keep_ends", pair.prompt.messages)
     scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
     found = with_scores(pair.difference, scored)
     assert (found.plain_logit, found.drafted_logit) == (7.5, 7.0)
