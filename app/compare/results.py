@@ -112,6 +112,7 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
         candidates=[found.plain_id, found.drafted_id],
         sampling=command.sampling,
         seed=comparison.seed,
+        overflow=command.overflow,
         private=command.private,
         template_variables=command.template_variables,
     )

@@ -181,6 +181,8 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     candidates: list[int]
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    overflow: Overflow = "drop_oldest"
+    """As the answer was asked for, or it would stand behind another prompt."""
     raw: bool = False
     private: bool = False
     """As in `Generate.private`."""
