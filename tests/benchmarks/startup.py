@@ -34,7 +34,7 @@ FROM_SOURCE = (sys.executable, "-m", "app")
 
 
 def start_once(home: Path, program: Sequence[str] = FROM_SOURCE, source: Path = ROOT) -> dict[str, float]:
-    """Seconds from the start of ``program``, in ``source``, to the painted window, and from there to the loaded guide."""
+    """Seconds from the start of ``program`` in ``source`` to the painted window, and from there to the loaded guide."""
     log = home / "logs" / "slipstream.log"
     log.unlink(missing_ok=True)
     environment = {**os.environ, "SLIPSTREAM_HOME": str(home)}
