@@ -251,6 +251,7 @@ def collect_seldom() -> None:
     away go with them, and few at a time take 2 ms instead of 8.
     """
     gc.freeze()
+    gc.enable()  # off since the start, see `app.__main__`
     gc.set_threshold(700, 2, 500)
     application = QGuiApplication.instance()
     assert isinstance(application, QGuiApplication)
