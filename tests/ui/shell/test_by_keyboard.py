@@ -60,6 +60,7 @@ class Typist(Running):
         self.press(_Key.Key_Return)
         self.until(lambda: bool(self.model.messages) and self.model.state is ChatState.IDLE)
         self.until(lambda: self.chat(self.model.id) is not None)
+        self.until(self.window.transcript.column.is_complete)  # Tab goes to messages that are on screen
 
     def until(self, condition: Callable[[], bool]) -> None:
         self.qtbot.waitUntil(condition, timeout=WAIT_MS)
