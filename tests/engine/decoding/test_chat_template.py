@@ -74,7 +74,7 @@ def test_what_a_template_declares() -> None:
 def test_a_request_may_set_nothing_else(name: str) -> None:
     read = "" if name == "other" else f"{{{{ {name} }}}}"
     template = ChatTemplate("{{ messages[0].content }}" + read)
-    with pytest.raises(KnownError, match=f"can't be set: it has no variable “{name}”"):
+    with pytest.raises(KnownError, match=f"has no variable “{name}” that can be set"):
         template.render([HI], TemplateInputs(NOW, {name: "x"}))
 
 
