@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-from PySide6.QtCore import QEvent, QMargins, QPoint, QRect, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.ui.widgets import focus_ring
 from app.ui.widgets import theme as themes
-from app.ui.widgets.entries import MARGIN, Entry, EntryWidget, Widths, prose_width
+from app.ui.widgets.column_focus import ColumnFocus
+from app.ui.widgets.entries import GAP, MARGIN, Entry, EntryWidget, Widths, prose_width
 from app.ui.widgets.turns import turns
 
-GAP = 12
 CODE_CHARACTERS = 100
 FAR = 5
 """Widgets further than this many pages from the screen are freed."""
@@ -53,11 +53,6 @@ class _Anchor:
         return self.entry.top + inside
 
 
-def _stops(widget: QWidget) -> list[QWidget]:
-    """Where the Tab key stops in a widget, in its own order."""
-    return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
-
-
 class Column(QAbstractScrollArea):
     """Scrolls entries; follows the end while the user is there."""
 
@@ -81,14 +76,11 @@ class Column(QAbstractScrollArea):
         self._value = 0
         """Where the screen was, to determine in which direction the user scrolls."""
         self._scrolls_down = False
-        self._ringed: QWidget | None = None
-        """What has the focus: the view itself, or the text of a message."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
         self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
-        application = cast(QApplication, QApplication.instance())
-        application.focusChanged.connect(self._on_focus_changed)
+        self._focus = ColumnFocus(self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     # -- entries
@@ -122,19 +114,6 @@ class Column(QAbstractScrollArea):
     def built(self) -> list[Entry]:
         """The entries that have a widget, in any order."""
         return list(self._built)
-
-    def _order_focus(self, entry: Entry) -> None:
-        """The Tab key goes through the messages in reading order, even if older ones were built later."""
-        stops = _stops(entry.widget) if entry.widget is not None else []
-        if stops == entry.stops:
-            return
-        entry.stops = stops
-        before = (one for one in self._built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
-        above = max(before, key=lambda one: one.top, default=None)
-        last: QWidget = self if above is None else above.stops[-1]
-        for following in stops:
-            QWidget.setTabOrder(last, following)
-            last = following
 
     def remove(self, entries: list[Entry]) -> None:
         """Remove these entries and their widgets."""
@@ -314,7 +293,7 @@ class Column(QAbstractScrollArea):
         height = entry.drawn = cast(EntryWidget, entry.widget).fit(widths)
         if not entry.is_pinned and not entry.is_drawn():
             height = max(height, entry.height)  # nothing that is being read moves while the rest is drawn
-        self._order_focus(entry)
+        self._focus.order(entry, self._built)
         if height == entry.height:
             return False
         entry.height = height
@@ -380,21 +359,6 @@ class Column(QAbstractScrollArea):
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 
-    @Slot("QWidget*", "QWidget*")
-    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
-        """Scroll a control that was reached with the keyboard into view."""
-        ringed, self._ringed = self._ringed, focus_ring.read_by_keyboard(self, now)
-        if ringed is not self._ringed:
-            self.viewport().update()
-        if now is None or not self.viewport().isAncestorOf(now) or now.height() > self.viewport().height() // 2:
-            return
-        place = QRect(now.mapTo(self.viewport(), QPoint(0, 0)), now.size())
-        bar = self.verticalScrollBar()
-        if place.top() < 0:
-            bar.setValue(bar.value() + place.top() - GAP)
-        elif place.bottom() > self.viewport().height():
-            bar.setValue(bar.value() + place.bottom() - self.viewport().height() + GAP)
-
     def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
         """The text of what isn't drawn yet, where it will be, about as much as can be seen."""
         offset, height = self.verticalScrollBar().value(), self.viewport().height()
@@ -404,19 +368,10 @@ class Column(QAbstractScrollArea):
         space = QRectF(left, top, widths.prose, entry.height - skipped)
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
-    def _ring(self) -> QRect | None:
-        """Around what has the focus: a message, or all of them."""
-        if self._ringed is None or self._ringed is self:
-            return None if self._ringed is None else self.viewport().rect()
-        entry = next((one for one in self._built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
-        if entry is None or entry.widget is None:
-            return None
-        return QRect(entry.widget.pos(), QSize(self.widths().prose, entry.height)) + QMargins(5, 5, 5, 5)
-
     # -- Qt
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        if (ring := self._ring()) is not None:
+        if (ring := self._focus.ring(self._built, self.widths().prose)) is not None:
             focus_ring.draw(QPainter(self.viewport()), ring)
         missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
         if missing:

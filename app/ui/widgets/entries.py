@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QWidget
 
 MARGIN = 24
 """Free space left and right of the column, in pixels."""
+GAP = 12
+"""Between two entries."""
 PROSE_CHARACTERS = 72
 
 

@@ -7,8 +7,9 @@ from collections import deque
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
+from app.ui.chat.markdown.block_splitter import BlockSplitter, CodeLine, OpenCode
 from app.ui.chat.markdown.block_writer import BlockWriter, Mark
-from app.ui.chat.markdown.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
+from app.ui.chat.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.underlay import Unit
