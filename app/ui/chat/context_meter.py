@@ -150,7 +150,7 @@ class ContextMeter(QObject):
             model.answer_begun.connect(self._on_branch_changed),
             model.answer_ended.connect(self._on_branch_changed),
             model.settings_changed.connect(self._delay.start),
-            model.typed.connect(self._delay.start),
+            model.unsent.typed.connect(self._delay.start),
             model.state_changed.connect(self._on_chat_state_changed),
         ]
         self._forget()
@@ -209,7 +209,7 @@ class ContextMeter(QObject):
             return
         asked = self._conversation[1]
         self._asked_for = asked, overflow
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent, overflow)
+        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow)
         if not self._asked:
             self._forget()
         elif not self._patience.isActive():

@@ -328,11 +328,11 @@ def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig.load()
     rig.ask("One")
     chat_id = rig.model.id
-    rig.model.type("half a sen")
+    rig.model.unsent.type("half a sen")
     rig.chats.new()
-    assert rig.model.unsent == ""
+    assert rig.model.unsent.text == ""
     rig.open(chat_id)
-    assert rig.model.unsent == "half a sen"
+    assert rig.model.unsent.text == "half a sen"
     assert rig.stored(lambda store: store.unsent(chat_id)) == "half a sen"
 
 
@@ -342,11 +342,11 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(make_rig: MakeRig) -> 
     rig.ask("One")
     chat_id = rig.model.id
     forbid_writing(rig)
-    rig.model.type("half a sen")
+    rig.model.unsent.type("half a sen")
     rig.chats.new()
     rig.settle()
     rig.open(chat_id)
-    assert rig.model.unsent == "half a sen"
+    assert rig.model.unsent.text == "half a sen"
     assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
     forbid_writing(rig, False)
 
@@ -387,7 +387,7 @@ def test_what_was_not_saved_is_saved_with_what_comes_next(make_rig: MakeRig) -> 
     rig.settle()
     assert "save" in rig.notice_list.notices()
     forbid_writing(rig, False)
-    rig.model.type("more")
+    rig.model.unsent.type("more")
     rig.chats.new()
     rig.settle()
     assert "save" not in rig.notice_list.notices()

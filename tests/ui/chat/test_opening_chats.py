@@ -302,7 +302,7 @@ def test_text_typed_before_the_chats_are_open_does_not_replace_what_was_stored(q
     leave_unsent("left for later")
     slow = Slow(qtbot)
     slow.type("quick")
-    slow.chats.current.save_unsent()  # its time has come before the chats are open
+    slow.chats.current.unsent.save()  # its time has come before the chats are open
     slow.begin()
     slow.settle()
     assert slow.composer.text() == "left for later\nquick"
