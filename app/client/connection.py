@@ -381,7 +381,7 @@ def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
     parts: list[list[messages.Message]] = [[]]
     size, limit = 0, _size_limit()
     for message in chat:
-        length = len(message.content)
+        length = len(message.content) + len(message.thinking)
         if length > limit:
             raise ProtocolError(f"a message of {length} characters is too large")
         if size + length > _PART_CHARACTERS and size:
