@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_helper()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
-        gc.disable()  # until the window is there: what is made before is needed
+        gc.disable()  # for good, see `app.ui.widgets.garbage`
         from app.ui.shell.application import run as run_window
 
         return run_window(arguments if is_file else arguments[1:])

@@ -14,6 +14,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import program
+from app.ui.widgets.garbage import collect_due
 from tests.support.leftovers import Running, left_since
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -89,6 +90,13 @@ def _all_ends_with_the_test() -> Iterator[None]:
     yield
     if left := left_since(before):
         pytest.fail("still running after the test: " + ", ".join(left))
+
+
+@pytest.fixture(autouse=True)
+def _garbage_is_collected() -> Iterator[None]:
+    """Between tests, because Python's own collector is off once there was a test of the window."""
+    yield
+    collect_due()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.settings import Settings
 from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
-from app.ui.widgets.garbage import no_garbage_collection
+from app.ui.widgets.garbage import GarbageCollector
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows
@@ -31,8 +31,9 @@ def application(qapp: QApplication) -> Iterator[None]:
     """It is there before the first test, whichever that is, and goes without Python's objects in the clipboard.
 
     Copying from a text leaves one there. The clipboard of the offscreen platform goes after the interpreter, which
-    would end the process with a segmentation fault.
+    would end the process with a segmentation fault. Garbage is collected as in the app, and by `tests/conftest.py`.
     """
+    GarbageCollector(qapp)
     yield
     qapp.clipboard().clear()
 
@@ -102,8 +103,7 @@ def no_style_later(qapp: QApplication) -> Iterator[None]:
     yield
     theme.override(None)
     theme.notifier().set_zoom(100)
-    with no_garbage_collection():
-        qapp.setStyleSheet("/* no rules */")
+    qapp.setStyleSheet("/* no rules */")
 
 
 @pytest.fixture

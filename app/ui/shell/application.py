@@ -42,6 +42,7 @@ from app.ui.settings import general_page
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.single_instance import SingleInstance, announce_running
 from app.ui.widgets import icons, stylesheet
+from app.ui.widgets.garbage import GarbageCollector
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
@@ -251,16 +252,16 @@ def collect_seldom() -> None:
     away go with them, and few at a time take 2 ms instead of 8.
     """
     gc.freeze()
-    gc.enable()  # off since the start, see `app.__main__`
     gc.set_threshold(700, 2, 500)
     application = QGuiApplication.instance()
     assert isinstance(application, QGuiApplication)
+    GarbageCollector(application)  # Python's own is off since the start, see `app.__main__`
     application.applicationStateChanged.connect(_on_application_state_changed)
 
 
 def _on_application_state_changed(state: Qt.ApplicationState) -> None:
     if state is not Qt.ApplicationState.ApplicationActive:
-        gc.collect()
+        QTimer.singleShot(0, gc.collect)  # Qt is in the middle of something
 
 
 class EndSignals(QObject):

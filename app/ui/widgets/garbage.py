@@ -1,20 +1,42 @@
-"""When Python must not collect garbage."""
+"""Python's garbage collector, kept to the event loop of the window's thread.
+
+Left to itself it runs wherever Python happens to make an object, and with it the destructors of widgets:
+
+- in another thread, which destroys widgets and other objects of Qt's there;
+- in a handler that Qt calls while it goes through a list of all widgets, as for another style, font or zoom. Qt
+  crashes on one that is gone.
+"""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+
+from PySide6.QtCore import QAbstractEventDispatcher, QCoreApplication, QObject, Slot
 
 
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """For a change of the application's style: Qt goes through a list of all widgets, calls handlers of ours, and
-    crashes where one of these has Python collect a widget that is further down in the list."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+class GarbageCollector(QObject):
+    """Collects garbage before the event loop waits for something to do, and at no other time.
+
+    How often is up to the thresholds of `gc`. Exists as long as the application; Python's own collector stays off.
+    """
+
+    def __init__(self, application: QCoreApplication) -> None:
+        super().__init__(application)
+        gc.disable()
+        # Kept, because without a reference the wrapper is deleted, and its connections with it.
+        self._dispatcher = QAbstractEventDispatcher.instance()
+        self._dispatcher.aboutToBlock.connect(self._on_about_to_block)
+
+    @Slot()
+    def _on_about_to_block(self) -> None:
+        collect_due()
+
+
+def collect_due() -> None:
+    """Collect what the thresholds of `gc` ask for, as Python does. To be called in the window's thread, where neither
+    Qt nor one of our handlers is in the middle of something."""
+    due = [count > threshold > 0 for count, threshold in zip(gc.get_count(), gc.get_threshold(), strict=True)]
+    for generation in (2, 1, 0):
+        if due[generation]:
+            gc.collect(generation)
+            return

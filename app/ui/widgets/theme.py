@@ -15,8 +15,6 @@ from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalett
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
-from app.ui.widgets.garbage import no_garbage_collection
-
 SPACING = 4
 """All distances are multiples of this many pixels."""
 RADIUS = 8
@@ -303,9 +301,8 @@ class ThemeNotifier(QObject):
 
     def _dress(self) -> None:
         if self._application is not None and self._style_sheet is not None:
-            with no_garbage_collection():
-                self._application.setPalette(palette_of(self.theme))
-                self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
+            self._application.setPalette(palette_of(self.theme))
+            self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
         # After the style sheet, which resets widgets to the fonts they had when they were created.
         for widget in QApplication.allWidgets():
             _scale_again(widget)
