@@ -69,8 +69,10 @@ def test_code_is_readable_with_and_without_tints(chosen: theme.Theme) -> None:
         assert code_color(chosen, role) != chosen.text
 
 
-def settle(qtbot: QtBot, view: MarkdownView) -> None:
-    qtbot.waitUntil(lambda: view.is_drawn and highlight.highlighter().is_idle)
+def settle(qtbot: QtBot, view: MarkdownView, own: Highlighter | None = None) -> None:
+    """Wait until nothing is being drawn, highlighted or colored. Colors come in turns after the answer with them."""
+    highlighter = own or highlight.highlighter()
+    qtbot.waitUntil(lambda: view.is_drawn and highlighter.is_idle and turns().is_idle())
 
 
 def test_colors_come_and_the_text_stays_as_it_was(qtbot: QtBot, view: MarkdownView) -> None:
@@ -164,7 +166,7 @@ def test_what_takes_too_long_stays_plain_and_the_next_block_does_not(
     code = "import sys; sys.stdout.buffer.write(bytes(4)); sys.stdout.flush(); sys.stdin.read()"
     monkeypatch.setattr("app.program.own_command", lambda *_: [sys.executable, "-c", code])
     view.set_text("```python\nreturn\n```\n\n```python\nimport a\n```\n")
-    qtbot.waitUntil(lambda: view.is_drawn and own.is_idle)
+    settle(qtbot, view, own)
     assert colored(view, "return") == colored(view, "import") == []
     own.close()
 
@@ -182,12 +184,12 @@ class Late(Helper):
     """Answers when it may."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(seconds=100)
         self.asked, self.may_answer = threading.Event(), threading.Event()
 
     def highlight(self, request: Highlight) -> Highlighted:
         self.asked.set()
-        assert self.may_answer.wait(30)
+        assert self.may_answer.wait(100)
         return super().highlight(request)
 
 
