@@ -248,8 +248,7 @@ def collect_seldom() -> None:
     """Keep Python's garbage collection from being noticed: a full collection takes about 40 ms.
 
     Objects that exist now are excluded, because they stay anyway. A full collection is made when the user switches to
-    another app, and otherwise a tenth as often as usual. Those between come more often: messages that were scrolled
-    away go with them, and few at a time take 2 ms instead of 8.
+    another app, and otherwise a tenth as often as usual. Those between come more often, so that each is short.
     """
     gc.freeze()
     gc.set_threshold(700, 2, 500)

@@ -22,6 +22,7 @@ from app.ui.widgets import focus_ring
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column_focus import ColumnFocus
 from app.ui.widgets.entries import GAP, MARGIN, Entry, EntryWidget, Widths, prose_width
+from app.ui.widgets.garbage import delete_later
 from app.ui.widgets.turns import turns
 
 CODE_CHARACTERS = 100
@@ -132,7 +133,7 @@ class Column(QAbstractScrollArea):
                 # A style sheet only notices the end of widgets that it has styled; those never shown may not be yet.
                 one.ensurePolished()
             entry.widget.hide()
-            entry.widget.deleteLater()
+            delete_later(entry.widget)
             entry.widget, entry.fitted, entry.stops, entry.drawn = None, None, (), 0
             self._built.discard(entry)
 

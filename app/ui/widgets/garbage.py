@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 
 from PySide6.QtCore import QAbstractEventDispatcher, QCoreApplication, QObject, Slot
+from PySide6.QtWidgets import QWidget
 
 
 class GarbageCollector(QObject):
@@ -40,3 +41,19 @@ def collect_due() -> None:
         if due[generation]:
             gc.collect(generation)
             return
+
+
+def delete_later(widget: QWidget) -> None:
+    """`QWidget.deleteLater` for one of many: nothing of it is left for the collector.
+
+    A widget and what it consists of refer to each other. So when it is destroyed it forgets its attributes, and those
+    of the widgets in it.
+    """
+
+    def forget() -> None:
+        for part in parts:
+            vars(part).clear()
+
+    parts = [widget, *widget.findChildren(QWidget)]
+    widget.destroyed.connect(forget)
+    widget.deleteLater()
