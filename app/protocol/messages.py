@@ -23,7 +23,7 @@ from app.protocol.limits import (
     KvType,
 )
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
@@ -42,7 +42,8 @@ Overflow = Literal["stop", "drop_oldest", "keep_ends"]
 its middle is, and the first turn and the last ones stay. The system prompt always stays."""
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
-"""What a token of an answer is part of, read off the answer's Markdown (`app.engine.decoding.text_kind`)."""
+"""What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
+(`app.engine.decoding.text_kind`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
@@ -328,10 +329,12 @@ class Piece(_Struct, frozen=True, kw_only=True):
 
     A token that ends in the middle of a character has an empty text; the token that completes it carries the whole. A
     character that the answer does not complete is not shown. The token that ends an answer with the `FinishReason`
-    ``end`` has a piece, too, with an empty text.
+    ``end`` has a piece, too, with an empty text, and so have the tokens of the marks around thinking.
     """
 
     text: str
+    thinking: bool = False
+    """Part of what the model thought before the answer, or of the marks around that."""
     id: int = -1
     drafter: DrafterName | None = None
     """Which drafter proposed the token; ``None`` is the target's own."""

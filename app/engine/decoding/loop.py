@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
-from app.engine.decoding.detokenizer import TextStream
+from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
@@ -16,12 +16,10 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Cancelled
-from app.protocol.messages import DrafterName, FinishReason, Piece, Round
+from app.protocol.messages import DrafterName, FinishReason, Piece, Round, TextKind
 
 _CAUGHT_UP = 4
 """If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
-_PROMPT_END = 16
-"""Tokens at the end of the prompt in which a chat template may open the model's thinking."""
 
 
 class TargetVocabulary(Protocol):
@@ -54,15 +52,16 @@ class Decoding:
         self._task = task
         self._started = started
         self._cancelled = cancelled
-        self.text = TextStream(vocabulary.piece, task.stops, task.continued)
+        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
+        self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
+        self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """The number of tokens in the sequence at which the answer ends."""
-        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
-        self._kinds = TextKinds(self._text_of(prompt[-_PROMPT_END:]))
-        self._kinds.add(self._text_of(task.continued))
+        self._kinds = TextKinds()
+        self._kinds.add(self.text.earlier)
         self._round = 0
         self._learning_seconds = 0.0
         """The time the policy took to learn from the last round; it counts toward the next one."""
@@ -88,7 +87,7 @@ class Decoding:
             self._target.roll_back(end)
 
     def _first(self, logits: Floats) -> Round:
-        begun, kind = time.perf_counter(), self._kinds.kind
+        begun, kind = time.perf_counter(), self._kind()
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
         return Round(
@@ -102,7 +101,7 @@ class Decoding:
         )
 
     def _next(self) -> Round:
-        begun, kind = time.perf_counter(), self._kinds.kind
+        begun, kind = time.perf_counter(), self._kind()
         self._round += 1
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
@@ -158,7 +157,7 @@ class Decoding:
         if not self._drafting:
             return NO_DRAFT
         limit = min(self._target.length, self._longest - 1) - len(self._sequence)
-        return self._drafting.draft(limit, self._kinds.kind)
+        return self._drafting.draft(limit, self._kind())
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
@@ -185,7 +184,7 @@ class Decoding:
             if self.finish_reason:
                 break
         for piece in shown:
-            self._kinds.add(piece.text)
+            self._kinds.add(answer_text(piece))
         return len(self._sequence) - before, shown
 
     def _show(self, piece: Piece) -> list[Piece]:
@@ -201,16 +200,17 @@ class Decoding:
         elif len(self._sequence) > self._target.length:
             self.finish_reason = "context"
         if self.finish_reason:
-            return [*shown, *self.text.end()]
+            return [*shown, *self.text.end(cut=True)]
         return shown
 
     def _closing(self) -> Round:
         """Ends the answer after a stop by the user, with the text that was held back."""
         self.finish_reason = "cancelled"
-        return Round(index=self._round, verify_passes=0, pieces=self.text.end(), time=self._since_start())
+        return Round(index=self._round, verify_passes=0, pieces=self.text.end(cut=True), time=self._since_start())
 
-    def _text_of(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self._vocabulary.piece, tokens)).decode("utf-8", "replace")
+    def _kind(self) -> TextKind:
+        """What the text is that comes next."""
+        return "thinking" if self._texts.thinking else self._kinds.kind
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from app.engine.decoding.thinking import Marks
 from app.protocol.messages import AcceptRule, Sampling
 
 _COMPARED = 512
@@ -20,6 +21,7 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown. It goes on
     behind the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
+    ``marks`` of ``None``: nothing of it is thinking.
     """
 
     sampling: Sampling
@@ -29,6 +31,7 @@ class Task:
     accept: AcceptRule = "coupled"
     continued: Sequence[int] = ()
     private: bool = False
+    marks: Marks | None = None
 
 
 class TokenSequence:

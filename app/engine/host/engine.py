@@ -227,6 +227,7 @@ class Engine:
             accept=command.accept,
             continued=command.continued,
             private=command.private,
+            marks=None if command.raw else target.marks,
         )
         yield from self._decode(target, command, task, logits, statistics, started)
 

@@ -19,6 +19,7 @@ import psutil
 from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
+from app.engine.decoding.thinking import Marks
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
@@ -242,6 +243,8 @@ class Target(LoadedModel):
 
     prompts: PromptBuilder
     counter: TokenCounter
+    marks: Marks | None
+    """``None`` where the model brings no chat template: then nothing is known of how it thinks."""
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -284,7 +287,8 @@ class Loader:
         snapshots = loaded.context.checkpoints.snapshots
         if loaded.info.gpu_layers and snapshots:
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
-        return Target(**vars(loaded), prompts=prompts, counter=TokenCounter(prompts, loaded.model))
+        marks = Marks(loaded.model) if prompts.tokenizer.has_template else None
+        return Target(**vars(loaded), prompts=prompts, counter=TokenCounter(prompts, loaded.model), marks=marks)
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which has to fit ``target``."""
