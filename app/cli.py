@@ -114,9 +114,9 @@ def _generate(options: argparse.Namespace) -> int:
                 case GenerationStarted():
                     started = event
                 case Round():
-                    pieces += event.pieces
                     if not options.json:
-                        _show("".join(piece.text for piece in event.pieces))
+                        _show_pieces(event.pieces, after_thinking=bool(pieces) and pieces[-1].thinking)
+                    pieces += event.pieces
                 case GenerationFinished():
                     finished = event
         assert started is not None and finished is not None
@@ -133,7 +133,8 @@ def _result(
 ) -> dict[str, Any]:
     figures, draft = finished.figures, finished.figures.draft
     return {
-        "text": "".join(piece.text for piece in pieces),
+        "text": "".join(piece.text for piece in pieces if not piece.thinking),
+        "thinking": "".join(piece.text for piece in pieces if piece.thinking),
         "token_ids": [piece.id for piece in pieces if piece.id >= 0],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
@@ -186,6 +187,23 @@ def _ended_in_order() -> Iterator[list[int]]:
 def _show(text: str) -> None:
     """Part of an answer: as it is into files and pipes, where a program reads it; a terminal must not obey a model."""
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
+
+
+def _show_pieces(pieces: Sequence[Piece], *, after_thinking: bool) -> None:
+    for piece in pieces:
+        if piece.thinking:
+            _show_thinking(piece.text)
+        else:
+            if after_thinking:
+                _show_thinking("\n\n")
+            _show(piece.text)
+        after_thinking = piece.thinking
+
+
+def _show_thinking(text: str) -> None:
+    """Part of what the model thinks before its answer, for people only."""
+    if sys.stderr.isatty():
+        print(visible(text), end="", file=sys.stderr, flush=True)
 
 
 def _speak_utf8() -> None:

@@ -13,6 +13,7 @@ from app.protocol.messages import (
     DrafterName,
     Figures,
     FinishReason,
+    Generate,
     GenerationFinished,
     Piece,
     Sampling,
@@ -95,21 +96,23 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
     )
 
 
-def score_command(
-    request: int, comparison: Comparison, sampling: Sampling, *, private: bool = False
-) -> ScoreTokens | None:
-    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids."""
+def score_command(request: int, comparison: Comparison, command: Generate) -> ScoreTokens | None:
+    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids.
+
+    ``command`` is what both answers were asked with.
+    """
     found = comparison.difference
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
         return None
     return ScoreTokens(
         request=request,
-        messages=comparison.prompt.messages,
+        messages=command.messages,
         answer=comparison.plain.token_ids[: found.token],
         candidates=[found.plain_id, found.drafted_id],
-        sampling=sampling,
+        sampling=command.sampling,
         seed=comparison.seed,
-        private=private,
+        private=command.private,
+        template_variables=command.template_variables,
     )
 
 

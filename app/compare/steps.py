@@ -8,6 +8,7 @@ machine hits both alike.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,8 +35,10 @@ class Task:
 
 
 def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
-    """``prompt`` to be answered as ``command`` says."""
-    return Task(prompt, msgspec.structs.replace(command, messages=prompt.messages, seed=seed))
+    """``prompt`` to be answered as ``command`` says; both runs see the same date, also around midnight."""
+    first, *others = prompt.messages
+    dated = msgspec.structs.replace(first, sent_at=first.sent_at or time.time())
+    return Task(prompt, msgspec.structs.replace(command, messages=[dated, *others], seed=seed))
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,7 @@ class Steps:
         if self._results:
             return self._results.popleft()
         if self._scoring is not None:
-            command = self._scoring.task.command
-            return score_command(0, self._scoring.comparison, command.sampling, private=command.private)
+            return score_command(0, self._scoring.comparison, self._scoring.task.command)
         if not self._steps:
             return None
         self.step = step = self._steps.popleft()
@@ -181,7 +183,7 @@ class Steps:
             difference=first_difference(plain, drafted),
         )
         compared = Compared(task, comparison, plain_pieces, drafted_pieces)
-        if score_command(0, comparison, task.command.sampling) is None:
+        if score_command(0, comparison, task.command) is None:
             self._results.append(compared)
         else:
             self._scoring = compared

@@ -72,9 +72,13 @@ class Helper:
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
 
-    def template(self, request: messages.TemplateRequest) -> messages.TemplateAnswer:
-        """Compile or render a chat template. Raises `HelperError`."""
-        return self._call(request, messages.TEMPLATE_ANSWERS)
+    def check_template(self, request: messages.CheckTemplate) -> messages.TemplateChecked | messages.TemplateFailed:
+        """Compile a chat template. Raises `HelperError`."""
+        return self._call(request, messages.CHECKED)
+
+    def template(self, request: messages.RenderTemplate) -> messages.Rendered | messages.TemplateFailed:
+        """Render a chat. Raises `HelperError`."""
+        return self._call(request, messages.RENDERED)
 
     def highlight(self, request: messages.Highlight) -> messages.Highlighted:
         """Find the parts of code to color. Raises `HelperError`."""

@@ -15,22 +15,32 @@ class Message(msgspec.Struct, frozen=True):
 
     role: str
     content: str
+    thinking: str = ""
+    """What the model thought before this answer."""
 
 
 class CheckTemplate(msgspec.Struct, frozen=True, tag=True):
-    """Compile a chat template. Answered by `Rendered` without text or by `TemplateFailed`."""
+    """Compile a chat template. Answered by `TemplateChecked` or `TemplateFailed`."""
 
     source: str
 
 
 class RenderTemplate(msgspec.Struct, frozen=True, tag=True):
-    """Render a chat. ``now``: the local time that the template sees, in ISO format."""
+    """Render a chat. ``now``: the local time that the template sees, in ISO format; ``variables``: by their names in
+    `TemplateChecked`. Answered by `Rendered` or `TemplateFailed`."""
 
     source: str
     bos: str
     eos: str
     messages: list[Message]
     now: str
+    variables: dict[str, bool | int | float | str] = {}
+
+
+class TemplateChecked(msgspec.Struct, frozen=True, tag=True):
+    """``variables``: the names that a request to render it may set."""
+
+    variables: list[str]
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True):
@@ -41,7 +51,7 @@ class Rendered(msgspec.Struct, frozen=True, tag=True):
 
 class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
     """Why there is no prompt: the template is no valid one, raised an error, wrote more than the limit, or left out
-    what the last message says. ``detail``: the error, cut to a line."""
+    what the last message or the system prompt says. ``detail``: the error, cut to a line."""
 
     reason: Literal["broken", "failed", "endless", "loses"]
     detail: str
@@ -62,11 +72,12 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
 
 
 TemplateRequest = CheckTemplate | RenderTemplate
-TemplateAnswer = Rendered | TemplateFailed
+TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 Request = TemplateRequest | Highlight
 Answer = TemplateAnswer | Highlighted
 
 REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-TEMPLATE_ANSWERS: msgspec.json.Decoder[TemplateAnswer] = msgspec.json.Decoder(TemplateAnswer)
+CHECKED: msgspec.json.Decoder[TemplateChecked | TemplateFailed] = msgspec.json.Decoder(TemplateChecked | TemplateFailed)
+RENDERED: msgspec.json.Decoder[Rendered | TemplateFailed] = msgspec.json.Decoder(Rendered | TemplateFailed)
 HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

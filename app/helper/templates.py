@@ -4,25 +4,51 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import jinja2
-from jinja2 import nodes
+from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from app.helper.messages import CheckTemplate, Rendered, RenderTemplate, TemplateAnswer, TemplateFailed, TemplateRequest
+from app.helper.messages import (
+    CheckTemplate,
+    Message,
+    Rendered,
+    RenderTemplate,
+    TemplateAnswer,
+    TemplateChecked,
+    TemplateFailed,
+    TemplateRequest,
+)
 
 SIZE_LIMIT = 16 * 1024 * 1024
 """The most characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"[^\W_]+")
+_SHORT = 20
+_MARK = f"mark{secrets.token_hex(16)}at"
+_THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
+"""What templates call the thinking of a message; most leave it out of the prompt."""
+_THINKING_PART = "block['type'] == 'thinking'"
+"""In templates that want thinking as a part of the content (Mistral's)."""
+_TRIMMED = "You have access to the following functions in JSONSchema format"
+"""In the templates of StepFun, whose models loop on spaces around a message (llama.cpp issue 24181)."""
+_RESERVED = {
+    *("messages", "bos_token", "eos_token", "add_generation_prompt", "continue_final_message", "raise_exception"),
+    *("strftime_now", "date_string", "datetime", "documents", "functions"),
+}
+"""What a request may never set, nor anything about tools."""
 
-Messages = list[dict[str, Any]]
+_CHANNEL = "<|channel|>"
+_FINAL = "<|channel|>final<|message|>"
+"""In answers of gpt-oss that were stored with their thinking, which its template refuses."""
 
 
 class _UnusableError(Exception):
@@ -45,17 +71,27 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
+class _Absent(jinja2.Undefined):
+    """A variable that is not there adds nothing to a text; jinja2's own raises an error."""
+
+    def __add__(self, other: Any) -> Any:
+        return other
+
+    __radd__ = __add__
+
+
 def answer(request: TemplateRequest) -> TemplateAnswer:
     """Compile a template, or render a chat.
 
-    Some templates refuse a system message; its text then goes in front of the first message of the user. Some leave out
-    content that is a string and want it in typed parts; they get those. A template that leaves out the last message
-    whatever it gets is refused.
+    Some templates refuse or leave out a system message; its text then goes in front of the first message of the user.
+    Some leave out content that is a string and want it in typed parts; they get those. Some go through the tools even
+    if there are none. A template that leaves out words of the user whatever it gets is refused.
     """
     try:
         template = _compiled(request.source)
-        text = "" if isinstance(request, CheckTemplate) else _rendered(template, request)
-        return Rendered(text.encode("utf-8", "replace").decode())
+        if isinstance(request, CheckTemplate):
+            return TemplateChecked(_variables(request.source))
+        return Rendered(_rendered(template, request).encode("utf-8", "replace").decode())
     except MemoryError:
         raise
     except _UnusableError as error:
@@ -73,63 +109,134 @@ def _line(error: Exception) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text.replace("\n", " "))
 
 
-@lru_cache(maxsize=4)
-def _compiled(source: str) -> jinja2.Template:
+@lru_cache(maxsize=1)
+def _environment() -> jinja2.Environment:
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], undefined=_Absent
     )
     environment.globals.update(raise_exception=_raise)
     environment.filters["tojson"] = _to_json
+    return environment
+
+
+@lru_cache(maxsize=4)
+def _compiled(source: str) -> jinja2.Template:
     try:
-        return environment.from_string(source)
+        return _environment().from_string(source)
     except MemoryError:
         raise
     except Exception as error:  # also SyntaxError: jinja2 makes Python code of some mistakes, such as a stray break
         raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
+def _variables(source: str) -> list[str]:
+    """What a request may set: what the template reads and does not set itself, or only where it is not there."""
+    tree = _environment().parse(source)
+    own = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
+    asked = [test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")]
+    asked += [one.node for one in tree.find_all(nodes.Filter) if one.name in ("default", "d") and one.node]
+    own -= {node.name for node in asked if isinstance(node, nodes.Name)}
+    names = meta.find_undeclared_variables(tree) - own - _RESERVED
+    return sorted(name for name in names if "tool" not in name)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """One way to give a chat to a template."""
+
+    typed: bool
+    """Contents are lists of parts."""
+    merged: bool
+    """The system prompt stands in the first message of the user."""
+    tools: bool
+    """There is a variable ``tools``, which is None; templates that go through it fail at that."""
+
+
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
-    variables = {
-        "bos_token": request.bos,
-        "eos_token": request.eos,
-        "add_generation_prompt": True,
-        "tools": None,
-        "strftime_now": datetime.fromisoformat(request.now).strftime,
-    }
-    problem: Exception | None = None
-    for messages in _forms([{"role": message.role, "content": message.content} for message in request.messages]):
+    messages, problem = request.messages, cast("Exception | None", None)
+    marked = _marked(messages) if _is_short(messages) else []
+    for form in _forms(messages):
         try:
-            text = _written(template.generate(messages=messages, **variables))
+            text = _prompt(template, request, messages, form)
+            if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
+                return text
+            problem = problem or _UnusableError(TemplateFailed("loses", ""))
         except (MemoryError, _UnusableError):  # the latter: it writes without end
             raise
         except Exception as error:
             problem = problem or error
-            continue
-        if _has_words(text, request.messages[-1].content if request.messages else ""):
-            return text
-        problem = problem or _UnusableError(TemplateFailed("loses", ""))
     assert problem is not None
     raise problem
 
 
-def _forms(messages: Messages) -> Iterator[Messages]:
+def _forms(messages: Sequence[Message]) -> Iterator[_Form]:
     """What to try, one after the other, until the template takes it."""
-    forms = [form for form in (messages, _merge_system(messages)) if form]
-    yield from forms
-    for form in forms:
-        yield [{**message, "content": [{"type": "text", "text": message["content"]}]} for message in form]
+    can_merge = [message.role for message in messages[:2]] == ["system", "user"]
+    for typed in (False, True):
+        for merged in (False, True) if can_merge else (False,):
+            yield _Form(typed, merged, tools=True)
+            yield _Form(typed, merged, tools=False)
 
 
-def _merge_system(messages: Messages) -> Messages:
-    if len(messages) < 2 or messages[0]["role"] != "system" or messages[1]["role"] != "user":
-        return []
-    first = {"role": "user", "content": f"{messages[0]['content']}\n\n{messages[1]['content']}"}
-    return [first, *messages[2:]]
+def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequence[Message], form: _Form) -> str:
+    if not messages:
+        return ""
+    now = datetime.fromisoformat(request.now)
+    variables: dict[str, Any] = {
+        **request.variables,
+        "bos_token": request.bos,
+        "eos_token": request.eos,
+        "add_generation_prompt": True,
+        "strftime_now": now.strftime,
+        "date_string": now.strftime("%d %b %Y"),
+        "datetime": now.strftime("%b %d %Y"),
+    }
+    if form.tools:
+        variables["tools"] = None
+    shown = [_message(request.source, message, form) for message in messages]
+    if form.merged:
+        system, first = messages[:2]
+        content = f"{system.content}\n\n{first.content}".lstrip("\n")
+        shown[:2] = [_message(request.source, Message("user", content), form)]
+    return _written(template.generate(variables, messages=shown))
 
 
-def _has_words(text: str, content: str) -> bool:
-    """Whether the longest word of a message is in the prompt. (Its spaces and signs may have been changed.)"""
-    return max(_WORD.findall(content), key=len, default="") in text
+def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
+    """A message as templates expect it."""
+    content = message.content.strip() if _TRIMMED in source else message.content
+    if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
+        content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
+    parts = [{"type": "text", "text": content}]
+    if message.thinking and _THINKING_PART in source:
+        parts = [{"type": "thinking", "thinking": message.thinking}, *parts]
+    shown = {"role": message.role, "content": parts if form.typed or len(parts) > 1 else content}
+    return shown | (dict.fromkeys(_THINKING_NAMES, message.thinking) if message.thinking and len(parts) == 1 else {})
+
+
+def _has_words(text: str, messages: Sequence[Message]) -> bool:
+    """Whether all words of the last message are in the prompt, and the longest one of a system prompt, which may hold
+    switches that the template takes out of it.
+
+    Spaces and signs may have been changed, and earlier turns left out: the template of the built-in pair does that.
+    """
+    if not all(word in text for message in messages[-1:] for word in _words(message.content)):
+        return False
+    return not messages or messages[0].role != "system" or max(_words(messages[0].content), key=len, default="") in text
+
+
+def _words(content: str) -> list[str]:
+    return _WORD.findall(content) or content.split()
+
+
+def _is_short(messages: Sequence[Message]) -> bool:
+    """Whether the words of a message may be in a prompt by accident."""
+    return any(0 < len(message.content) < _SHORT for message in (*messages[:1], *messages[-1:]))
+
+
+def _marked(messages: Sequence[Message]) -> list[Message]:
+    """The same with a word in each message that nobody has typed."""
+    texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
+    return [Message(one.role, text, one.thinking) for one, text in zip(messages, texts, strict=True)]
 
 
 def _written(parts: Iterator[str]) -> str:

@@ -44,6 +44,8 @@ FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
 (`app.engine.decoding.text_kind`)."""
+TemplateVariables = dict[str, bool | int | float | str]
+"""Variables of the target's chat template, by name; only those it declares (`ChatTemplate.variables`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
@@ -71,11 +73,16 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     """How many of the last tokens the penalties look at; 0 is none."""
 
 
-class Message(_Struct, frozen=True, kw_only=True):
+class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One turn of a chat as the chat template sees it."""
 
     role: Role
     content: str
+    thinking: str = ""
+    """What the model thought before this answer; the template decides whether that goes into the prompt."""
+    sent_at: float | None = None
+    """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
+    midnight would change the whole prompt. ``None`` in all of them: now."""
 
 
 class LoadSettings(_Struct, frozen=True, kw_only=True):
@@ -132,6 +139,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Feed the contents as they are, without a chat template."""
+    template_variables: TemplateVariables = {}
 
 
 class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
@@ -145,6 +153,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """As `Generate.private`."""
+    template_variables: TemplateVariables = {}
 
 
 class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
@@ -159,6 +168,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     raw: bool = False
     private: bool = False
     """As `Generate.private`."""
+    template_variables: TemplateVariables = {}
 
 
 class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
@@ -176,6 +186,7 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
     text: str = ""
     """What the user has typed; empty: nothing yet."""
     overflow: Overflow = "drop_oldest"
+    template_variables: TemplateVariables = {}
 
 
 class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):

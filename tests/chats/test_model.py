@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.chats.model import pack, unpack
+from app.chats.model import pack, thinking_and_answer, unpack
 from app.protocol.messages import Piece
 
 
@@ -42,3 +42,16 @@ def test_text_beyond_the_provenance_is_the_targets_own() -> None:
     ]
     assert unpack("abc", []) == [Piece(text="abc")]
     assert unpack("", []) == []
+
+
+def test_thinking_is_told_from_the_answer() -> None:
+    pieces = [
+        Piece(text="Hm. ", thinking=True),
+        Piece(text="", thinking=True, drafter="model"),
+        Piece(text="So", thinking=True, rejected="No"),
+        Piece(text="\n\nYes.", drafter="ngram"),
+    ]
+    packed = json.loads(json.dumps(pack(pieces)))
+    assert unpack("Hm. So\n\nYes.", packed) == pieces
+    assert thinking_and_answer("Hm. So\n\nYes.", packed) == ("Hm. So", "Yes.")
+    assert thinking_and_answer(" Yes. ", pack([Piece(text=" Yes. ")])) == ("", " Yes. ")

@@ -36,6 +36,7 @@ from tests.support.generation import ask, run
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
+ASKED = Generate(request=0, messages=[Message(role="user", content="Well?")], sampling=WARM)
 HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 
 
@@ -85,15 +86,15 @@ def test_a_token_inside_a_character() -> None:
 def test_an_engine_without_token_ids() -> None:
     found = first_difference(Run(text="It was a dark night."), Run(text="It was a dry, dry night."))
     assert found == Difference(token=None, character=10, plain="ark", drafted="ry,")
-    assert score_command(1, comparison(Run(text="a"), Run(text="b")), WARM) is None
+    assert score_command(1, comparison(Run(text="a"), Run(text="b")), ASKED) is None
 
 
 def test_what_the_engine_is_asked_and_what_it_answers() -> None:
     pair = comparison(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then")))
-    asked = score_command(4, pair, WARM)
+    asked = score_command(4, pair, ASKED)
     assert asked is not None and pair.difference is not None
     assert (asked.request, asked.answer, asked.candidates, asked.seed) == (4, [1], [2, 3], 5)
-    assert (asked.sampling, asked.messages) == (WARM, pair.prompt.messages)
+    assert (asked.sampling, asked.messages) == (WARM, ASKED.messages)
     scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
     found = with_scores(pair.difference, scored)
     assert (found.plain_logit, found.drafted_logit) == (7.5, 7.0)
@@ -110,7 +111,7 @@ def test_a_candidate_that_the_sampler_leaves_out() -> None:
 
 
 def test_an_answer_that_was_cut_cannot_be_asked_about() -> None:
-    assert score_command(1, comparison(answer((1, "a")), answer((1, "a"), (2, "b"))), WARM) is None
+    assert score_command(1, comparison(answer((1, "a")), answer((1, "a"), (2, "b"))), ASKED) is None
 
 
 def collected(engine: Engine, command: Generate) -> Run:
@@ -147,7 +148,7 @@ def test_two_seeds_part_where_the_engine_says_so(engine: Engine, load: Loader, g
             drafted=second,
             difference=found,
         )
-        asked = score_command(1, pair, HOT)
+        asked = score_command(1, pair, command)
         assert asked is not None
         scored = engine.score_tokens(asked)
         scores = [-100.0 if score is None else score for score in scored.scores]

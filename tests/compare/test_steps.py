@@ -53,6 +53,27 @@ def told(steps: Steps, refused: str = "") -> list[str]:
     return heard
 
 
+def test_both_runs_have_the_same_date() -> None:
+    asked = task("a")
+    first = asked.command.messages[0]
+    assert first.sent_at is not None and first.sent_at > 1_700_000_000
+    began = msgspec.structs.replace(first, sent_at=5.0)
+    of_a_chat = task_of(Prompt(kind="chat", messages=[began, first]), asked.command, 0)
+    assert of_a_chat.command.messages == [began, first]
+    steps, found = Steps.of_one(asked), []
+    while (command := steps.next()) is not None:
+        if isinstance(command, Compared):
+            continue
+        assert not isinstance(command, Skipped)
+        found.append(command.messages)
+        if isinstance(command, ScoreTokens):
+            could = TokensScored(request=0, logits=[1.0, 2.0], scores=[1.0, 2.0], could_win=[True, True])
+            steps.score(could)
+        else:
+            answer(steps, len(found))
+    assert found == [[first]] * 4
+
+
 def test_which_run_is_first_alternates_over_prompts_and_seeds() -> None:
     prompts = [task("a"), task("b")]
     tasks = [*prompts, *(task_of(one.prompt, one.command, 1) for one in prompts)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from app import helper
 from app.errors import KnownError
 from app.helper import messages as helper_messages
-from app.protocol.messages import Message
+from app.protocol.messages import Message, TemplateVariables
 
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -21,13 +25,25 @@ _OTHER_FILE = "so it can't be used. Try another file of this model."
 _REFUSALS = {
     "broken": "The model's chat template is broken ({detail}). Try another file of this model.",
     "endless": f"The model's chat template produces endless text, {_OTHER_FILE}",
-    "loses": f"The model's chat template leaves out your messages, {_OTHER_FILE}",
+    "loses": f"The model's chat template leaves out what you wrote, {_OTHER_FILE}",
     "failed": "The model's chat template failed ({detail}).",
 }
 
 
+@dataclass(frozen=True)
+class TemplateInputs:
+    """What a template sees besides the messages: the local time, and those of its variables that are set."""
+
+    now: datetime
+    variables: TemplateVariables = field(default_factory=dict)
+
+
 class ChatTemplate:
-    """Renders messages to the text a model expects."""
+    """Renders messages to the text a model expects.
+
+    Attributes:
+        variables: The names that `TemplateInputs.variables` may have.
+    """
 
     def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
         """``process``: what compiles and renders it, by default the helper that all of this process share.
@@ -38,31 +54,36 @@ class ChatTemplate:
         self._bos = bos
         self._eos = eos
         self._helper = process or helper.shared()
-        self._ask(helper_messages.CheckTemplate(source))
+        self.variables = frozenset(_asked(self._helper.check_template, helper_messages.CheckTemplate(source)).variables)
 
-    def render(self, chat: Sequence[Message], now: datetime | None = None) -> str:
-        """The prompt for ``chat``, up to where the answer begins. ``now``: the local time that the template sees.
+    def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str:
+        """The prompt for ``chat``, up to where the answer begins. ``inputs``: by default nothing but the time.
 
-        Some templates refuse a system message; its text then goes in front of the first message of the user. Raises
-        `KnownError` when the template fails, leaves out the last message, passes the time or the memory of a request
-        (`app.helper.limits`) or writes more than 16 MB.
+        What the helper does for templates that can't take it as it is: `app.helper.templates.answer`. Raises
+        `KnownError` when the template fails, leaves out words of the user, does not declare one of the variables,
+        passes the time or the memory of a request (`app.helper.limits`) or writes more than 16 MB.
         """
-        plain = [helper_messages.Message(role=message.role, content=message.content) for message in chat]
-        now = now or datetime.now()
-        return self._ask(helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now.isoformat()))
+        inputs = inputs or TemplateInputs(datetime.now())
+        if unknown := sorted(inputs.variables.keys() - self.variables):
+            raise KnownError(f"The model's chat template can't be set: it has no variable “{unknown[0]}”.")
+        plain = [helper_messages.Message(one.role, one.content, one.thinking) for one in chat]
+        now, variables = inputs.now.isoformat(), inputs.variables
+        request = helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now, variables)
+        return _asked(self._helper.template, request).text
 
     def forget(self) -> None:
         """End the process that rendered it, and what is left of messages in its memory."""
         self._helper.stop()
 
-    def _ask(self, request: helper_messages.CheckTemplate | helper_messages.RenderTemplate) -> str:
-        try:
-            answer = self._helper.template(request)
-        except helper.HelperError as error:
-            raise KnownError(_sentence(error)) from error
-        if isinstance(answer, helper_messages.TemplateFailed):
-            raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
-        return answer.text
+
+def _asked(ask: Callable[[Request], Answer | helper_messages.TemplateFailed], request: Request) -> Answer:
+    try:
+        answer = ask(request)
+    except helper.HelperError as error:
+        raise KnownError(_sentence(error)) from error
+    if isinstance(answer, helper_messages.TemplateFailed):
+        raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
+    return answer
 
 
 def _sentence(error: helper.HelperError) -> str:

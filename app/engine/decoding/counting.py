@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
+from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
 from app.protocol.messages import CountTokens, Message, TokensCounted
 
@@ -45,22 +45,22 @@ class TokenCounter:
         before = list(turns)
         if turns and turns[-1].role == "user":  # its answer comes first, and some templates refuse two questions
             before.append(Message(role="assistant", content=""))
-        now = self._prompts.began(system, [*before, text])
+        inputs = self._prompts.inputs(command.messages, command.template_variables)
 
         def length(kept: list[Message]) -> int:
-            return self._tokens([*system, *kept[:-1]], text.content, now)
+            return self._tokens([*system, *kept[:-1]], text.content, inputs)
 
         cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
-        bare = self._tokens([], "", now)
-        own = self._tokens(system, "", now) - bare if system else 0
-        without = self._tokens([*system, *kept], "", now)
+        bare = self._tokens([], "", inputs)
+        own = self._tokens(system, "", inputs) - bare if system else 0
+        without = self._tokens([*system, *kept], "", inputs)
         dropped = min(cut.end, len(turns)) - cut.first
         return TokensCounted(
             request=command.request,
             system=max(own, 0),
             messages=max(without - max(own, 0) - bare, 0),
-            text=self._tokens([*system, *kept], text.content, now) - without + bare if text.content else 0,
+            text=self._tokens([*system, *kept], text.content, inputs) - without + bare if text.content else 0,
             context_length=self._prompts.fitting.context_length,
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
@@ -78,30 +78,31 @@ class TokenCounter:
         """Wait for what is being tokenized; nothing touches the model from then on."""
         self._vocabulary.close()
 
-    def _tokens(self, messages: Sequence[Message], text: str, now: datetime) -> int:
+    def _tokens(self, messages: Sequence[Message], text: str, inputs: TemplateInputs) -> int:
         """The length of the prompt for ``messages`` and this ``text`` of the user."""
-        frame = self._frame(messages, now)
+        frame = self._frame(messages, inputs)
         if frame is None:
-            return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], now))
-        hidden = {unheard_of(): text} if self._tokenizer.controls.search(text) else {}
+            return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
+        hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
         rest = f"{frame.seam}{next(iter(hidden), text)}{frame.after}"
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
-    def _frame(self, messages: Sequence[Message], now: datetime) -> _Frame | None:
+    def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         """``None`` where the template does not simply write the last message once."""
-        key, frames = hash((now, *((message.role, message.content) for message in messages))), self._frames
+        texts = ((message.role, message.content, message.thinking) for message in messages)
+        key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
         if key in frames:
             frame = frames.pop(key)
         else:
-            frame = self._new_frame(messages, now)
+            frame = self._new_frame(messages, inputs)
             if len(frames) >= _REMEMBERED_FRAMES:
                 del frames[next(iter(frames))]
         frames[key] = frame
         return frame
 
-    def _new_frame(self, messages: Sequence[Message], now: datetime) -> _Frame | None:
+    def _new_frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         word = unheard_of()
-        whole, hidden = self._tokenizer.rendered([*messages, Message(role="user", content=word)], now)
+        whole, hidden = self._tokenizer.rendered([*messages, Message(role="user", content=word)], inputs)
         before, *others = whole.split(word)
         if len(others) != 1:
             return None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Literal, Protocol
 
-from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate
+from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.protocol.messages import Message, Overflow
+from app.protocol.messages import Message, Overflow, Role, TemplateVariables
 
-_REMEMBERED_CHATS = 32
+_MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
 Rendered = tuple[str, dict[str, str]]
 """A prompt as text, and what stands for those of its messages that contain the text of a control token."""
@@ -35,7 +35,7 @@ class Vocabulary(Tokens, Protocol):
 
     def chat_template(self) -> str | None: ...
     def special_text(self, which: str) -> str: ...
-    def control_texts(self) -> list[str]: ...
+    def special_texts(self) -> tuple[list[str], list[str]]: ...
 
 
 class ChatTokenizer:
@@ -48,10 +48,13 @@ class ChatTokenizer:
         self.has_template = bool(source)
         self._bos = vocabulary.special_text("bos")
         self.template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
-        controls = vocabulary.control_texts()
-        self._control_ends = tuple(controls)
-        self.controls = re.compile("|".join(map(re.escape, controls)) or r"(?!)")
+        controls, user_defined = vocabulary.special_texts()
+        self._ends = (*controls, *user_defined)
+        self.controls = _any_of(controls)
         """Matches the text of a control token."""
+        written = source or CHATML
+        self._markup = _any_of([text for text in user_defined if _MARKUP.fullmatch(text) and text in written])
+        """Matches the text of another token that the template writes, and that is read in any text."""
 
     def with_tokens(self, vocabulary: Tokens) -> ChatTokenizer:
         """The same, with another way to the tokens."""
@@ -59,9 +62,9 @@ class ChatTokenizer:
         other._vocabulary = vocabulary
         return other
 
-    def chat(self, messages: Sequence[Message], now: datetime) -> list[int]:
+    def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
-        return self.tokens(self.rendered(messages, now))
+        return self.tokens(self.rendered(messages, inputs))
 
     def plain(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
         """The tokens of a text alone. ``special``: with the control tokens in it."""
@@ -72,12 +75,12 @@ class ChatTokenizer:
         text, hidden = rendered
         bos = not goes_on and not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
-        for part, special in _split(text, hidden):
+        for part, special in self._split(text, hidden):
             if goes_on and not (special and self.controls.match(part)):
                 tokens += self.continued(part, special=special)
             else:
                 tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
-            goes_on = not (special and part.endswith(self._control_ends))
+            goes_on = not (special and part.endswith(self._ends))
         return tokens
 
     def continued(self, text: str, *, special: bool = False) -> list[int]:
@@ -97,23 +100,48 @@ class ChatTokenizer:
         data = b"".join(map(self._vocabulary.piece, tokens))
         return tokens if data.decode("utf-8", "replace") == text else None
 
-    def rendered(self, messages: Sequence[Message], now: datetime) -> Rendered:
+    def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
         """A rendered chat. Raises `KnownError`.
 
         The text of a control token within a message is the user's, not a control token. To tell it from the template's
         own wherever the template puts it, the template sees a word in its place that nobody can have typed.
         """
         hidden: dict[str, str] = {}
-        shown: list[Message] = []
-        for message in messages:
-            content = message.content.strip()
-            if not self.controls.search(content):
-                shown.append(message)
+
+        def shown(text: str, role: Role) -> str:
+            if not self.looks_special(text, role):
+                return text
+            word, stripped = unheard_of(), text.strip()
+            hidden[word] = stripped
+            return text.replace(stripped, word, 1)
+
+        safe = [
+            Message(role=one.role, content=shown(one.content, one.role), thinking=shown(one.thinking, one.role))
+            for one in messages
+        ]
+        variables = {
+            name: shown(value, "user") if isinstance(value, str) else value for name, value in inputs.variables.items()
+        }
+        return self.template.render(safe, replace(inputs, variables=variables)), hidden
+
+    def looks_special(self, text: str, role: Role) -> bool:
+        """Whether a message has the text of a control token, or of another one that the template writes. (In an answer
+        the latter are what the model wrote, such as ``<think>``.)"""
+        return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))
+
+    def _split(self, text: str, hidden: dict[str, str]) -> Iterator[tuple[str, bool]]:
+        """Parts of a rendered prompt, and whether control tokens are read in them.
+
+        Messages are split behind the first character of what the template writes as one token: it is none there.
+        """
+        words = re.split(f"({'|'.join(hidden)})", text) if hidden else [text]
+        for word in filter(None, words):
+            part = hidden.get(word)
+            if part is None:
+                yield word, True
                 continue
-            word = unheard_of()
-            hidden[word] = content
-            shown.append(Message(role=message.role, content=message.content.replace(content, word, 1)))
-        return self.template.render(shown, now), hidden
+            cuts = [0, *(match.start() + 1 for match in self._markup.finditer(part)), len(part)]
+            yield from ((part[start:end], False) for start, end in pairwise(cuts))
 
 
 class ClosableVocabulary:
@@ -163,9 +191,6 @@ class PromptBuilder:
     ) -> None:
         """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
         self._clock = clock
-        self._times: dict[bytes, datetime] = {}
-        """When each chat began, by a digest of how it begins: a template that writes the date must not change a prompt
-        (nor lose its KV cache) at midnight. The most recently answered chat comes last."""
         self.tokenizer = ChatTokenizer(vocabulary)
         self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
         self.fitting = Fitting(context_length)
@@ -182,7 +207,13 @@ class PromptBuilder:
         self._check_length(len(tokens) + continued)
         return Prompt(tokens)
 
-    def chat(self, messages: Sequence[Message], overflow: Overflow = "drop_oldest", continued: int = 0) -> Prompt:
+    def chat(
+        self,
+        messages: Sequence[Message],
+        overflow: Overflow = "drop_oldest",
+        continued: int = 0,
+        variables: TemplateVariables | None = None,
+    ) -> Prompt:
         """The prompt for a chat whose last message is the user's; `cut` says what leaves one that is too long.
 
         ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
@@ -191,11 +222,10 @@ class PromptBuilder:
         system, turns = parts(messages)
         if not turns:
             raise KnownError("There is no message to answer.")
-        now = self._time_of(system, turns)
-        tokens: list[int] = []
+        inputs, tokens = self.inputs(messages, variables or {}), list[int]()
 
         def length(kept: list[Message]) -> int:
-            tokens[:] = self.tokenizer.chat([*system, *kept], now)
+            tokens[:] = self.tokenizer.chat([*system, *kept], inputs)
             return len(tokens)
 
         cut = self.cut(system, turns, overflow, self.tokenizer, length, continued)
@@ -235,25 +265,16 @@ class PromptBuilder:
             cut, limit = shorter, room
         return cut
 
-    def began(self, system: list[Message], turns: list[Message]) -> datetime:
-        """The time that the template sees, without making a note of it; any thread may ask. Of a new chat, midnight."""
-        midnight = self._clock().replace(hour=0, minute=0, second=0, microsecond=0)
-        return self._times.get(_beginning(system, turns), midnight)
-
-    def _time_of(self, system: list[Message], turns: list[Message]) -> datetime:
-        """The time that the template sees: always the same one in a chat, which begins with its first message."""
-        key, now = _beginning(system, turns), self._clock()
-        began = self._times.pop(key, now)
-        if len(turns) == 1 and began.date() != now.date():
-            began = now  # another chat that begins alike
-        self._times[key] = began
-        if len(self._times) > _REMEMBERED_CHATS:
-            del self._times[next(iter(self._times))]
-        return began
+    def inputs(self, messages: Sequence[Message], variables: TemplateVariables) -> TemplateInputs:
+        """What the template sees of a chat besides its messages; any thread may ask."""
+        sent_at = next((one.sent_at for one in messages if one.sent_at is not None), None)
+        try:
+            return TemplateInputs(self._clock() if sent_at is None else datetime.fromtimestamp(sent_at), variables)
+        except (ValueError, OverflowError, OSError):  # no time that this system knows
+            return TemplateInputs(self._clock(), variables)
 
     def forget(self) -> None:
         """Forget what earlier chats said."""
-        self._times = {}
         self.fitting.forget()
         self.tokenizer.template.forget()
 
@@ -289,14 +310,5 @@ def unheard_of() -> str:
     return f"message-{secrets.token_hex(16)}"
 
 
-def _beginning(system: list[Message], turns: list[Message]) -> bytes:
-    first = [f"{message.role}\0{message.content}" for message in (*system, turns[0])]
-    return hashlib.sha256("\0\0".join(first).encode("utf-8", "replace")).digest()
-
-
-def _split(text: str, hidden: dict[str, str]) -> list[tuple[str, bool]]:
-    """Parts of a rendered prompt, and whether control tokens are read in them."""
-    if not hidden:
-        return [(text, True)] if text else []
-    words = re.split(f"({'|'.join(hidden)})", text)
-    return [(hidden.get(word, word), word not in hidden) for word in words if word]
+def _any_of(texts: list[str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, texts)) or r"(?!)")

@@ -356,7 +356,7 @@ class Engine:
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages), continued)
         overflow = command.overflow if isinstance(command, Generate) else "drop_oldest"
-        return target.prompts.chat(command.messages, overflow, continued)
+        return target.prompts.chat(command.messages, overflow, continued, command.template_variables)
 
     def _process(
         self, target: Target, tokens: list[int], request: int, statistics: Statistics

@@ -12,6 +12,8 @@ import llama_cpp
 from app.engine.llama import backend
 from app.errors import Cancelled, KnownError
 
+_READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
+
 
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
@@ -90,11 +92,17 @@ class Model:
         token = getattr(llama_cpp, f"llama_vocab_{which}")(self._vocab)
         return self._token_text(token) if token >= 0 else ""
 
-    def control_texts(self) -> list[str]:
-        """The texts of all control tokens, which must not be read as such inside a message."""
-        ids = range(self.vocabulary_size)
-        texts = (self._token_text(i) for i in ids if llama_cpp.llama_vocab_is_control(self._vocab, i))
-        return [text for text in texts if text]
+    def special_texts(self) -> tuple[list[str], list[str]]:
+        """The texts of tokens that `tokenize` reads only with ``special`` (control and unknown), and of user-defined
+        tokens, which llama.cpp reads in any text."""
+        special, user_defined = list[str](), list[str]()
+        for token in range(self.vocabulary_size):
+            attributes = llama_cpp.llama_vocab_get_attr(self._vocab, token)
+            if attributes & _READ_IF_SPECIAL:
+                special.append(self._token_text(token))
+            elif attributes & llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED:
+                user_defined.append(self._token_text(token))
+        return [text for text in special if text], [text for text in user_defined if text]
 
     def _token_text(self, token: int) -> str:
         return (llama_cpp.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")

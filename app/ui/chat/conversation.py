@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.chats.model import StoredMessage
+import msgspec
+
+from app.chats.model import StoredMessage, thinking_and_answer
 from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
@@ -66,20 +68,20 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Convers
     Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
     that never came) are joined, and empty answers left out.
     """
-    turns: list[tuple[StoredMessage, str]] = []
+    turns: list[Message] = []
+    sources: list[str] = []
     for message in branch:
-        if message.role == "assistant" and not message.text.strip():
+        thinking, text = thinking_and_answer(message.text, message.provenance)
+        if message.role == "assistant" and not text.strip():
             continue
-        if turns and turns[-1][0].role == message.role:
-            first, text = turns[-1]
-            turns[-1] = (first, f"{text}\n\n{message.text}")
+        if turns and turns[-1].role == message.role:
+            joined = "\n\n".join(filter(None, (turns[-1].thinking, thinking)))
+            turns[-1] = msgspec.structs.replace(turns[-1], content=f"{turns[-1].content}\n\n{text}", thinking=joined)
         else:
-            turns.append((message, message.text))
+            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=message.created_at))
+            sources.append(message.id)
     system = [Message(role="system", content=system_prompt)] if system_prompt.strip() else []
-    return Conversation(
-        messages=system + [Message(role=first.role, content=text) for first, text in turns],
-        sources=[first.id for first, _ in turns],
-    )
+    return Conversation(messages=system + turns, sources=sources)
 
 
 def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:

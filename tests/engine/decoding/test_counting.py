@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from app.engine.decoding.chat_template import ChatTemplate
+from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama.model import Model
@@ -46,6 +45,15 @@ def test_the_sum_is_what_the_prompt_would_take(vocabulary: Words, before: list[M
     assert told.system + told.messages + told.text == len(asked.tokens)
     assert (told.system > 0) == (SYSTEM in before) and (told.messages > 0) == (ANSWER in before)
     assert counted(own, before, text) == told
+
+
+def test_variables_of_the_template_count_too() -> None:
+    prompts, own = counter(Words("{{ before | default('') }}" + SHORT))
+    command = CountTokens(request=1, messages=[user("a"), ANSWER], text="b", template_variables={"before": "xyz"})
+    told, without = own.count(command), counted(own, [user("a"), ANSWER], "b")
+    messages = [*command.messages, user("b")]
+    assert told.messages + told.text == len(prompts.chat(messages, variables={"before": "xyz"}).tokens)
+    assert told.messages + told.text == without.messages + without.text + 3
 
 
 def test_nothing_takes_nothing() -> None:
@@ -92,7 +100,7 @@ def test_typing_into_a_long_chat_renders_and_tokenizes_it_once(monkeypatch: pyte
         tokenized.append(len(text))
         return tokenize(self, text, special=special, bos=bos)
 
-    def render(_self: ChatTemplate, messages: Sequence[Message], _now: datetime) -> str:
+    def render(_self: ChatTemplate, messages: Sequence[Message], _inputs: TemplateInputs) -> str:
         rendered.append(messages)
         return ""
 
@@ -155,8 +163,9 @@ def test_a_chat_that_is_to_stop_is_refused_with_both_numbers() -> None:
 
 def test_what_the_template_leaves_out_anyway_takes_nothing() -> None:
     prompts, own = counter(Words("{{ messages[-1].content }}"), 400)
-    assert prompts.chat(chat(60)).dropped_messages == 0
-    told = counted(own, chat(60)[:-1], "typed")
+    without_system = chat(60)[1:]
+    assert prompts.chat(without_system).dropped_messages == 0
+    told = counted(own, without_system[:-1], "typed")
     assert (told.messages, told.text, told.dropped) == (0, 6, 0)
 
 

@@ -190,8 +190,8 @@ CHANNEL_SIGNS = [*HARMONY, "analysis", "final", "assistant", "a", "\n", " ", "é
 def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
     """Thinking and answer of a complete text, without streaming."""
     thinking, around = "", opened
-    while opened or (found := re.match(r"\s*<think>", text)):
-        text = text if opened else text[found.end() :]
+    while opened or re.match(r"\s*<think>", text):
+        text = text if opened else text.lstrip().removeprefix("<think>")
         opened, around = False, True
         thought, closed, text = text.lstrip().partition("</think>")
         if not closed:

@@ -26,10 +26,12 @@ from app.protocol.messages import (
     GenerationFinished,
     Load,
     LoadProgressed,
+    MeasurePlain,
     Message,
     PairLoaded,
     Round,
     Sampling,
+    ScoreTokens,
 )
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -226,6 +228,23 @@ def test_the_longest_answer_is_kept_to_the_token(engine: Engine, load: Loader, r
         answer = run(engine, ask("x", sampling=WARM, max_tokens=limit))
         assert (answer.finished.finish_reason, len(answer.token_ids)) == ("length", limit)
         assert_sums_close(answer)
+
+
+def test_variables_of_the_template_reach_it(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    template = "{{ before | default('') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    load(make_model(tmp_path / "model.gguf", chat_template=template))
+    command = ask("hi", max_tokens=4)
+    plain = run(engine, command).started.prompt_tokens
+    command = msgspec.structs.replace(command, template_variables={"before": "a long text before it"})
+    assert run(engine, command).started.prompt_tokens > plain + 7
+    measured = MeasurePlain(request=3, messages=command.messages, max_tokens=4, template_variables={"other": 1})
+    with pytest.raises(KnownError, match="has no variable “other”"):
+        engine.measure_plain(measured)
+    scored = ScoreTokens(
+        request=4, messages=command.messages, answer=[], candidates=[5, 6], template_variables={"x": 1}
+    )
+    with pytest.raises(KnownError, match="has no variable “x”"):
+        engine.score_tokens(scored)
 
 
 def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, random_pair: Pair) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from app.chats.model import Role, StoredMessage
+from dataclasses import replace
+
+from app.chats.model import Role, StoredMessage, pack, to_json
+from app.protocol.messages import Piece
 from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
 
 
@@ -28,6 +31,13 @@ def test_system_prompt_comes_first_and_blank_ones_do_not_count() -> None:
     assert turns(stored, " \n") == [("user", "a")]
 
 
+def test_the_engine_is_told_when_a_chat_began() -> None:
+    began = StoredMessage("0", "chat", None, "user", "a", "complete", 1000.5)
+    again = StoredMessage("1", "chat", "0", "user", "b", "complete", 2000.5)
+    first, *_ = conversation([began, again], "").messages
+    assert first.sent_at == 1000.5
+
+
 def test_questions_around_an_answer_that_never_came_are_joined() -> None:
     stored = branch(("user", "a"), ("assistant", " "), ("user", "b"))
     made = conversation(stored, "")
@@ -46,3 +56,13 @@ def test_measuring_uses_the_chat_up_to_its_last_question() -> None:
     stored = branch(("user", "a"), ("assistant", "b"), ("user", "c"), ("assistant", "d"))
     assert [one.content for one in question_to_measure(stored, "")] == ["a", "b", "c"]
     assert [one.content for one in question_to_measure([], "x")] == [EXAMPLE]
+
+
+def test_thinking_goes_along_apart_from_the_answer() -> None:
+    pieces = [Piece(text="Hm.", thinking=True), Piece(text="\n\nYes.")]
+    question, answer = branch(("user", "a"), ("assistant", "Hm.\n\nYes."))
+    thought = replace(answer, provenance_json=to_json(pack(pieces)))
+    made = conversation([question, thought, answer], "").messages
+    assert [(one.content, one.thinking) for one in made] == [("a", ""), ("Yes.\n\nHm.\n\nYes.", "Hm.")]
+    only = replace(answer, text="Hm.", provenance_json=to_json(pack(pieces[:1])))
+    assert len(conversation([question, only], "").messages) == 1
