@@ -28,7 +28,7 @@ from app.commands.options import add_command, add_model_options, add_sampling_op
 from app.commands.session import generate_command, loaded
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
+from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
 from app.protocol.statistics import exported_acceptance_by_position
 
 
@@ -94,6 +94,12 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
+    parser.add_argument(
+        "--thinking",
+        metavar="LEVEL|TOKENS",
+        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
+        "many tokens",
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -109,7 +115,8 @@ def _generate(options: argparse.Namespace) -> int:
     messages = [*system, Message(role="user", content=prompt)]
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
-        for event in engine.generate(generate_command(options, pair, messages, raw=options.raw)):
+        command = _with_thinking(generate_command(options, pair, messages, raw=options.raw), options.thinking)
+        for event in engine.generate(command):
             match event:
                 case GenerationStarted():
                     started = event
@@ -128,6 +135,14 @@ def _generate(options: argparse.Namespace) -> int:
     return 130 if finished.finish_reason == "cancelled" else 0
 
 
+def _with_thinking(command: Generate, choice: str | None) -> Generate:
+    if choice is None:
+        return command
+    if choice.isdecimal():
+        return msgspec.structs.replace(command, thinking_budget=int(choice))
+    return msgspec.structs.replace(command, thinking=choice)
+
+
 def _result(
     pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, pieces: Sequence[Piece]
 ) -> dict[str, Any]:
@@ -138,6 +153,8 @@ def _result(
         "token_ids": [piece.id for piece in pieces if piece.id >= 0],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
+        "thinking_tokens": figures.thinking_tokens,
+        "thinking_s": figures.thinking_seconds,
         "finish_reason": finished.finish_reason,
         "seed": started.seed,
         "time_to_first_token_s": figures.time_to_first_token_seconds,

@@ -169,6 +169,11 @@ class Connection:
             return messages.LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
         return None
 
+    def stop_thinking(self) -> None:
+        """Let the answer that is being written begin, if the model still thinks."""
+        if self.state in (EngineState.ANSWERING, EngineState.COMPARING):
+            self._send(messages.StopThinking())
+
     def forget(self) -> None:
         """Have everything erased that remains of chats; a process that is starting is told as soon as it says hello."""
         self.open_forgets += 1

@@ -112,6 +112,7 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
         sampling=command.sampling,
         seed=comparison.seed,
         private=command.private,
+        thinking=command.thinking,
         template_variables=command.template_variables,
     )
 

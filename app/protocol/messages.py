@@ -139,6 +139,10 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Feed the contents as they are, without a chat template."""
+    thinking: str = ""
+    """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
+    thinking_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
 
 
@@ -153,6 +157,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """As `Generate.private`."""
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -168,6 +173,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     raw: bool = False
     private: bool = False
     """As `Generate.private`."""
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -186,6 +192,7 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
     text: str = ""
     """What the user has typed; empty: nothing yet."""
     overflow: Overflow = "drop_oldest"
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -204,6 +211,10 @@ class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
     """Stop whatever runs: a load, prompt processing or decoding. Takes effect within one verify pass."""
 
 
+class StopThinking(_Struct, frozen=True, kw_only=True, tag="stop_thinking"):
+    """Let the answer begin now; nothing where no model is thinking. Takes effect within one verify pass."""
+
+
 class Ping(_Struct, frozen=True, kw_only=True, tag="ping"):
     """Answered at once from a thread of its own, also while the engine computes."""
 
@@ -217,7 +228,18 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
 
 
 Command = (
-    Load | Generate | MeasurePlain | ScoreTokens | CountTokens | CheckText | Forget | Cancel | Ping | ReadMemory | Quit
+    Load
+    | Generate
+    | MeasurePlain
+    | ScoreTokens
+    | CountTokens
+    | CheckText
+    | Forget
+    | Cancel
+    | StopThinking
+    | Ping
+    | ReadMemory
+    | Quit
 )
 
 
@@ -296,6 +318,9 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
     """``chatml``: the model brings no chat template."""
+    thinking: list[str] = []
+    """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
+    there is no choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
     sampling: Sampling = Sampling()
     """What the target's file recommends, llama.cpp's defaults for the rest."""
@@ -375,7 +400,9 @@ class Round(_Struct, frozen=True, kw_only=True):
     """1, or 0 for the first token (it comes from prompt processing) and for text released at the end."""
     pieces: list[Piece] = []
     tokens: int = 0
-    """Tokens added to the answer: accepted + the target's own."""
+    """Tokens added to the answer: accepted + the target's own + forced."""
+    forced: int = 0
+    """Tokens that nobody chose: they end the thinking."""
     drafter: DrafterName | None = None
     """Who proposed in this round; ``None`` where nobody did."""
     drafted: int = 0
@@ -443,7 +470,11 @@ class Figures(_Struct, frozen=True, kw_only=True):
     other_seconds: float = msgspec.field(default=0.0, name="other_s")
     draft: DraftFigures = DraftFigures()
     kinds: list[KindFigures] = []
-    """One entry for each kind of text in the answer."""
+    """One entry for each kind of text in the answer, thinking among them."""
+    thinking_tokens: int = 0
+    """With the marks around it."""
+    thinking_seconds: float = msgspec.field(default=0.0, name="thinking_s")
+    """From the first token of the answer to the last of its thinking."""
 
 
 class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_finished"):

@@ -45,6 +45,14 @@ class Answer:
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
 
+    @property
+    def thinking(self) -> str:
+        return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    @property
+    def answer(self) -> str:
+        return "".join(piece.text for piece in self.pieces if not piece.thinking)
+
 
 def ask(text: str, **options: Any) -> Generate:
     """A `Generate` for one message of the user; the draft model alone with a fixed length, unless told otherwise."""
@@ -117,7 +125,7 @@ def assert_sums_close(answer: Answer) -> None:
     assert accepted == draft.accepted == sum(draft.accepted_per_position)
     assert draft.tested == sum(r.tested for r in answer.rounds)
     assert draft.drafted >= draft.tested >= draft.accepted
-    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 for r in answer.rounds)
+    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 + r.forced for r in answer.rounds)
     assert draft.verify_passes == sum(r.verify_passes for r in answer.rounds)
     if draft.verify_passes:
         assert draft.mean_acceptance_length == pytest.approx(1 + accepted / draft.verify_passes)

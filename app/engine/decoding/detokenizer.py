@@ -46,6 +46,10 @@ class TokenTexts:
         self._waiting: list[_Token] = []
         self._late = ""
         """What turned out to be text of an answer that goes on only when it went on."""
+        self.thinking_tokens = 0
+        """Behind which it was thinking."""
+        self.since_thinking = 0
+        """Tokens from the one that ended the thinking on."""
 
     @property
     def thinking(self) -> bool:
@@ -53,9 +57,13 @@ class TokenTexts:
         return self._splitter is not None and self._splitter.thinking
 
     @property
-    def between(self) -> str:
+    def may_think(self) -> bool:
+        """See `Splitter.may_think`."""
+        return self._splitter is not None and self._splitter.may_think
+
+    def between(self, told: str) -> str:
         """See `Splitter.between`."""
-        return self._splitter.between if self._splitter else ""
+        return self._splitter.between(told) if self._splitter else ""
 
     @property
     def can_be_closed(self) -> bool:
@@ -75,6 +83,12 @@ class TokenTexts:
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token, a `Piece` without text; the pieces that are decided now."""
+        pieces = self._added(piece)
+        self.thinking_tokens += self.thinking
+        self.since_thinking = 0 if self.thinking else self.since_thinking + 1
+        return pieces
+
+    def _added(self, piece: Piece) -> list[Piece]:
         if symbol := self._symbols.get(piece.id):
             text = self._utf8.decode(b"", final=True) + symbol
         else:

@@ -5,7 +5,7 @@ The tokens stand here once: who needs them reads them here and keeps no copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from app.engine.decoding.thinking import Marks
@@ -21,7 +21,8 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown. It goes on
     behind the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``marks`` of ``None``: nothing of it is thinking.
+    ``marks`` of ``None``: nothing of it is thinking. After ``thinking_budget`` tokens of that the tokens are forced
+    that ``closing`` makes of a text; ``between`` is what the template writes there, if it tells.
     """
 
     sampling: Sampling
@@ -32,6 +33,9 @@ class Task:
     continued: Sequence[int] = ()
     private: bool = False
     marks: Marks | None = None
+    thinking_budget: int | None = None
+    between: str = ""
+    closing: Callable[[str], Sequence[int]] = lambda _: ()
 
 
 class TokenSequence:
@@ -41,11 +45,13 @@ class TokenSequence:
     may hold less than this or more, and outlives the answer.
     """
 
-    def __init__(self, prompt: Sequence[int] = ()) -> None:
-        """The answer begins behind ``prompt``."""
+    def __init__(self, prompt: Sequence[int] = (), shared: int | None = None) -> None:
+        """The answer begins behind ``prompt``, of which the next turn's prompt will begin with ``shared`` tokens."""
         self.tokens = list(prompt)
         """Prompt and answer, to be read by index; only `append` changes it."""
         self.prompt_length = len(self.tokens)
+        self.shared_length = self.prompt_length if shared is None else shared
+        """Tokens of the prompt that the next turn's prompt is expected to begin with."""
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -34,6 +34,7 @@ class Format:
         around: What the model may write in front of the answer and behind it then; hidden too.
         between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
         tokens_only: Whether the tags count only where the vocabulary has tokens for them.
+        spelled: ``closing`` without symbols.
     """
 
     opening: str
@@ -41,6 +42,7 @@ class Format:
     around: tuple[str, ...] = ()
     between: str = ""
     tokens_only: bool = False
+    spelled: str = ""
 
 
 FORMATS = (
@@ -52,6 +54,8 @@ FORMATS = (
     Format("<reason>", "</reason>"),
     Format("<seed:think>", "</seed:think>"),
     Format("<mm:think>", "</mm:think>"),  # MiniMax M3
+    Format("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
+    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),  # Apriel
     Format("[THINK]", "[/THINK]", between="[/THINK]"),  # Mistral
     Format("◁think▷", "◁/think▷"),  # Kimi VL
     Format("<|begin_of_thought|>", "<|end_of_thought|>", ("<|begin_of_solution|>", "<|end_of_solution|>")),
@@ -119,12 +123,16 @@ class Splitter(Protocol):
         """Whether what comes next is thinking, as far as that is decided."""
 
     @property
+    def may_think(self) -> bool:
+        """Whether there is thinking now, or may be soon."""
+
+    @property
     def undecided(self) -> bool:
         """Whether the text may be in the middle of a mark."""
 
-    @property
-    def between(self) -> str:
-        """What the model writes between thinking and answer, with its control tokens."""
+    def between(self, told: str) -> str:
+        """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
+        if that ends the thinking."""
 
     def feed(self, text: str) -> list[Run]:
         """The answer goes on with ``text``, its marks as symbols: what is decided by now, without gaps."""
@@ -144,7 +152,7 @@ class Marks:
         """What that token adds to a text where it is no mark, by the number of the character."""
         self._formats: list[Format] = []
         for known in FORMATS:
-            one = replace(known, between=known.between or f"\n{known.closing}\n\n")
+            one = replace(known, between=known.between or f"\n{known.closing}\n\n", spelled=known.closing)
             found = replace(
                 one,
                 opening=self._encoded(one.opening),
@@ -228,14 +236,18 @@ class TagSplitter:
         return self._state == self._think
 
     @property
+    def may_think(self) -> bool:
+        """See `Splitter.may_think`."""
+        return self._state in (self._begin, self._think)
+
+    @property
     def undecided(self) -> bool:
         """See `Splitter.undecided`."""
         return bool(self._held.strip())
 
-    @property
-    def between(self) -> str:
+    def between(self, told: str) -> str:
         """See `Splitter.between`."""
-        return self._format.between
+        return told if self._format.spelled in told else self._format.between
 
     def feed(self, text: str) -> list[Run]:
         """See `Splitter.feed`."""
@@ -340,8 +352,6 @@ class ChannelSplitter:
     A header goes from ``<|start|>`` or ``<|channel|>`` to ``<|message|>``; the prompt ends in the middle of one.
     """
 
-    between = "<|end|><|start|>assistant<|channel|>final<|message|>"
-
     def __init__(self, marks: _Channels, prompt_end: str) -> None:
         self._marks = marks
         self.thinking = False
@@ -355,9 +365,18 @@ class ChannelSplitter:
         self.thinking, self._held, self._has_text = False, "", [False, False]
 
     @property
+    def may_think(self) -> bool:
+        """See `Splitter.may_think`."""
+        return self.thinking or self.undecided
+
+    @property
     def undecided(self) -> bool:
         """See `Splitter.undecided`."""
         return self._header is not None
+
+    def between(self, told: str) -> str:  # noqa: ARG002
+        """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""
+        return "<|end|><|start|>assistant<|channel|>final<|message|>"
 
     def feed(self, text: str) -> list[Run]:
         """See `Splitter.feed`."""
