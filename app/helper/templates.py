@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import jinja2
 from jinja2 import meta, nodes
@@ -31,9 +31,12 @@ from app.helper.messages import (
 SIZE_LIMIT = 16 * 1024 * 1024
 """The most characters a template may write."""
 _DETAIL_CHARACTERS = 200
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(r"(?<![/\w])[^\W_]+")
+"""But for those of switches, such as ``/no_think``, which templates take out of a message."""
 _SHORT = 20
+"""The words of a message with fewer characters may be in a prompt by accident."""
 _MARK = f"mark{secrets.token_hex(16)}at"
+"""The beginning of a word that nobody has typed."""
 _THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
 """What templates call the thinking of a message; most leave it out of the prompt."""
 _THINKING_PART = "block['type'] == 'thinking'"
@@ -45,7 +48,6 @@ _RESERVED = {
     *("strftime_now", "date_string", "datetime", "documents", "functions"),
 }
 """What a request may never set, nor anything about tools."""
-
 _CHANNEL = "<|channel|>"
 _FINAL = "<|channel|>final<|message|>"
 """In answers of gpt-oss that were stored with their thinking, which its template refuses."""
@@ -153,7 +155,8 @@ class _Form:
 
 
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
-    messages, problem = request.messages, cast("Exception | None", None)
+    messages = request.messages
+    problem: Exception | None = None
     marked = _marked(messages) if _is_short(messages) else []
     for form in _forms(messages):
         try:
@@ -207,29 +210,24 @@ def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
     if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
         content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
     parts = [{"type": "text", "text": content}]
+    shown = {"role": message.role, "content": parts if form.typed else content}
     if message.thinking and _THINKING_PART in source:
-        parts = [{"type": "thinking", "thinking": message.thinking}, *parts]
-    shown = {"role": message.role, "content": parts if form.typed or len(parts) > 1 else content}
-    return shown | (dict.fromkeys(_THINKING_NAMES, message.thinking) if message.thinking and len(parts) == 1 else {})
+        shown["content"] = [{"type": "thinking", "thinking": message.thinking}, *parts]
+    elif message.thinking:
+        shown.update(dict.fromkeys(_THINKING_NAMES, message.thinking))
+    return shown
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
-    """Whether all words of the last message are in the prompt, and the longest one of a system prompt, which may hold
-    switches that the template takes out of it.
+    """Whether all words of the last message and of a system prompt are in the prompt.
 
     Spaces and signs may have been changed, and earlier turns left out: the template of the built-in pair does that.
     """
-    if not all(word in text for message in messages[-1:] for word in _words(message.content)):
-        return False
-    return not messages or messages[0].role != "system" or max(_words(messages[0].content), key=len, default="") in text
-
-
-def _words(content: str) -> list[str]:
-    return _WORD.findall(content) or content.split()
+    sought = [*(one for one in messages[:1] if one.role == "system"), *messages[-1:]]
+    return all(word in text for one in sought for word in _WORD.findall(one.content) or one.content.split())
 
 
 def _is_short(messages: Sequence[Message]) -> bool:
-    """Whether the words of a message may be in a prompt by accident."""
     return any(0 < len(message.content) < _SHORT for message in (*messages[:1], *messages[-1:]))
 
 

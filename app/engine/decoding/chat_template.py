@@ -66,7 +66,7 @@ class ChatTemplate:
         """
         inputs = inputs or TemplateInputs(datetime.now())
         if unknown := sorted(inputs.variables.keys() - self.variables):
-            raise KnownError(f"The model's chat template can't be set: it has no variable “{unknown[0]}”.")
+            raise KnownError(f"The model's chat template has no variable “{unknown[0]}” that can be set.")
         plain = [helper_messages.Message(one.role, one.content, one.thinking) for one in chat]
         now, variables = inputs.now.isoformat(), inputs.variables
         request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables)

@@ -74,7 +74,7 @@ def test_what_a_template_declares() -> None:
 def test_a_request_may_set_nothing_else(name: str) -> None:
     read = "" if name == "other" else f"{{{{ {name} }}}}"
     template = ChatTemplate("{{ messages[0].content }}" + read)
-    with pytest.raises(KnownError, match=f"can't be set: it has no variable “{name}”"):
+    with pytest.raises(KnownError, match=f"has no variable “{name}” that can be set"):
         template.render([HI], TemplateInputs(NOW, {name: "x"}))
 
 
@@ -209,10 +209,11 @@ def test_a_template_that_leaves_out_system_messages_gets_them_in_the_users() -> 
     assert ChatTemplate(source).render(CHAT) == "[user]Be brief.\n\nHi"
 
 
-def test_a_template_may_take_switches_out_of_a_system_prompt() -> None:
-    source = "{{ messages[0].content.replace('/no_think', '') }}[{{ messages[1].content }}]"
+def test_a_template_may_take_switches_out_of_messages() -> None:
+    source = "{% for m in messages %}[{{ m.content.replace('/no_think', '') }}]{% endfor %}"
     system = Message(role="system", content="Be brief. /no_think")
-    assert ChatTemplate(source).render([system, HI]) == "Be brief. [Hi]"
+    assert ChatTemplate(source).render([system, HI]) == "[Be brief. ][Hi]"
+    assert ChatTemplate(source).render([Message(role="user", content="Hi /no_think")]) == "[Hi ]"
 
 
 @pytest.fixture
