@@ -18,6 +18,7 @@ from app.commands import session
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
 
@@ -68,6 +69,19 @@ def test_generate_json(pair: Pair) -> None:
     }
     plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
     assert json.loads(plain.stdout)["text"] == answer["text"]
+
+
+def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
+    target = make_thinking_model(tmp_path / "target.gguf", "qwen3.5")
+    options: list[str | Path] = ["--target", target, "--prompt", "Well?", "--seed", "1", "--max-tokens", "40"]
+    answer = json.loads(slipstream("generate", *options, "--thinking", "6", "--json").stdout)
+    assert answer["thinking"] and answer["text"] and answer["thinking_tokens"] > 6
+    assert "</think>" not in answer["thinking"]
+    assert slipstream("generate", *options, "--thinking", "6").stdout.rstrip("\n") == answer["text"].rstrip("\n")
+    off = json.loads(slipstream("generate", *options, "--thinking", "off", "--json").stdout)
+    assert off["thinking"] == "" and off["text"]
+    refused = slipstream("generate", *options, "--thinking", "huge")
+    assert refused.returncode == 1 and "It can be off, on." in refused.stderr
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:

@@ -138,7 +138,7 @@ def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, nam
             elif plain.finished.finish_reason == "end":
                 closed += 1
                 assert (plain.thinking, plain.answer) == expected(engine, name, plain), written(engine, plain)
-    assert closed >= 2
+    assert closed >= 1
 
 
 @pytest.mark.parametrize("name", FAMILIES)
