@@ -29,7 +29,7 @@ from app.commands.session import generate_command, loaded
 from app.errors import Cancelled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
-from app.protocol.statistics import exported_acceptance_by_position
+from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -147,6 +147,7 @@ def _result(
     pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, pieces: Sequence[Piece]
 ) -> dict[str, Any]:
     figures, draft = finished.figures, finished.figures.draft
+    thinking, answer = thinking_and_answer(figures.kinds)
     return {
         "text": "".join(piece.text for piece in pieces if not piece.thinking),
         "thinking": "".join(piece.text for piece in pieces if piece.thinking),
@@ -166,6 +167,8 @@ def _result(
             "tested": draft.tested,
             "accepted": draft.accepted,
             "acceptance_rate": draft.acceptance_rate,
+            "acceptance_rate_thinking": acceptance_rate(thinking.accepted, thinking.tested),
+            "acceptance_rate_answer": acceptance_rate(answer.accepted, answer.tested),
             "verify_passes": draft.verify_passes,
             "mean_acceptance_length": draft.mean_acceptance_length,
             "accepted_per_position": draft.accepted_per_position,

@@ -57,6 +57,8 @@ def test_generate_json(pair: Pair) -> None:
     assert draft["acceptance_rate"] == draft["accepted"] / draft["tested"]
     assert sum(draft["accepted_per_position"]) == draft["accepted"]
     assert set(draft) == {
+        "acceptance_rate_thinking",
+        "acceptance_rate_answer",
         "drafted",
         "tested",
         "accepted",

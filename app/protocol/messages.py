@@ -125,6 +125,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """New ones. ``None``: until the context is full."""
     stop: list[str] = []
+    """Texts that end the answer and are not shown; thinking is not searched for them."""
     continued: list[int] = []
     """The tokens of the answer so far, each `Piece.id` of it: it goes on behind them as if it had never been cut, and
     only what is new is told. Empty: a new answer."""
