@@ -93,6 +93,9 @@ class TokenTexts:
             text = self._utf8.decode(b"", final=True) + symbol
         else:
             text = self._utf8.decode(self._piece(piece.id))
+        if text and not self._waiting and (self._splitter is None or self._splitter.is_done):  # most of most answers
+            text, self._late = self._late + (text.translate(self._shown) if symbol else text), ""
+            return [msgspec.structs.replace(piece, text=text)]
         self._waiting.append(_Token(piece, len(text), len(text)))
         if not text:  # inside a character: the token waits for the one that completes it
             return []

@@ -123,6 +123,10 @@ class Splitter(Protocol):
         """Whether what comes next is thinking, as far as that is decided."""
 
     @property
+    def is_done(self) -> bool:
+        """Whether all that follows is text of the answer."""
+
+    @property
     def may_think(self) -> bool:
         """Whether there is thinking now, or may be soon."""
 
@@ -234,6 +238,11 @@ class TagSplitter:
     def thinking(self) -> bool:
         """See `Splitter.thinking`."""
         return self._state == self._think
+
+    @property
+    def is_done(self) -> bool:
+        """See `Splitter.is_done`."""
+        return self._state is None
 
     @property
     def may_think(self) -> bool:
@@ -351,6 +360,8 @@ class ChannelSplitter:
 
     A header goes from ``<|start|>`` or ``<|channel|>`` to ``<|message|>``; the prompt ends in the middle of one.
     """
+
+    is_done = False
 
     def __init__(self, marks: _Channels, prompt_end: str) -> None:
         self._marks = marks
