@@ -149,6 +149,7 @@ FAMILIES = {
             "onse>": _WORDS,
         },
         words=(*_SPELLED, "<resp", "</resp", "onse>"),
+        template="{# between <response> and </response> #}" + _TURNS + _BEGIN,
     ),
 }
 

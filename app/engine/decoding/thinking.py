@@ -148,7 +148,8 @@ class Splitter(Protocol):
 class Marks:
     """The marks of thinking that one model can write."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary, template: str) -> None:
+        """``template``, Jinja source, says whether the model writes marks around its answer: others may be asked to."""
         self._vocabulary = vocabulary
         self.symbols: dict[int, str] = {}
         """The character that stands for a token while marks are searched."""
@@ -156,7 +157,13 @@ class Marks:
         """What that token adds to a text where it is no mark, by the number of the character."""
         self._formats: list[Format] = []
         for known in FORMATS:
-            one = replace(known, between=known.between or f"\n{known.closing}\n\n", spelled=known.closing)
+            is_told = known.tokens_only or any(mark in template for mark in known.around)
+            one = replace(
+                known,
+                around=known.around if is_told else (),
+                between=known.between or f"\n{known.closing}\n\n",
+                spelled=known.closing,
+            )
             found = replace(
                 one,
                 opening=self._encoded(one.opening),

@@ -335,7 +335,7 @@ class Loader:
             **vars(loaded),
             prompts=prompts,
             counter=TokenCounter(prompts, loaded.model),
-            marks=Marks(loaded.model) if template else None,
+            marks=Marks(loaded.model, template.source) if template else None,
             levels=found,
             between=between(template, found.get("on", {})) if template else "",
         )

@@ -19,11 +19,16 @@ KIMI = ("<|open|>", "<|close|>", "<|sep|>")
 FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 
 
+TEMPLATE = "Write your response between <response></response>."
+
+
 class Letters:
     """A vocabulary of single bytes, and of some marks behind them."""
 
-    def __init__(self, *marks: str) -> None:
+    def __init__(self, *marks: str, wraps: bool = False) -> None:
+        """``wraps``: the template has the model write marks around its answer."""
         self._marks = marks
+        self.wraps = wraps
 
     def tokenize(self, text: str, *, special: bool, bos: bool = False) -> list[int]:  # noqa: ARG002
         pattern = f"({'|'.join(map(re.escape, self._marks))})" if special and self._marks else "($^)"
@@ -42,7 +47,7 @@ class Letters:
 
 @cache
 def marks_of(vocabulary: Letters) -> Marks:
-    return Marks(vocabulary)
+    return Marks(vocabulary, TEMPLATE if vocabulary.wraps else "")
 
 
 class Told:
@@ -127,7 +132,8 @@ def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
             ("", "no header, just a line\nof text"),
         ),
         (Letters(*HARMONY), "<|end|>", "Yes", ("", "Yes")),
-        (Letters(), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
+        (Letters(wraps=True), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
+        (Letters(), "", "<think>a</think>\n<response>b</response>", ("a", "<response>b</response>")),
         (Letters(), "", "\n <think>a</think>\n  b", ("a", "  b")),
     ],
 )
@@ -206,7 +212,7 @@ def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
 
 def test_random_texts_are_split_like_complete_ones() -> None:
     rng = random.Random(3)
-    vocabulary = Letters()
+    vocabulary = Letters(wraps=True)
     for _ in range(2000):
         text = "".join(rng.choices(SIGNS, k=rng.randint(1, 12)))
         opened = rng.random() < 0.3
@@ -217,7 +223,7 @@ def test_random_texts_are_split_like_complete_ones() -> None:
 @pytest.mark.parametrize(("marks", "signs"), [((), SIGNS), (("<think>", "</think>"), SIGNS), (HARMONY, CHANNEL_SIGNS)])
 def test_an_answer_that_is_cut_and_goes_on_is_the_whole(marks: tuple[str, ...], signs: list[str]) -> None:
     rng = random.Random(4)
-    vocabulary = Letters(*marks)
+    vocabulary = Letters(*marks, wraps=True)
     for _ in range(200):
         prompt = "<|start|>assistant" if marks == HARMONY else rng.choice(["", "<think>\n"])
         text = rng.choice(signs[:2]) + "".join(rng.choices(signs, k=rng.randint(1, 10)))
