@@ -6,6 +6,7 @@ There is no standard for it: templates read a switch, a level or both, under sev
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Protocol
@@ -33,6 +34,8 @@ _NO_EFFORT = ("none", "no_think")
 _EFFORT_LEVELS = ("minimal", "low", "medium", "high", "xhigh", "max")
 _USUAL_LEVELS = ("low", "medium", "high")
 """Of templates that write down whatever they are told (gpt-oss)."""
+_PATIENCE_SECONDS = 3.0
+"""A load must not wait for a template that is slow on purpose."""
 _NOW = datetime(2026, 1, 1)
 _QUESTION, _THOUGHT, _ANSWER, _WORD = "questionword", "thoughtword", "answerword", "levelword"
 
@@ -47,9 +50,24 @@ class Template(Protocol):
     def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str: ...
 
 
+class _Patient:
+    """A template that is asked no more once its answers have taken too long together."""
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self.source, self.variables = template.source, template.variables
+        self._ends = time.monotonic() + _PATIENCE_SECONDS
+
+    def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str:
+        """See `ChatTemplate.render`."""
+        if time.monotonic() > self._ends:
+            raise KnownError("The model's chat template takes too long.")
+        return self._template.render(chat, inputs)
+
+
 def levels(template: Template) -> Levels:
     """What ``template`` accepts: names, and the variables that ask for them. Empty where it has no choice."""
-    found: Levels = {}
+    template, found = _Patient(template), Levels()
     for name, (off, on) in _SWITCHES.items():
         if name in template.variables and not found:
             texts = _rendered(template, {name: off}), _rendered(template, {name: on})
