@@ -1,7 +1,8 @@
-"""Picks the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
+"""Chooses the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from app.models.opened_file import names_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the role that ``arguments`` (by default those of the process) ask for; returns the exit status."""
+    """Run the role that ``arguments`` (by default those of the process) select; returns the exit status."""
     if program.is_frozen():
         program.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -26,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_helper()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
+        gc.disable()  # until the window is there: what is made before is needed
         from app.ui.shell.application import run as run_window
 
         return run_window(arguments if is_file else arguments[1:])

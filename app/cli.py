@@ -26,7 +26,7 @@ from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
 from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
@@ -48,12 +48,14 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
     except KnownError as error:
         print(f"slipstream: {visible(str(error))}", file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, Cancelled):
+    except (KeyboardInterrupt, Canceled):
         with contextlib.suppress(OSError):  # of a terminal that was closed
             print(file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or Python complains once more when it flushes stdout at exit
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), 1
+        )  # otherwise, Python complains once more when it flushes stdout at exit
         return 0
 
 
@@ -183,13 +185,15 @@ def _result(
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[list[int]]:
-    """Let the system's request to end, and a terminal that is closed, do what Ctrl+C does; gives which of them came."""
+    """Handle a termination request from the system, or the closing of the terminal, like Ctrl+C; yields which one it
+    was.
+    """
     asked: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         asked.append(number)
         interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(interrupt):  # a shell has it ignored in what it starts in the background
+        if not callable(interrupt):  # shells have it ignored in background processes
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
 
@@ -205,7 +209,7 @@ def _ended_in_order() -> Iterator[list[int]]:
 
 
 def _show(text: str) -> None:
-    """Part of an answer: as it is into files and pipes, where a program reads it; a terminal must not obey a model."""
+    """Part of an answer: unchanged into files and pipes, which a program reads; made printable for a terminal."""
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
@@ -227,7 +231,7 @@ def _show_thinking(text: str) -> None:
 
 
 def _speak_utf8() -> None:
-    """Into files and pipes UTF-8 goes out on every system; a terminal shows what it can."""
+    """Write UTF-8 into files and pipes on every system; a terminal shows what it can."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")

@@ -12,5 +12,5 @@ class KnownError(Exception):
     """
 
 
-class Cancelled(Exception):  # noqa: N818 - no error
+class Canceled(Exception):  # noqa: N818 - no error
     """The user asked to stop. Not an error: callers end quietly and keep what has been done so far."""

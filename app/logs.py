@@ -1,6 +1,6 @@
 """The log file, and what is left of a crash for the next start.
 
-Log with ``logging.getLogger(__name__)``. What is said in a chat is never logged.
+Log with ``logging.getLogger(__name__)``. The content of chats is never logged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Logs:
         log.info("Slipstream %s, Python %s, %s", __version__, platform.python_version(), platform.platform())
 
     def close(self) -> None:
-        """The clean end of the process; without it the next start reports what was kept of a crash."""
+        """The normal end of the process; without it, the next start reports what was saved about a crash."""
         sys.excepthook, threading.excepthook, sys.unraisablehook = self._hooks
         faulthandler.disable()
         self._crash.close()
@@ -112,16 +112,16 @@ class Logs:
             log.error("%s", args.err_msg or "an error that could not be raised", exc_info=info)
 
     def _keep(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # Without a clean end after it this was the crash.
+        # If there was no normal end after it, this was the crash.
         with contextlib.suppress(OSError, ValueError):
             self._crash.write("".join(traceback.format_exception(kind, error, trace)))
             self._crash.flush()
 
 
 def start() -> Logs:
-    """Log this process to the log folder and keep its crashes.
+    """Log this process to the log folder and save its crashes.
 
-    Call it once, after the process knows that it is the only one. Raises `KnownError` if the folder cannot be written.
+    Call it once, when it is certain that no other process does. Raises `KnownError` if the folder can't be written.
     """
     try:
         return Logs()

@@ -1,6 +1,6 @@
-"""Where Slipstream keeps things, and where the files it brings along are.
+"""Where Slipstream stores its files, and where the files that come with it are.
 
-``SLIPSTREAM_HOME`` puts everything under one folder (portable use, tests); otherwise each system's own places are used.
+``SLIPSTREAM_HOME`` puts everything in one folder (portable use, tests); otherwise each system's usual places are used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HOME_VARIABLE = "SLIPSTREAM_HOME"
 
 
 def data_dir() -> Path:
-    """Chats and their backups. Like all folders here it exists afterwards; raises `KnownError` if it cannot."""
+    """Chats and their backups. Like all folders here, it is created if necessary; raises `KnownError` if that fails."""
     return _made(_home() or platformdirs.user_data_path(NAME, appauthor=False))
 
 
@@ -28,18 +28,20 @@ def config_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """What can be measured or fetched again."""
+    """Data that can be measured or fetched again."""
     home = _home()
     return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
 
 
 def chat_caches_dir() -> Path:
-    """Copies of KV caches: they hold what chats said."""
+    """Copies of KV caches, which contain the text of chats."""
     return _made(cache_dir() / "chats")
 
 
 def models_dir() -> Path:
-    """Where downloaded models go unless the settings name another folder. Not made: it may be a large disk's."""
+    """Where downloaded models are stored unless the settings name another folder. Not created: it may be on a large
+    disk.
+    """
     home = _home()
     return home / "models" if home else platformdirs.user_data_path(NAME, appauthor=False) / "models"
 
@@ -58,7 +60,7 @@ def settings_file() -> Path:
 
 
 def resource(*parts: str) -> Path:
-    """A file of ``resources/``: beside ``app`` in the source, inside it in a wheel, in the bundle of PyInstaller."""
+    """A file in ``resources/``: next to ``app`` in the source, inside it in a wheel, in the bundle of PyInstaller."""
     return _resources().joinpath(*parts)
 
 
@@ -71,8 +73,8 @@ def _resources() -> Path:
     return installed if installed.is_dir() else package.parent / "resources"
 
 
-def licences() -> Path:
-    """What says under which licences Slipstream is: in a package the index of all that is inside, else its own text."""
+def licenses() -> Path:
+    """The text about Slipstream's license: in a package the index of everything inside, otherwise its own license."""
     bundle = getattr(sys, "_MEIPASS", None)
     if bundle is not None:
         return Path(bundle) / "licences" / "README.txt"

@@ -1,4 +1,4 @@
-"""Processes of this same program: how they are started, from source and frozen alike, and with what environment."""
+"""Processes of this program: how they are started, both from source and in a package, and in what environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TextIO
 from app.paths import HOME_VARIABLE
 
 FOLDER = Path(__file__).resolve().parents[1]
-"""The working folder of our processes: ``app`` is found there, and on Windows no libraries of other programs are."""
+"""The working folder of our processes: ``app`` is found there, and on Windows other programs' libraries aren't."""
 RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
 """When set to 1, tells a frozen program that it is a separate process, not part of the one that started it."""
 CLOSE_WHEN_READY = "--close-when-ready"
@@ -24,7 +24,7 @@ _BUNDLES_OWN = {
     "darwin": ["DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
     "win32": ["QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
 }
-"""What PyInstaller sets, by system; on Linux our packages leave the part of it out that is about Qt."""
+"""What PyInstaller sets, by system; on Linux our packages leave out the part about Qt."""
 _ENGINE_VARIABLES = {"GOMP_SPINCOUNT": "3000", "GGML_NO_BACKTRACE": "1"}
 """What llama.cpp's libraries read when they are loaded.
 
@@ -42,7 +42,7 @@ def is_frozen() -> bool:
 
 
 def own_command(*arguments: str) -> list[str]:
-    """Program and arguments of another process of ours. On Windows it is the one with standard streams."""
+    """Program and arguments of another process of this program. On Windows, the variant with standard streams."""
     if not is_frozen():
         return [sys.executable, "-m", "app", *arguments]
     console = Path(sys.executable).with_name(_CONSOLE_PROGRAM)
@@ -52,7 +52,7 @@ def own_command(*arguments: str) -> list[str]:
 def windows_program(*parts: str, environment: Mapping[str, str] = os.environ) -> str:
     """The path of a program that comes with Windows, ``parts`` below its folder.
 
-    By its name alone Windows would first look beside our program and in the working folder, where anybody may have
+    Given only a name, Windows would first look next to our program and in the working folder, where anybody may have
     put another one.
     """
     folder = environment.get("SystemRoot", "")
@@ -60,16 +60,16 @@ def windows_program(*parts: str, environment: Mapping[str, str] = os.environ) ->
 
 
 def prepare_engine(environment: MutableMapping[str, str]) -> None:
-    """Set what llama.cpp's libraries read, before they are loaded; what the user has set stays."""
+    """Set the environment for llama.cpp's libraries before they are loaded; what the user has set stays."""
     for name, value in _ENGINE_VARIABLES.items():
         environment.setdefault(name, value)
 
 
 def restore_environment(environment: MutableMapping[str, str], platform: str = sys.platform) -> None:
-    """Take out of ``environment`` what PyInstaller set for this process, or put back what the user had.
+    """Remove from ``environment`` what PyInstaller set for this process, or restore what the user had.
 
     This process has found its libraries, and Qt its plugins through PySide6. A browser or a file manager that we start
-    would find ours too, and die of them.
+    would find ours, too, and crash.
     """
     for name in _BUNDLES_OWN.get(platform, []):
         environment.pop(name, None)
@@ -79,12 +79,12 @@ def restore_environment(environment: MutableMapping[str, str], platform: str = s
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name may hold a secret, or a proxy, which may carry one."""
+    """Whether a variable of this name may contain a secret, or a proxy, which may contain one."""
     return _SECRET.search(name) is not None
 
 
 def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
-    """``own`` without secrets, with ``changes``, for another process of ours, whose working folder is another one."""
+    """``own`` without secrets, with ``changes``, for another process of this program with another working folder."""
     harmless = {name: value for name, value in own.items() if not is_secret(name)}
     if home := harmless.get(HOME_VARIABLE, "").strip():
         harmless[HOME_VARIABLE] = str(Path(home).expanduser().absolute())
@@ -94,7 +94,7 @@ def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
 def start_process(
     command: Sequence[str], changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """One of our processes, its streams piped, without a window; its session is its own, so Ctrl+C reaches us alone.
+    """Start a process of this program, with pipes and without a window, in its own session, so Ctrl+C only reaches us.
 
     ``changes`` are variables to set, ``errors`` is where its standard error goes. Raises `OSError`.
     """
@@ -111,14 +111,14 @@ def start_process(
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether Qt will find something to draw on; it ends the process where it does not."""
+    """Whether Qt will find a display; without one it ends the process."""
     if not platform.startswith(("linux", "freebsd", "openbsd", "netbsd")):
         return True
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
 
 
 def write_line(stream: TextIO | None, text: str) -> None:
-    """For ``sys.stdout`` and ``sys.stderr``, which a program with a window alone does not have on Windows."""
+    """For ``sys.stdout`` and ``sys.stderr``, which don't exist in a Windows program that only has a window."""
     if stream is not None:
         with contextlib.suppress(OSError):
             stream.write(f"{text}\n")

@@ -19,6 +19,7 @@ from msgspec import Meta
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
@@ -48,6 +49,7 @@ class Settings(msgspec.Struct, kw_only=True):
     chats_visible: Annotated[bool, Meta(description="Show the list of chats")] = True
     chat_sort: Annotated[Literal["newest", "oldest", "title"], Meta(description="Order of the chats")] = "newest"
     collapsed_folders: Annotated[list[str], Meta(description="Chat folders that are collapsed, by their ids")] = []
+    open_sections: Annotated[list[str], Meta(description="Sections of the chat settings that are open")] = []
     speed_visible: Annotated[bool, Meta(description="Show the side panel")] = True
     side_page: Annotated[SidePage, Meta(description="What the side panel shows")] = "speed"
     guide_introduced: Annotated[bool, Meta(description="The guide has already introduced itself")] = False
@@ -71,7 +73,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """In the order they were loaded, at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
-    """Empty is `app.paths.models_dir`."""
+    """Empty means `app.paths.models_dir`."""
     extra_folders: Annotated[list[str], Meta(description="More folders with models; nothing is written there")] = []
     offline: Annotated[bool, Meta(description="Use no network at all")] = False
     hub_endpoint: Annotated[str, Meta(description="Address of a Hugging Face mirror")] = ""
@@ -91,13 +93,26 @@ class Settings(msgspec.Struct, kw_only=True):
     last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
 
     def load_for(self, target: str) -> LoadSettings:
-        """How the target at this path is loaded."""
+        """How to load the target at this path."""
         return self.model_loads.get(target, self.load)
 
     def remember_load(self, target: str, load: LoadSettings) -> None:
-        """Load this target like that from now on; of the oldest ones only so many stay."""
+        """Load this target like this from now on; only the newest entries are kept."""
         others = [(path, one) for path, one in self.model_loads.items() if path != target]
         self.model_loads = dict([*others, (target, load)][-MAX_MODEL_LOADS:])
+
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now."""
+
+        def there(path: str) -> str:
+            return moved_path(path, old, new)
+
+        def both(pair: Pair) -> Pair:
+            return Pair(there(pair.target), there(pair.draft) if pair.draft else pair.draft)
+
+        self.model_loads = {there(path): load for path, load in self.model_loads.items()}
+        self.recent_pairs = list(dict.fromkeys(map(both, self.recent_pairs)))
+        self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 
     def remember_pair(self, pair: Pair) -> None:
         """Make ``pair`` the last one and the first of the recent ones."""
@@ -106,7 +121,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
 
 class FormerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What up to version 2 held for all chats together. It belongs to each chat now, and begins with a preset."""
+    """What versions up to 2 stored for all chats together. It now belongs to each chat, and starts with a preset."""
 
     drafter: DrafterChoice = "auto"
     model_sampling: bool = True
@@ -126,7 +141,7 @@ class SettingsFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file. Raises `KnownError` only if a broken one cannot be put aside."""
+        """Read the file. Raises `KnownError` only if a damaged one can't be renamed."""
         self._file: JsonFile[dict[str, Any]] = JsonFile(
             path.resolve(),
             {},
@@ -134,14 +149,14 @@ class SettingsFile:
             what="Settings",
             upgrade=_upgraded,
             patience=PATIENCE_SECONDS,
-            log_level=logging.INFO,  # `notice` says it
+            log_level=logging.INFO,  # `notice` reports it
         )
         self._saving = threading.Lock()
         self._is_newer = False
         self.notice: str | None = None
-        """What the user should know about the file, in a sentence or two."""
+        """What to tell the user about the file, in a sentence or two."""
         self.former: FormerSettings | None = None
-        """What an older version kept here, if it did. It stays in the file until this is ``None``."""
+        """What an older version stored here, if it did. It stays in the file until this is ``None``."""
         self.values = self._read()
 
     def save(self, values: Settings | None = None) -> None:
@@ -221,7 +236,7 @@ def _upgraded(version: int, data: bytes) -> dict[str, Any]:
 def _merged(
     content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct], gone: Collection[str] = ()
 ) -> dict[str, Any]:
-    """``values`` in the place of those in ``content``, where unknown settings stay, but for those that are ``gone``."""
+    """``values`` replacing those in ``content``, where unknown settings stay, except for those that are ``gone``."""
     merged = {**content, **values}
     for field in msgspec.structs.fields(kind):
         struct, before = struct_of(field.type), content.get(field.name)

@@ -51,6 +51,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "chats_visible": False,
         "chat_sort": "title",
         "collapsed_folders": ["f1"],
+        "open_sections": ["more"],
         "speed_visible": False,
         "side_page": "chat_settings",
         "guide_introduced": True,
@@ -285,3 +286,21 @@ def test_a_kill_while_saving_leaves_a_whole_file(path: Path) -> None:
     assert file.values.download_limit is not None
     assert file.values.download_limit >= 2000 + saved
     assert len(file.values.models_folder) == 100_000
+
+
+def test_models_that_were_moved_stay_known(path: Path, tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    mine, draft, other = str(old / "a" / "ü.gguf"), str(old / "d.gguf"), str(tmp_path / "older" / "x.gguf")
+    file = SettingsFile(path)
+    for pair in (Pair(other, draft), Pair(mine), Pair(mine, draft)):
+        file.values.remember_pair(pair)
+    file.values.remember_load(mine, LoadSettings(context_length=512))
+    file.values.remember_load(other, LoadSettings(context_length=256))
+    file.values.models_moved(old, new)
+    file.save()
+    values = SettingsFile(path).values
+    mine, draft = str(new / "a" / "ü.gguf"), str(new / "d.gguf")
+    assert values.last_pair == Pair(mine, draft)
+    assert values.recent_pairs == [Pair(mine, draft), Pair(mine), Pair(other, draft)]
+    assert [values.load_for(one).context_length for one in (mine, other)] == [512, 256]
+    assert list(values.model_loads) == [mine, other]

@@ -1,6 +1,6 @@
-"""Copies of the chat file: one before a migration, one a day; and the way back from them.
+"""Copies of the chat file (one before a migration, one each day), and restoring them.
 
-They hold chats that were deleted since, so none of them grows older than `MOST_DAYS`.
+They contain chats that have since been deleted, so none is kept longer than `MOST_DAYS`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def daily_backups(path: Path) -> list[Path]:
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the open database to ``target`` through SQLite, whole and sound or not at all.
+    """Copy the open database to ``target`` through SQLite, completely and intact or not at all.
 
     Raises `sqlite3.Error`, `OSError`.
     """
@@ -42,12 +42,12 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with contextlib.closing(sqlite3.connect(part)) as copy:
             connection.backup(copy, progress=_give_up_when_locked)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file that stands alone
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without a log
             if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None:
-                copy.execute("DELETE FROM search_index")  # the index beside the chats will know more than the copy
+                copy.execute("DELETE FROM search_index")  # the index of the chats will be newer than the copy
                 copy.commit()
             if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-                raise sqlite3.DatabaseError("the file is damaged and takes no older backup's place")
+                raise sqlite3.DatabaseError("the file is damaged, so the older backups are kept")
         _sync(part)
         part.replace(target)
     finally:
@@ -55,13 +55,13 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Keep the file as it is before it is taken to ``version``."""
+    """Keep a copy of the file before it is migrated to ``version``."""
     name = f"{path.stem}-before-version-{version}-{datetime.now():%Y-%m-%d-%H%M%S}{path.suffix}"
     back_up(connection, backup_folder(path) / name)
 
 
 def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
-    """The first backup of a day, unless there is one already; keeps the newest seven days."""
+    """Make the first backup of a day, unless there is one already; keep the newest seven days."""
     target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
     if not target.exists():
         back_up(connection, target)
@@ -70,10 +70,10 @@ def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -
 
 
 def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
-    """Remove backups of either kind that are older than `MOST_DAYS`, and what a killed process left half-written.
+    """Remove backups of both kinds that are older than `MOST_DAYS`, and those that a killed process didn't finish.
 
-    Where no daily one would be left a new one is made first. Raises `sqlite3.Error`, `OSError`; nothing old is removed
-    then.
+    If no daily backup would be left, a new one is made first. Raises `sqlite3.Error`, `OSError`; no old backup is
+    removed then.
     """
     path.with_name(path.name + ".part").unlink(missing_ok=True)
     for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
@@ -86,9 +86,9 @@ def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> N
 
 
 def _is_old(backup: Path, today: datetime) -> bool:
-    """By the date in its name: copying a file changes its times."""
+    """By the date in its name, because copying a file changes its timestamps."""
     if (found := _DATE.search(backup.stem)) is None:
-        return False  # none of ours
+        return False  # not one of our backups
     try:
         day = date.fromisoformat(found[1])
     except ValueError:
@@ -97,7 +97,7 @@ def _is_old(backup: Path, today: datetime) -> bool:
 
 
 def restore_newest(path: Path) -> Path | None:
-    """Put the newest sound daily backup in the place of ``path``, which must be free; ``None`` where there is none."""
+    """Put the newest intact daily backup in the place of ``path``, which must be free; ``None`` if there is none."""
     for backup in daily_backups(path):
         if _is_sound(backup):
             part = path.with_name(path.name + ".part")
@@ -111,7 +111,7 @@ def restore_newest(path: Path) -> Path | None:
 
 
 def _give_up_when_locked(status: int, _remaining: int, _total: int) -> None:
-    # Python would try again for ever, and the app could not quit.
+    # Python would keep trying forever, and the app couldn't quit.
     if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise sqlite3.OperationalError("the file is locked")
 

@@ -1,4 +1,4 @@
-"""Opening the chat file safely: who wrote it, is it whole, which version, and SQLite's errors in words."""
+"""Opens the chat file safely: checks whose it is, its version and whether it is intact; explains SQLite's errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 _SETTINGS = (
     "busy_timeout = 1000",
-    # No other process writes while the file is open; with it WAL needs no shared memory.
+    # No other process writes while the file is open, so WAL needs no shared memory.
     "locking_mode = EXCLUSIVE",
     "trusted_schema = OFF",
     "cell_size_check = ON",
@@ -27,7 +27,7 @@ _SETTINGS = (
 _WRITE_SETTINGS = (
     "journal_mode = WAL",
     "synchronous = FULL",
-    "fullfsync = ON",  # macOS: fsync alone does not reach the disk
+    "fullfsync = ON",  # macOS: fsync alone doesn't reach the disk
     "checkpoint_fullfsync = ON",
     "foreign_keys = ON",
     "secure_delete = ON",
@@ -35,16 +35,16 @@ _WRITE_SETTINGS = (
 
 
 MEMORY = Path(":memory:")
-"""A chat file that is in memory only."""
+"""A chat file that is only in memory."""
 
 
 class _DamagedError(Exception):
-    """The file is no sound chat file."""
+    """The file isn't an intact chat file."""
 
 
 @contextlib.contextmanager
 def known_errors(path: Path) -> Iterator[None]:
-    """Turn what the environment can do to SQLite into a `KnownError`; mistakes in our SQL stay as they are."""
+    """Turn SQLite errors caused by the environment into a `KnownError`; mistakes in our SQL are passed on unchanged."""
     try:
         yield
     except sqlite3.Error as error:
@@ -108,9 +108,9 @@ def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqli
 def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0 and (not path.exists() or path.stat().st_size == 0):
-        # SQLite would delete the log, and with it the only copy of what it holds.
-        raise _DamagedError("the file is gone or empty, its log is not")
-    # The log files take over the mode.
+        # SQLite would delete the log, which is the only copy of its content.
+        raise _DamagedError("the file is missing or empty, but its log isn't")
+    # The log files get the same mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     with contextlib.suppress(OSError):
         path.chmod(0o600)
@@ -122,7 +122,7 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     try:
         with known_errors(path):
             if path == MEMORY:
-                connection.execute("PRAGMA temp_store = MEMORY")  # or sorting and VACUUM may write files
+                connection.execute("PRAGMA temp_store = MEMORY")  # otherwise sorting and VACUUM may write files
             _check(connection, path, len(migrations))
             for setting in _WRITE_SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
@@ -134,7 +134,7 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
 
 
 def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
-    """Look, without writing, whether the file is ours, readable by this version, and whole."""
+    """Check, without writing, that the file is ours, intact and of a version that can be read."""
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
@@ -152,7 +152,7 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
             )
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
-            raise _DamagedError("the check of the file failed")
+            raise _DamagedError("the integrity check failed")
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _DamagedError(str(error)) from error
@@ -166,13 +166,13 @@ def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations)
             back_up_before_migration(connection, path, len(migrations))
         migrate(connection, migrations)
     else:
-        # Shows at once, not at the first message, that the file cannot be written or is in use.
+        # If the file can't be written or is in use, this shows now, not at the first message.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
 
 
 def _put_aside(path: Path) -> str:
-    """Rename the damaged file with its logs, bring back a backup, and say so."""
+    """Rename the damaged file with its logs, restore a backup, and say so."""
     aside = broken_name(path)
     for ending in ("-wal", "-shm", ""):
         part = path.with_name(path.name + ending)

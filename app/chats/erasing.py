@@ -1,14 +1,19 @@
 """Erasing what was deleted, so that a kill between any two steps leaves nothing behind.
 
-1. A note, an empty file beside the chat file, says that something that was deleted may be left;
+1. Two notes, files beside the chat file, say that something that was deleted may be left: one in the file, the other
+   in copies that an engine keeps;
 2. the rows are removed;
 3. the search index loses the words and is optimized, as FTS5 only marks what is deleted;
 4. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that
-   it has moved within the file;
-5. whoever knows the engine has it erase its copies of KV caches, in memory and on disk;
-6. the note is removed.
+   it has moved within the file; the note about the file is removed;
+5. whoever knows the engine has it erase its copies of KV caches, in memory and on disk; the other note is removed.
 
-Every step may be repeated. A start that finds the note begins again at the first.
+Every step may be repeated. A start that finds the first note begins again at step 1, one that finds the second at
+step 5.
+
+When a chat goes to the trash the engine's copies go at once: that is step 5 with its note. A deleted message, which can
+be undone, is overwritten by ``secure_delete``; what may be left of it is erased with the next chat, or at the time that
+its note has.
 """
 
 from __future__ import annotations
@@ -25,35 +30,51 @@ log = logging.getLogger(__name__)
 
 
 class Note:
-    """The note beside a chat file; there is none where the chats are in memory only."""
+    """A note beside a chat file; there is none where the chats are in memory only."""
 
-    def __init__(self, path: Path | None) -> None:
-        """``path`` is the chat file."""
-        self._path = path.with_name(path.name + ".erasing") if path is not None else None
-        self.may_go = False
-        """Whether nothing that was deleted is left in the file."""
+    def __init__(self, path: Path | None, ending: str) -> None:
+        """``path`` is the chat file, ``ending`` what the note's name has behind that."""
+        self._path = path.with_name(path.name + ending) if path is not None else None
 
-    def exists(self) -> bool:
-        return self._path is not None and self._path.exists()
+    def is_due(self, now: float) -> bool:
+        """Whether it is there, and its time has come. ``now`` in seconds since 1970. Raises nothing."""
+        if self._path is None:
+            return False
+        try:
+            return float(self._path.read_bytes() or b"0") <= now
+        except FileNotFoundError:
+            return False
+        except (OSError, ValueError):
+            return True
 
-    def write(self) -> None:
-        """It is on the disk afterwards, before anything is removed. Raises `OSError`."""
-        self.may_go = False
-        if self._path is not None:
-            os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600))
-            sync_folder(self._path.parent)
+    def write(self, due: float = 0.0) -> None:
+        """Write the note to the disk, before anything is removed; if there is one already, the earlier time counts.
+
+        ``due`` in seconds since 1970; 0 means at once. Raises `OSError`.
+        """
+        if self._path is None or self.is_due(due):
+            return
+        descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+        try:
+            os.write(descriptor, str(int(due)).encode() if due else b"")  # a time cut short is an earlier one
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        sync_folder(self._path.parent)
 
     def remove(self) -> None:
-        """Unless something may be left. Where it cannot be removed the next start erases once more."""
+        """Remove the note because nothing is left. If it can't be removed, the next start erases once more."""
         try:
-            if self.may_go and self._path is not None:
+            if self._path is not None:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             log.info("deleted chats will be erased once more: %s", error)
 
 
 def rewrite(connection: sqlite3.Connection) -> bool:
-    """Write the file anew and empty its log. Whether that was possible; about a second for 100 MB."""
+    """Rewrite the file and empty its log; takes about a second per 100 MB. Returns whether that was possible, which it
+    isn't while somebody reads the log. Raises `sqlite3.Error`.
+    """
     connection.execute("VACUUM")
     (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy

@@ -1,4 +1,4 @@
-"""The open chat file with what stands beside it: its log, its note, its search index, its backups."""
+"""The open chat file and what belongs to it: its log, its note, its search index, its backups."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ log = logging.getLogger(__name__)
 
 
 class ChatFile:
-    """Opens, writes and closes. See `app.chats.store.ChatStore`."""
+    """Opens, writes and closes the chat file. See `app.chats.store.ChatStore`."""
 
     def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
-        """Open or make the file; with `MEMORY` as path nothing is ever written. ``clock`` gives seconds since 1970."""
+        """Open or create the file; with the path `MEMORY` nothing is written. ``clock`` gives seconds since 1970."""
         self._path = path
         self._clock = clock
         self._connection, self.notice = open_database(path)
-        """``notice``: what the user must know about a damaged file, if it was one."""
+        """``notice``: what to tell the user if the file was damaged."""
         on_disk = path if path != MEMORY else None
         self._is_on_disk = on_disk is not None
-        self._note = erasing.Note(on_disk)
+        self._traces = erasing.Note(on_disk, ".erasing")
+        """That the file may have something that was deleted."""
+        self._copies = erasing.Note(on_disk, ".copies")
+        """That an engine may have it."""
         self._upkeep = Upkeep(self._connection, on_disk)
         self._search = Search(self._connection, self._upkeep)
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
@@ -43,7 +46,7 @@ class ChatFile:
         self.close()
 
     def close(self) -> None:
-        """Make the day's backup if something changed, and close the file."""
+        """Make the day's backup if something has changed, and close the file."""
         try:
             if self._is_on_disk and self._connection.total_changes > 0:
                 back_up_daily(self._connection, self._path, self._now())
@@ -54,7 +57,7 @@ class ChatFile:
             self._connection.close()
 
     def remove_old_backups(self) -> None:
-        """Remove the backups that are a month old; to be called once a day. What cannot be is only logged."""
+        """Remove the backups that are a month old. Failures are only logged."""
         try:
             if self._is_on_disk:
                 remove_old(self._connection, self._path, self._now())
@@ -65,15 +68,20 @@ class ChatFile:
         return datetime.fromtimestamp(self._clock())
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction: all of it is on the disk afterwards, or nothing."""
+    def _writing(self, *, list_changes: bool = True) -> Iterator[sqlite3.Connection]:
+        """One transaction: either all of it is on the disk afterwards, or nothing.
+
+        ``list_changes``: whether it may change titles of chats or their order.
+        """
+        if list_changes:
+            self._search.forget_titles()
         with known_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
 
-    def _write(self, statement: str, values: Sequence[object] = ()) -> None:
-        """A transaction of one statement."""
-        with self._writing() as connection:
+    def _write(self, statement: str, values: Sequence[object] = (), *, list_changes: bool = True) -> None:
+        """Run one statement in a transaction."""
+        with self._writing(list_changes=list_changes) as connection:
             connection.execute(statement, values)
 
     def _write_each(self, statement: str, value: object, chat_ids: Collection[str]) -> None:

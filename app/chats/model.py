@@ -1,4 +1,4 @@
-"""What the chat store hands out: plain values, safe to pass between threads; a chat as Markdown.
+"""What the chat store returns: plain values that can be passed between threads; a chat as Markdown.
 
 Which drafter wrote which part of an answer is stored with it as one entry a token:
 ``[text length in characters, drafter or None, round, rejected text or None]``, with a fifth entry ``true`` where the
@@ -47,14 +47,14 @@ class Chat:
     folder_id: str | None = None
     """``None`` is the top level."""
     deleted_at: float | None = None
-    """Since when it is in the trash."""
+    """When it was moved to the trash."""
     settings: str = ""
-    """JSON of its `ChatSettings`; empty where none were chosen."""
+    """JSON of its `ChatSettings`; empty if none were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder of the list of chats."""
+    """A folder in the chat list."""
 
     id: str
     name: str
@@ -63,7 +63,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A line of a message around the first match in it."""
+    """A line of a message around its first match."""
 
     message_id: str
     text: str
@@ -73,7 +73,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A chat that a search found, with at most three snippets; none where only its title matches."""
+    """A chat that was found, with at most three snippets; without any if only its title matches."""
 
     chat: Chat
     snippets: tuple[Snippet, ...] = ()
@@ -83,7 +83,7 @@ class Found:
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
 
-    What is long and seldom read is kept as the JSON that the file has (see `to_json`), and parsed anew at each reading.
+    Long values that are rarely read are kept as the JSON from the file (see `to_json`) and are parsed each time.
     """
 
     id: str
@@ -101,14 +101,14 @@ class StoredMessage:
     figures_json: str = "{}"
     provenance_json: str = "[]"
     version: int = 1
-    """Place among the versions, oldest first, from 1."""
+    """Position among the versions, oldest first, from 1."""
     versions: int = 1
     tokens: Sequence[int] = ()
-    """The ids of an answer's tokens; empty where they are not known."""
+    """The ids of an answer's tokens; empty if they aren't known."""
 
     @property
     def settings(self) -> dict[str, object]:
-        """What an answer was asked for with."""
+        """The settings an answer was requested with."""
         return cast("dict[str, object]", json.loads(self.settings_json))
 
     @property
@@ -122,37 +122,37 @@ class StoredMessage:
 
     @property
     def author(self) -> str:
-        """Who wrote it, as a heading."""
+        """Who wrote it, for a heading."""
         if self.role == "assistant":
             return self.pair or "Answer"
         return "You" if self.role == "user" else "System"
 
 
 def sort_key(name: str) -> str:
-    """Names are in order by their letters; case and accents matter only where these are the same."""
+    """Names are sorted by their letters; case and accents only matter between names that are otherwise the same."""
     letters = unicodedata.normalize("NFD", name.casefold())
     return "".join(one for one in letters if not unicodedata.combining(one))
 
 
 def to_json(value: object) -> str:
-    """``value`` as a `StoredMessage` keeps it."""
+    """``value`` in the form in which a `StoredMessage` keeps it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def title_of(text: str) -> str:
-    """The title a chat gets from its first message: its first line, cut at a word near 40 characters."""
+    """The title a chat gets from its first message: the first line, cut off at a word near 40 characters."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     line = next((line for line in lines if line), "")
     if len(line) <= TITLE_LENGTH:
         return line
     head = line[:TITLE_LENGTH]
     at_word = head.rpartition(" ")[0].rstrip(" ,;:.–—-")
-    # One very long word (a link, a language without spaces) is cut where it stands.
+    # A single very long word (a link, a language without spaces) is cut anywhere.
     return (at_word if len(at_word) >= TITLE_LENGTH // 2 else head) + "…"
 
 
 def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
-    """Title, date, then each message under a heading that names who wrote it; texts as they are."""
+    """Title, date, then each message under a heading with its author; texts are unchanged."""
     started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
     blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
     for message in branch:
@@ -173,10 +173,10 @@ def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
 
 
 def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
-    """Pieces whose texts joined are ``text``.
+    """Pieces that together have the text ``text``.
 
-    Text that the provenance does not cover, and all of it where the provenance is damaged, comes as the target's own;
-    so does what a drafter proposed that is not known here.
+    Text that the provenance doesn't cover is attributed to the target, as is all text if the provenance is damaged, and
+    text of an unknown drafter.
     """
     pieces: list[Piece] = []
     end = 0

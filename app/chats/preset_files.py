@@ -28,7 +28,7 @@ MAX_SYSTEM_PROMPT = 200_000
 """Characters."""
 MAX_STOP_STRINGS, MAX_STOP_LENGTH = 64, 1000
 _MAX_NAME = 60
-"""Room for a number behind it."""
+"""Leaves room for a number at the end."""
 _MOST_NAMED = 8
 
 
@@ -38,12 +38,12 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     settings: ChatSettings
     ignored: list[str] = []
-    """Keys that mean nothing here, in their order."""
+    """Unknown keys, in their order."""
     unusable: list[str] = []
-    """Keys whose values make no sense; they are as the model recommends."""
+    """Keys with invalid values; the model's recommendation is used instead."""
 
     def remark(self) -> str:
-        """What of the file was left out, in a sentence or two; empty where nothing was."""
+        """What was left out of the file, in one or two sentences; empty if nothing was."""
         sentences = []
         if self.unusable:
             sentences.append(f"Some values aren't valid and were left out: {_listed(self.unusable)}.")
@@ -53,7 +53,7 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_preset(path: Path) -> PresetFile:
-    """Read a preset of either format. Raises `KnownError` for a file that is none."""
+    """Read a preset in either format. Raises `KnownError` for any other file."""
     content = _content(path)
     fields = _lm_studio_fields(content)
     if content.get("format") == FORMAT:
@@ -66,7 +66,7 @@ def read_preset(path: Path) -> PresetFile:
 
 
 def preset_as_file(name: str, settings: ChatSettings, kind: FileFormat) -> bytes:
-    """A preset as `read_preset` reads it. LM Studio has no place for the penalty window and the drafter."""
+    """A preset in a format that `read_preset` reads. LM Studio's has no penalty window and no drafter."""
     if kind == "lm_studio":
         return encode(_as_lm_studio(name, settings))
     values = msgspec.to_builtins(settings)
@@ -85,7 +85,7 @@ def _content(path: Path) -> dict[str, Any]:
     if len(data) > MAX_FILE_BYTES:
         raise KnownError(f"{path.name} is too large for a preset. The limit is 1 MB.")
     try:
-        # Not `json_file.decode`: halves of surrogate pairs are no text to give to a model.
+        # Not `json_file.decode`: half a surrogate pair can't be given to a model.
         return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=dict[str, Any])
     except NOT_UNDERSTOOD:
         raise _not_a_preset(path) from None
@@ -96,7 +96,7 @@ def _not_a_preset(path: Path) -> KnownError:
 
 
 def _name(path: Path, content: dict[str, Any]) -> str:
-    """The name in the file, or the file's own."""
+    """The name in the file, or the file's own name."""
     named = content.get("name")
     text = named if isinstance(named, str) and named.strip() else path.name.split(".")[0]
     usable = " ".join("".join(one if one.isprintable() else " " for one in text[:1000]).split())
@@ -110,7 +110,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _checked(read: PresetFile) -> PresetFile:
-    """Without texts that are larger than a preset can have."""
+    """Without texts that are too long for a preset."""
     settings, unusable = read.settings, list(read.unusable)
     if len(settings.system_prompt) > MAX_SYSTEM_PROMPT:
         settings = msgspec.structs.replace(settings, system_prompt="")
@@ -155,7 +155,7 @@ _CHECKED: dict[str, tuple[str, float]] = {
     "llm.prediction.llama.presencePenalty": ("presence_penalty", 0.0),
     "llm.prediction.llama.frequencyPenalty": ("frequency_penalty", 0.0),
 }
-"""Key, our name for it and what it is where it is not checked."""
+"""The key, our name for it, and its value if it isn't checked."""
 _PLAIN = {"llm.prediction.temperature": "temperature", "llm.prediction.topKSampling": "top_k"}
 _SYSTEM_PROMPT, _STOP = "llm.prediction.systemPrompt", "llm.prediction.stopStrings"
 _MAX_TOKENS, _SEED = "llm.prediction.maxPredictedTokens", "llm.prediction.seed"
@@ -163,7 +163,7 @@ _OVERFLOW_KEY = "llm.prediction.contextOverflowPolicy"
 
 
 def _lm_studio_fields(content: dict[str, Any]) -> list[Any] | None:
-    """All fields of the file; ``None`` where it is none of LM Studio's."""
+    """All fields of the file; ``None`` if it isn't one of LM Studio's."""
     places = [content, content.get("operation"), content.get("load")]
     lists = [place["fields"] for place in places if isinstance(place, dict) and isinstance(place.get("fields"), list)]
     return [field for fields in lists for field in fields] if lists else None
@@ -193,13 +193,13 @@ def _read_lm_studio(path: Path, content: dict[str, Any], fields: list[Any]) -> P
 
 
 def _converted(key: str, name: str, value: Any) -> Any:
-    """``value`` if it is one of this setting."""
+    """``value``, if it is valid for this setting."""
     kind: type[msgspec.Struct] = SamplingChoice if key in _SAMPLING else ChatSettings
     return getattr(msgspec.convert({name: value}, kind), name)
 
 
 def _choice(off: float | None) -> Callable[[Any], Any]:
-    """Reads a value that may be left out; ``off`` is what it is then."""
+    """Returns a function that reads an optional value; ``off`` is the value if it isn't set."""
 
     def read(value: Any) -> Any:
         match value:

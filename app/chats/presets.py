@@ -1,4 +1,4 @@
-"""Presets: chat settings saved under names, one file of ours; which of them a new chat begins with."""
+"""Presets: chat settings saved under a name, all in one file, which also says which preset a new chat starts with."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from app.chats.preset_files import FileFormat, PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
-from app.storage.files import write_export
+from app.storage.files import moved_path, write_export
 from app.storage.json_file import PATIENCE_SECONDS, JsonFile, NewerFileError, Versioned
 from app.storage.lenient import lenient
 
@@ -21,18 +21,18 @@ VERSION = 1
 MAX_PRESETS = 500
 MAX_NAME_LENGTH = 80
 FORMER_SETTINGS = "My settings"
-"""The preset made of what 0.1.0 had for all chats together."""
+"""The preset made from what 0.1.0 had for all chats together."""
 
 
 class _File(Versioned, kw_only=True):
     presets: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    """Settings by name, as they are written."""
+    """Settings by name, as they are stored."""
     default: str = ""
-    """Name of the preset for models without their own; empty for none."""
+    """Name of the preset for models without their own; empty if there is none."""
     defaults: dict[str, str] = msgspec.field(default_factory=dict)
     """Names by the path of a target."""
     has_former: bool = False
-    """Whether the settings of 0.1.0 are in here: only once."""
+    """Whether the settings of 0.1.0 have been added, which happens only once."""
 
 
 class Presets:
@@ -44,17 +44,17 @@ class Presets:
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file. A broken one is put aside, a newer one left alone: then there are no presets."""
+        """Read the file. A damaged one is renamed, a newer one left alone; in both cases there are no presets."""
         self._file = JsonFile(
             path,
             _File(version=VERSION),
             version=VERSION,
             what="The presets",
             patience=PATIENCE_SECONDS,
-            log_level=logging.INFO,  # `notice` says it
+            log_level=logging.INFO,  # `notice` reports it
         )
         self.notice: str | None = None
-        """What the user should know about the file."""
+        """What to tell the user about the file."""
         try:
             self._content = self._file.load()
         except NewerFileError:
@@ -76,27 +76,29 @@ class Presets:
         return sorted(self._content.presets, key=lambda name: (name.casefold(), name))
 
     def get(self, name: str) -> ChatSettings | None:
-        """The settings of a preset, with its name in them; ``None`` where there is none of that name."""
+        """The settings of a preset, including its name; ``None`` if there is no such preset."""
         known = _known(self._content, name)
         if known is None:
             return None
         return msgspec.structs.replace(lenient(ChatSettings, self._content.presets[known], []), preset=known)
 
     def is_changed(self, settings: ChatSettings) -> bool:
-        """Whether these are others than those of the preset they were taken from. Without a preset they are not."""
+        """Whether these differ from the preset they were taken from. Without a preset they don't."""
         return bool(settings.preset) and self.get(settings.preset) != settings
 
     def free_name(self, name: str) -> str:
-        """``name``, with a number behind it where it is taken."""
+        """``name``, with a number added if it is taken."""
         return _free(self._content, name)
 
     def default_name(self, target: str = "") -> str:
-        """The preset a new chat with the target at this path begins with; empty for none. Without a path, or where the
-        model has none of its own, the one for all."""
+        """The preset that a new chat with the target at this path starts with; empty if there is none.
+
+        Without a path, or if the model has no preset of its own, it is the one for all models.
+        """
         return self.own_default_name(target) or self._content.default
 
     def own_default_name(self, target: str) -> str:
-        """The preset that was chosen for this model; empty for none."""
+        """The preset that was chosen for this model; empty if there is none."""
         return self._content.defaults.get(target, "")
 
     def default_for(self, target: str = "") -> ChatSettings:
@@ -106,8 +108,10 @@ class Presets:
     # ------------------------------------------------------------ changes
 
     def save(self, name: str, settings: ChatSettings, *, replace: bool = False) -> str:
-        """Keep ``settings`` under a name, which is returned as it is kept. A preset that is there is only changed with
-        ``replace``."""
+        """Save ``settings`` under a name, and return the name as it is stored.
+
+        An existing preset is only changed with ``replace``.
+        """
 
         def saved(file: _File) -> dict[str, Any]:
             kept = _usable(name)
@@ -120,7 +124,7 @@ class Presets:
         return _known(self._content, _usable(name)) or name
 
     def rename(self, name: str, new_name: str) -> str:
-        """Give a preset another name, which is returned as it is kept. It stays the default where it is."""
+        """Rename a preset, and return the new name as it is stored. It stays a default if it was one."""
 
         def renamed(file: _File) -> dict[str, Any]:
             old, new = _wanted(file, name), _usable(new_name)
@@ -149,7 +153,7 @@ class Presets:
         return copies[-1]
 
     def delete(self, name: str) -> None:
-        """Delete a preset. Chats keep what they took from it; where it was the default there is none now."""
+        """Delete a preset. Chats keep their settings; if it was a default, there is no default now."""
 
         def deleted(file: _File) -> dict[str, Any]:
             old = _wanted(file, name)
@@ -162,8 +166,9 @@ class Presets:
         self._change(deleted)
 
     def set_default(self, name: str, target: str = "") -> None:
-        """Have new chats with the target at this path, or with all models, begin with a preset; ``name`` is empty for
-        none."""
+        """Make new chats with the target at this path, or with any model, start with a preset; ``name`` is empty for
+        none.
+        """
 
         def changed(file: _File) -> dict[str, Any]:
             known = _wanted(file, name) if name else ""
@@ -174,8 +179,16 @@ class Presets:
 
         self._change(changed)
 
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now, and keep the presets that were chosen for them."""
+
+        def moved(file: _File) -> dict[str, Any]:
+            return {"defaults": {moved_path(target, old, new): name for target, name in file.defaults.items()}}
+
+        self._change(moved)
+
     def keep_former(self, settings: ChatSettings) -> None:
-        """Make what 0.1.0 had for all chats the default, as `FORMER_SETTINGS`. Does nothing the second time."""
+        """Make what 0.1.0 had for all chats the default, named `FORMER_SETTINGS`. Does nothing the second time."""
 
         def kept(file: _File) -> dict[str, Any]:
             if file.has_former:
@@ -188,13 +201,13 @@ class Presets:
     # ------------------------------------------------------------ files
 
     def import_file(self, path: Path) -> PresetFile:
-        """Keep the preset in a file, ours or LM Studio's, under a free name; returns what was read, with that name."""
+        """Save the preset in a file, ours or LM Studio's, under a free name; returns what was read, with that name."""
         read = read_preset(path)
         name = self.save(self.free_name(read.name), read.settings)
         return msgspec.structs.replace(read, name=name)
 
     def export_file(self, name: str, path: Path, kind: FileFormat = "slipstream") -> None:
-        """Write a preset to a file of the user's."""
+        """Write a preset to a file chosen by the user."""
         settings = self.get(name)
         if settings is None:
             raise KnownError(_missing(name))
@@ -211,7 +224,7 @@ class Presets:
 
 
 def _known(file: _File, name: str) -> str | None:
-    """The name of this preset as it was given."""
+    """The name of this preset as it is stored."""
     folded = name.casefold()
     return next((one for one in file.presets if one.casefold() == folded), None)
 
@@ -228,7 +241,7 @@ def _missing(name: str) -> str:
 
 
 def _usable(name: str) -> str:
-    """``name`` on one line without spaces around it."""
+    """``name`` on one line, without spaces around it."""
     usable = " ".join("".join(one if one.isprintable() else " " for one in name).split())
     if not usable:
         raise KnownError("A preset needs a name.")

@@ -18,7 +18,7 @@ COLUMNS = """
     m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
     m.settings, m.figures, m.provenance
 """
-"""The first fields of a `StoredMessage`; its version, their number and its tokens follow."""
+"""The first fields of a `StoredMessage`; its version, the number of versions and its tokens follow."""
 MESSAGE = f"""
     {COLUMNS},
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id AND s.seq <= m.seq),
@@ -33,7 +33,7 @@ _INSERT = """
 
 
 def storable(text: str) -> str:
-    """Half of a surrogate pair (a bad paste) is no UTF-8; the rest of the text must not be lost for it."""
+    """Half a surrogate pair (from a bad paste) isn't valid UTF-8; that must not cost the rest of the text."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -50,7 +50,7 @@ def message_of(row: Sequence[Any]) -> StoredMessage:
 
 
 def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
-    """Add the row, and have the search index take it unless it still grows."""
+    """Add the row, and have the search index add it unless it is still being written."""
     one = message
     done = connection.execute(
         _INSERT,
@@ -68,7 +68,7 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
 def _tokens(blob: bytes) -> Sequence[int]:
     tokens = array("i")
     if len(blob) % tokens.itemsize:
-        return ()  # damaged: the text of the chat can still be read
+        return ()  # damaged, but the text of the chat can still be read
     tokens.frombytes(blob)
     return _swapped(tokens)
 

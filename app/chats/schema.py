@@ -19,8 +19,8 @@ _VERSION_1 = (
         FOREIGN KEY (id, leaf_id) REFERENCES messages (chat_id, id) DEFERRABLE INITIALLY DEFERRED
     )
     """,
-    # The long columns stand last: a search reads the text without reading past it.
-    # A child is always younger than its parent: `seq` orders versions and finds the newest leaf. Messages go with their
+    # The long columns come last, so that a search can read the text without reading past them.
+    # A child is always newer than its parent: `seq` orders versions and finds the newest leaf. Messages go with their
     # chat; a cascade from parent to child would nest too deep for SQLite after 1,000 messages.
     """
     CREATE TABLE messages (
@@ -44,7 +44,7 @@ _VERSION_1 = (
     """,
     "CREATE INDEX messages_by_parent ON messages (chat_id, parent_id, seq)",
     "CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'",
-    # An empty chat_id is the composer of a chat that does not exist yet.
+    # An empty chat_id is the composer of a chat that doesn't exist yet.
     "CREATE TABLE unsent (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL)",
 )
 
@@ -53,33 +53,33 @@ _VERSION_2 = (
     "ALTER TABLE chats ADD COLUMN pinned_at REAL",
     "ALTER TABLE chats ADD COLUMN folder_id TEXT REFERENCES folders (id) ON DELETE SET NULL",
     "ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT ''",
-    # The search index knows chats by these numbers. VACUUM may change rowids.
+    # The search index refers to chats by these numbers, because VACUUM may change rowids.
     "ALTER TABLE chats ADD COLUMN number INTEGER",
     "UPDATE chats SET number = rowid",
     "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
     "CREATE INDEX chats_by_folder ON chats (folder_id)",
     # 32-bit integers, least significant byte first.
     "ALTER TABLE messages ADD COLUMN tokens BLOB NOT NULL DEFAULT x''",
-    # Messages that the search index does not have as they are now, and which index it is that has all others.
+    # Messages that the search index doesn't have in their current form, and which index has all the others.
     "CREATE TABLE unindexed (seq INTEGER PRIMARY KEY)",
     "CREATE TABLE search_index (key TEXT NOT NULL)",
-    # Version 0.1.0 had no trash: what it left hidden was to be erased, and is when the file is opened.
+    # Version 0.1.0 had no trash: it hid what was to be erased, which happens when the file is opened.
     "UPDATE chats SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
 )
 
 Migrations = Sequence[Sequence[str]]
 MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2)
-"""Step i takes a file from version i to version i + 1. Never change a step that was released: add one."""
+"""Step i takes a file from version i to version i + 1. Never change a step that has been released: add one."""
 
 VERSION = len(MIGRATIONS)
 
 
 class MigrationError(Exception):
-    """A migrated file does not hold together; it was left as it was."""
+    """A migrated file is inconsistent; it was left as it was."""
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
-    """Bring the file to the newest version, all steps in one transaction."""
+    """Bring the file to the newest version, with all steps in one transaction."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()

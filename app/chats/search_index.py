@@ -33,17 +33,17 @@ _PAGES = 64
 
 
 class Text(NamedTuple):
-    """What the index gets of a message."""
+    """What the index needs from a message."""
 
     seq: int
-    """Its number; younger messages have higher ones."""
+    """Its number; newer messages have higher ones."""
     chat: int
     """The number of its chat."""
     folded: str
 
 
 class SearchIndexError(Exception):
-    """The index is damaged, cannot be written, or SQLite has no FTS5."""
+    """The index is damaged or can't be written, or SQLite has no FTS5."""
 
 
 class SearchIndex:
@@ -75,11 +75,11 @@ class SearchIndex:
         self._connection.close()
 
     def is_of(self, key: str | None) -> bool:
-        """Whether it belongs to the chats with this key, and was not left in the middle of removing."""
+        """Whether it belongs to the chats with this key, and no removal was interrupted."""
         return bool(self.key) and self.key == key and not self._is_removing
 
     def fill_anew(self, key: str, low: int) -> None:
-        """Make it an empty index for messages below the number ``low``, to be added from there downwards."""
+        """Make it an empty index for messages below the number ``low``, which are to be added in descending order."""
         with self._writing() as connection:
             connection.execute(
                 "CREATE VIRTUAL TABLE texts USING fts5 "
@@ -93,9 +93,9 @@ class SearchIndex:
         self.key, self.low = key, low
 
     def add(self, texts: Sequence[Text], low: int) -> None:
-        """Add messages; those from the number ``low`` on are in it now."""
+        """Add messages; the index now has those from the number ``low`` on."""
         with self._writing() as connection:
-            # In the order of their ids, or FTS5 would write each to a segment of its own.
+            # In the order of their ids; otherwise, FTS5 would write each to a segment of its own.
             ordered = [(one.seq, one.folded) for one in sorted(texts)]
             connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", ordered)
             owners = [(one.seq, one.chat) for one in texts]
@@ -104,15 +104,17 @@ class SearchIndex:
         self.low = low
 
     def begin_removing(self) -> None:
-        """The chats are about to lose messages. Killed before `remove` or `keep`, the index is made anew."""
+        """The chats are about to lose messages. If the process is killed before `remove` or `keep`, the index is
+        rebuilt.
+        """
         self._set("is_removing", True)
 
     def keep(self) -> None:
-        """They did not lose them."""
+        """They didn't lose them after all."""
         self._set("is_removing", False)
 
     def remove(self, texts: Sequence[Text], is_erased: bool) -> None:
-        """They have lost these. Where they were not to be erased, `optimize` need not rewrite the index for them."""
+        """Remove these texts. If they need not be erased, `optimize` doesn't have to rewrite the index for them."""
         with self._writing() as connection:
             ordered = [(one.seq, one.folded) for one in sorted(texts)]
             connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", ordered)
@@ -123,23 +125,25 @@ class SearchIndex:
             self._is_marked, self._is_merging = True, False
 
     def optimize(self) -> bool:
-        """FTS5 only marks what is removed: merge a little, until nothing of it is left. Whether there is more to do."""
+        """FTS5 only marks what is removed: merge a little, until nothing of it is left. Returns whether there is more
+        to do.
+        """
         if not self._is_marked:
             return False
         with failures():
             before = self._connection.total_changes
-            # The first merge, of a negative number of pages, chooses all segments; the others go on with it.
+            # The first merge, with a negative number of pages, selects all segments; later ones continue it.
             pages = _PAGES if self._is_merging else -_PAGES
             self._connection.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (pages,))
             self._is_merging = True
-            if self._connection.total_changes - before >= 2:  # as FTS5 tells that it has merged something
+            if self._connection.total_changes - before >= 2:  # FTS5's way of reporting that it merged something
                 return True
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._set("is_marked", False)
         return False
 
     def newest(self, word: str) -> list[tuple[int, int]]:
-        """The numbers of messages with a word and of their chats, newest first; at most `MOST`."""
+        """The numbers of messages that contain a word and of their chats, newest first; at most `MOST`."""
         query = """
             SELECT texts.rowid, owners.chat FROM texts CROSS JOIN owners ON owners.seq = texts.rowid
             WHERE texts MATCH ? ORDER BY texts.rowid DESC LIMIT ?
@@ -167,7 +171,7 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def failures() -> Iterator[None]:
-    """Turn what the environment can do to an index into a `SearchIndexError`."""
+    """Turn SQLite and file errors of an index into a `SearchIndexError`."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:

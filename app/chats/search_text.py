@@ -1,4 +1,4 @@
-"""What a search looks for, and how a hit is shown: words whatever their case, and a line around the first of them."""
+"""What a search looks for and how a match is shown: words regardless of case, and a line around the first one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _AFTER = 120
 
 
 def fold(text: str) -> str:
-    """The same for texts that differ only in case or in how accents are composed.
+    """The same for texts that only differ in case or in how accents are composed.
 
-    The four Turkish letters i are one: nobody should have to know in which language a text was put into capitals.
+    The four Turkish letters i are treated as one, because nobody should have to know in which language a text was
+    capitalized.
     """
     if text.isascii():
         return text.lower()
@@ -23,17 +24,17 @@ def fold(text: str) -> str:
 
 
 def indexable(text: str) -> str:
-    """As texts are added to the index and removed from it."""
+    """A text in the form in which it is added to the index and removed from it."""
     return fold(text.replace("\0", " "))
 
 
 def words_of(search: str) -> list[str]:
-    """What must occur, folded; nothing in it has a special meaning."""
+    """The words that must occur, folded; no character has a special meaning."""
     return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
 
 
 def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
-    """A line around the first of the words; ``None`` where the text has none of them."""
+    """A line around the first of the words; ``None`` if the text contains none of them."""
     text = _composed(text)
     folded, places = _with_places(text)
     found = [(place, len(word)) for word in words if (place := folded.find(word)) >= 0]
@@ -48,7 +49,7 @@ def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
 
 
 def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Start and length of every place of the words in a text; places that touch or overlap are one."""
+    """Start and length of every occurrence of the words in a text; overlapping and adjacent ones are combined."""
     folded, places = _with_places(text)
     found: list[tuple[int, int]] = []
     for word in words:
@@ -67,7 +68,7 @@ def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 
 def _line(text: str, first: int, end: int) -> tuple[int, int]:
-    """From a little before the match to ``end``, both moved to the edge of a word where one is near."""
+    """From a little before the match to ``end``, both moved to the nearest edge of a word if there is one."""
     start = max(0, first - _BEFORE)
     if start > 0 and (space := text.find(" ", start, first)) >= 0:
         start = space + 1
@@ -83,9 +84,9 @@ def _composed(text: str) -> str:
 
 
 def _with_places(text: str) -> tuple[str, list[int] | None]:
-    """The folded text, and which character each of its came from; ``None`` where all have kept their places."""
+    """The folded text, and the original position of each of its characters; ``None`` if positions are the same."""
     folded = fold(text)
-    if len(folded) == len(text):  # folding never makes less of a character
+    if len(folded) == len(text):  # folding never shortens a character
         return folded, None
     pieces = [fold(one) for one in text]
     return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]

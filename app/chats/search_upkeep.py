@@ -1,4 +1,4 @@
-"""Brings the search index up to what the chats have, a little at a time."""
+"""Updates the search index a little at a time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TEXT = "SELECT m.seq, c.number, m.text FROM messages m JOIN chats c ON c.id = m
 
 
 class Upkeep:
-    """Keeps the index of an open chat file."""
+    """Keeps the index of an open chat file up to date."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
-        """``path`` of the chat file; ``None`` where it is in memory, which has no index."""
+        """``path`` of the chat file; ``None`` if it is in memory, which has no index."""
         self._connection = connection
         self._path = path.with_name(path.name + ".search") if path is not None else None
         self._index: SearchIndex | None = None
@@ -35,7 +35,9 @@ class Upkeep:
             self._index.close()
 
     def step(self) -> bool:
-        """Bring the index a little nearer to the chats; for a thread with nothing else to do. Whether there is more."""
+        """Update the index a little; to be called by a thread that has nothing else to do. Returns whether there is
+        more to do.
+        """
         try:
             return (index := self.opened()) is not None and (
                 self._add_new(index) or self._add_old(index) or index.optimize()
@@ -46,7 +48,9 @@ class Upkeep:
 
     @contextlib.contextmanager
     def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
-        """While the messages with these ids (``m.id``), or of these chats (``m.chat_id``), are removed or change."""
+        """Wraps the removal of, or a change to, the messages with these ids (``m.id``), or those of these chats
+        (``m.chat_id``). ``is_erased``: nothing may be left of them, nor of what was removed before.
+        """
         rows: list[Text] = []
         try:
             if (index := self.opened()) is not None and (rows := self._indexed(index, column, ids)):
@@ -62,13 +66,13 @@ class Upkeep:
                     index.keep()
             raise
         try:
-            if index is not None and rows:
+            if index is not None and (rows or is_erased):
                 index.remove(rows, is_erased)
         except SearchIndexError as failure:
             self.start_anew(failure)
 
     def _indexed(self, index: SearchIndex, column: str, ids: Iterable[str]) -> list[Text]:
-        """What the index has of them."""
+        """What the index contains of them."""
         query = f"""
             {_TEXT} WHERE {column} = ? AND m.seq >= ? AND m.status != 'streaming'
             AND m.seq NOT IN (SELECT seq FROM unindexed)
@@ -77,7 +81,7 @@ class Upkeep:
         return [Text(seq, number, indexable(text)) for seq, number, text in found]
 
     def opened(self) -> SearchIndex | None:
-        """The index of just these chats, made where there is none."""
+        """The index of exactly these chats, created if there is none."""
         if self._index is None and self._path is not None and self._tries > 0:
             row = self._connection.execute("SELECT key FROM search_index").fetchone()
             self._index = SearchIndex(self._path)
@@ -103,7 +107,7 @@ class Upkeep:
             self._connection.execute("DELETE FROM unindexed")
 
     def start_anew(self, failure: SearchIndexError) -> None:
-        """A damaged index is made once more. Where that fails too, this session searches without one."""
+        """A damaged index is rebuilt once. If that fails, too, searches work without an index in this session."""
         log.info("the search index is given up: %s", failure)
         self._tries -= 1
         self.close()
@@ -116,12 +120,12 @@ class Upkeep:
             self._tries = 0
 
     def _add_new(self, index: SearchIndex) -> bool:
-        """Messages that came or changed since the index was made."""
+        """Messages that were added or changed since the index was created."""
         new = [one for (one,) in self._connection.execute("SELECT seq FROM unindexed ORDER BY seq LIMIT ?", (_BATCH,))]
         if not new:
             return False
         some = f"({', '.join(str(one) for one in new)})"
-        # Those below come with the old ones: a message is in the index once.
+        # Those below are added with the old ones: each message is in the index once.
         query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming'"
         found = self._connection.execute(query, (index.low,))
         index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
@@ -131,7 +135,7 @@ class Upkeep:
         return True
 
     def _add_old(self, index: SearchIndex) -> bool:
-        """Messages from before the index was made, newest first."""
+        """Messages from before the index was created, newest first."""
         if index.low == 0:
             return False
         query = f"{_TEXT} WHERE m.seq < ? AND m.status != 'streaming' ORDER BY m.seq DESC"

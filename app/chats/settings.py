@@ -1,6 +1,6 @@
 """How the answers of one chat are written: chosen in its settings, stored with it.
 
-Titles and descriptions are what people read; the form shows them.
+Titles and descriptions are shown in the form.
 """
 
 from __future__ import annotations
@@ -121,19 +121,19 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
 
     def over(self, recommended: Sampling) -> Sampling:
-        """``recommended``, with the chosen values replacing its own."""
+        """``recommended``, with its values replaced by the chosen ones."""
         chosen = {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
         return msgspec.structs.replace(recommended, **chosen)
 
 
 class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one chat, and what a preset holds."""
+    """The settings of one chat, and the content of a preset."""
 
     preset: Annotated[
         str,
         Meta(title="Preset", description="A named set of these settings."),
     ] = ""
-    """Name of the preset the values were taken from; empty for none. They may have been changed since."""
+    """Name of the preset the values came from; empty for none. They may have been changed since."""
     system_prompt: Annotated[
         str,
         Meta(
@@ -196,9 +196,9 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
 
     def to_json(self) -> str:
-        """As the chat store keeps it; `chat_settings` reads it."""
+        """In the form in which the chat store keeps it; `chat_settings` reads it."""
         text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
-        return text.encode(errors="replace").decode()  # SQLite takes no halves of surrogate pairs
+        return text.encode(errors="replace").decode()  # SQLite doesn't accept half a surrogate pair
 
 
 OVERFLOW_TITLES: dict[Overflow, str] = {
@@ -210,7 +210,9 @@ OVERFLOW_TITLES: dict[Overflow, str] = {
 
 
 def chat_settings(text: str) -> ChatSettings | None:
-    """What `ChatSettings.to_json` wrote, without invalid values; ``None`` for an empty text: nothing was chosen."""
+    """Settings from `ChatSettings.to_json`, without invalid values; ``None`` for an empty text, which means nothing was
+    chosen.
+    """
     if not text:
         return None
     try:
@@ -221,7 +223,7 @@ def chat_settings(text: str) -> ChatSettings | None:
 
 
 def stop_strings_from(text: str) -> list[str]:
-    r"""One stop string a line; ``\n``, ``\t`` and ``\\`` stand for a line break, a tab and a backslash."""
+    r"""One stop string per line; ``\n``, ``\t`` and ``\\`` stand for a line break, a tab and a backslash."""
     return [re.sub(r"\\(.)", _unescaped, line) for line in text.splitlines() if line]
 
 

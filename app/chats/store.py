@@ -112,7 +112,14 @@ class ChatStore(ChatFile):
     # ------------------------------------------------------------ trash
 
     def delete_chats(self, chat_ids: Collection[str]) -> None:
-        """Move chats to the trash; `restore_chats` brings them back until `erase_deleted`."""
+        """Move chats to the trash; `restore_chats` brings them back until `erase_deleted`.
+
+        An engine has to erase its copies of what they said: see `finish_erasing`.
+        """
+        try:
+            self._copies.write()
+        except OSError as error:
+            raise KnownError(f"The chat couldn't be deleted: {error.strerror or error}.") from error
         self._write_each("UPDATE chats SET deleted_at = coalesce(deleted_at, ?) WHERE id = ?", self._clock(), chat_ids)
 
     def restore_chats(self, chat_ids: Collection[str]) -> None:
@@ -129,26 +136,44 @@ class ChatStore(ChatFile):
         return [chat.id for chat in self.trash() if chat.deleted_at is not None and chat.deleted_at <= latest]
 
     def has_to_erase(self) -> bool:
-        """Whether chats were in the trash for long enough, or something may be left of what was deleted."""
-        return self._note.exists() or bool(self.expired())
+        """Whether chats were in the trash for long enough, or the file may have something of what was deleted."""
+        return self._traces.is_due(self._clock()) or bool(self.expired())
+
+    def may_have_copies(self) -> bool:
+        """Whether an engine may have copies of what was deleted: nobody has called `finish_erasing` since."""
+        return self._copies.is_due(self._clock())
+
+    def tidy(self) -> bool:
+        """At the start and once a day: erase what is to be erased by now, and remove old backups.
+
+        Returns whether something was erased; the engine's copies have to go then, as after `erase_deleted`.
+        """
+        try:
+            if erases := self.has_to_erase():
+                self.erase_deleted(self.expired())
+        finally:
+            self.remove_old_backups()
+        return erases
 
     def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
         """Remove chats that are in the trash for good, by default all of them, and every trace of them in the files.
 
-        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Until
-        then, and where this fails, the next start has `has_to_erase`. Takes about a second for 100 MB.
+        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Where this
+        fails, the next start has `has_to_erase`. Takes about a second for 100 MB.
         """
         try:
-            self._note.write()
+            self._copies.write()
+            self._traces.write()
             self._remove_deleted(chat_ids)
             with known_errors(self._path):
-                self._note.may_go = erasing.rewrite(self._connection)
+                if erasing.rewrite(self._connection):
+                    self._traces.remove()
         except (KnownError, OSError) as error:
             raise erasing.not_erased(error) from error
 
     def finish_erasing(self) -> None:
-        """No copy of what was deleted is left anywhere else. Where erasing failed the next start tries again."""
-        self._note.remove()
+        """No engine has a copy of what was deleted."""
+        self._copies.remove()
 
     def _remove_deleted(self, chat_ids: Collection[str] | None) -> None:
         found = [chat.id for chat in self.trash()]
@@ -200,6 +225,7 @@ class ChatStore(ChatFile):
         self._write(
             "UPDATE messages SET text = ?, provenance = ?, tokens = ? WHERE id = ? AND status = 'streaming'",
             (storable(text), storable(to_json(provenance)), token_blob(tokens), message_id),
+            list_changes=False,
         )
 
     def finish_answer(self, answer: StoredMessage) -> None:
@@ -208,7 +234,8 @@ class ChatStore(ChatFile):
         Does nothing where it or its chat was deleted.
         """
         texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json
-        with self._writing() as connection:
+        changing = self._upkeep.removing("m.id", [answer.id], is_erased=False)  # where it was finished before
+        with known_errors(self._path), changing, self._writing() as connection:
             connection.execute(
                 """
                 UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, tokens = ?, status = ?,
@@ -271,11 +298,12 @@ class ChatStore(ChatFile):
         """
         message = self.message(message_id)
         try:
-            self._note.write()  # until the file is written anew, traces may be left in it
+            self._traces.write(self._clock() + TRASH_DAYS * _DAY_SECONDS)
         except OSError as error:
             raise KnownError(f"The message couldn't be deleted: {error.strerror or error}.") from error
         ids = tree.below(self._connection, message) if following else [message_id]
-        with known_errors(self._path), self._upkeep.removing("m.id", ids), self._writing() as connection:
+        removing = self._upkeep.removing("m.id", ids, is_erased=False)
+        with known_errors(self._path), removing, self._writing() as connection:
             return tree.delete(connection, message, ids if following else None)
 
     def undo_deletion(self, deletion: Deletion) -> None:
@@ -310,9 +338,10 @@ class ChatStore(ChatFile):
                 SELECT ?1, ?2 WHERE ?1 = '' OR EXISTS (SELECT 1 FROM chats WHERE id = ?1)
                 """,
                 (chat_id or "", storable(text)),
+                list_changes=False,
             )
         else:
-            self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",))
+            self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",), list_changes=False)
 
     def unsent(self, chat_id: str | None) -> str:
         with known_errors(self._path):

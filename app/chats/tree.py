@@ -1,4 +1,4 @@
-"""What is done to the tree of a chat's messages. Everything here runs within a transaction of the caller's."""
+"""Changes to the tree of a chat's messages. Everything here runs in a transaction started by the caller."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Deletion:
     count: int
     rows: Sequence[tuple[Any, ...]]
     moved: Sequence[str]
-    """Messages that have the parent of the deleted one since."""
+    """Messages whose parent has been this one since."""
     ancestors: Sequence[str]
     """The parent, its parent, and so on."""
     leaf_before: str | None
@@ -56,7 +56,7 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
     """The messages from the first to ``leaf_id``.
 
     A long branch is read in the order of the file, and its versions are counted here: recursion in SQL takes twice as
-    long, and counting there several times.
+    long, and counting there several times as long.
     """
     places: dict[str, tuple[int, str | None]] = {}
     versions: dict[str | None, list[int]] = {}
@@ -70,7 +70,7 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
     path.reverse()
     found: list[StoredMessage] = []
     for start in range(0, len(path), _AT_ONCE):
-        some = path[start : start + _AT_ONCE]  # a child has a higher number than its parent: they come in this order
+        some = path[start : start + _AT_ONCE]  # a child has a higher number than its parent, so they come in this order
         numbers = ", ".join(str(seq) for seq, _ in some)
         query = f"SELECT {COLUMNS}, m.tokens FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
         for (seq, parent_id), row in zip(some, connection.execute(query), strict=True):
@@ -80,12 +80,12 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
 
 
 def branch_end(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None, count: int) -> list[StoredMessage]:
-    """The last messages of the branch, at most ``count``: quickly, however long it is."""
+    """The last messages of the branch, at most ``count``; fast even for a long branch."""
     return [message_of(row) for row in connection.execute(_END, (chat_id, leaf_id, count))]
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:
-    """The youngest message below this one, or itself. As a child is younger than its parent, it has no children."""
+    """The newest message below this one, or this one. As a child is newer than its parent, it has no children."""
     query = f"{_DOWN} SELECT id FROM down ORDER BY seq DESC LIMIT 1"
     return str(connection.execute(query, (chat_id, message_id)).fetchone()[0])
 
@@ -101,10 +101,10 @@ def below(connection: sqlite3.Connection, message: StoredMessage) -> list[str]:
 
 
 def delete(connection: sqlite3.Connection, message: StoredMessage, all_below: Sequence[str] | None) -> Deletion:
-    """Remove a message with ``all_below``; or with ``None`` the message alone, and what is below moves to its parent.
+    """Remove a message with ``all_below``; with ``None``, remove only the message and move its children to its parent.
 
-    Where the shown branch loses its end, it goes on at what moved up, else at the nearest other version, else it ends
-    at the parent.
+    If the end of the shown branch is removed, the branch continues with the children that moved up, otherwise with the
+    nearest other version, otherwise it ends at the parent.
     """
     chat_id, parent_id = message.chat_id, message.parent_id
     leaf_before = _leaf(connection, chat_id)
@@ -134,7 +134,7 @@ _ANCESTORS = """
 
 
 def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
-    """Bring deleted messages back where they were, or as near to it as later deletions allow. Twice is as once."""
+    """Restore deleted messages where they were, or as near as later deletions allow. Doing it twice changes nothing."""
     chat_id = deletion.chat_id
     leaf_now = _leaf(connection, chat_id)
     rows = [row for row in deletion.rows if not _exists(connection, chat_id, row[1])]
@@ -146,7 +146,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
         values = list(row)
         if values[1] == deletion.message_id:
             values[_PARENT] = parent
-        if values[_STATUS] == "streaming":  # nobody writes it any more
+        if values[_STATUS] == "streaming":  # it is no longer being written
             values[_STATUS] = "interrupted"
         connection.execute(f"INSERT INTO messages ({_ALL}) VALUES ({places})", values)
         connection.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (values[0],))
@@ -163,7 +163,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
 def copy(
     connection: sqlite3.Connection, messages: Sequence[StoredMessage], chat_id: str, new_id: Callable[[], str]
 ) -> None:
-    """Put copies of a branch into another chat, which shows it. What still streams is interrupted there."""
+    """Copy a branch into another chat, which then shows it. An answer that isn't finished is interrupted there."""
     parent_id = None
     for message in messages:
         status = "interrupted" if message.status == "streaming" else message.status

@@ -16,30 +16,25 @@ from app.errors import KnownError
 
 log = logging.getLogger(__name__)
 
-_DAY_SECONDS = 86400.0
-
 T = TypeVar("T")
 _Task: TypeAlias = "tuple[Future[Any], Callable[[ChatStore], Any]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What opening the store found."""
+    """What happened when the store was opened."""
 
     notice: str | None
-    """A sentence or two for the user, where a damaged file was put aside."""
-    erased: bool
-    """Something that had been deleted was erased only now: an engine may have copies of what it said.
-
-    Call `ChatStore.finish_erasing` when these are gone.
-    """
+    """One or two sentences for the user if a damaged file was renamed."""
+    may_have_copies: bool
+    """An engine may have copies of what was deleted. Call `ChatStore.finish_erasing` when these are gone."""
 
 
 class ChatWorker:
-    """Runs functions on the store, in order, in a thread of its own.
+    """Runs functions on the store, in order, in its own thread.
 
-    Opening erases what was in the trash for long enough, and marks answers that were cut off as interrupted. If it
-    fails, `opened` and every later future carry the `KnownError`.
+    Opening the store erases what has been in the trash long enough, and marks answers that were cut off as interrupted.
+    If it fails, `opened` and every later future get the `KnownError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +43,7 @@ class ChatWorker:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
-        # A daemon, so that a window that died without `close` does not keep the process.
+        # A daemon thread, so that a window that died without `close` doesn't keep the process alive.
         self._thread = threading.Thread(target=self._run, name="chats", daemon=True)
         self._thread.start()
 
@@ -62,7 +57,9 @@ class ChatWorker:
         return future
 
     def close(self, wait_seconds: float | None = None) -> None:
-        """Finish what was submitted, back up, close the file; waits for that, at most ``wait_seconds`` seconds."""
+        """Finish what was submitted, make a backup, and close the file; wait for this, at most ``wait_seconds``
+        seconds.
+        """
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -92,34 +89,27 @@ class ChatWorker:
             store.close()
 
     def _next(self, store: ChatStore | None) -> _Task | None:
-        """The next task; days may pass before there is one. What the search index lacks is done meanwhile."""
+        """The next task. The search index is updated in the meantime."""
         while store is not None and self._tasks.empty() and _has_more(store):
             pass
-        while True:
-            try:
-                return self._tasks.get(timeout=_DAY_SECONDS)
-            except queue.Empty:
-                if store is not None:
-                    store.remove_old_backups()
+        return self._tasks.get()
 
 
 def _opened(store: ChatStore) -> Opened:
-    """Bring a store in order that was just opened."""
-    notice, erased = store.notice, store.has_to_erase()
-    if erased:
-        try:
-            store.erase_deleted(store.expired())
-        except KnownError as error:  # all other chats can be read
-            notice = notice or str(error)
+    """Clean up a store that has just been opened."""
+    notice = store.notice
+    try:
+        store.tidy()
+    except KnownError as error:  # all other chats can be read
+        notice = notice or str(error)
     store.mark_interrupted()
-    store.remove_old_backups()
-    return Opened(notice, erased)
+    return Opened(notice, store.may_have_copies())
 
 
 def _has_more(store: ChatStore) -> bool:
     try:
         return store.update_index()
-    except Exception as error:  # the chats themselves are not in danger: the next task will tell
+    except Exception as error:  # the chats themselves aren't affected: the next task will show it
         _log_bug(error)
         return False
 
@@ -135,6 +125,6 @@ def _carry_out(future: Future[T], function: Callable[[ChatStore], T], store: Cha
 
 
 def _log_bug(error: Exception) -> None:
-    # Nobody may ever ask the future, and a bug must not vanish.
+    # Perhaps nobody will look at the future, and a bug must not go unnoticed.
     if not isinstance(error, KnownError):
         log.error("a task of the chat store failed", exc_info=error)

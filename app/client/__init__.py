@@ -1,9 +1,9 @@
-"""Starts and drives an engine process.
+"""Starts and controls an engine process.
 
-`connection` is the protocol without any input or output: what may be asked for in which state, what the bytes of the
-engine mean, when it counts as stalled. `process` runs an engine for callers that wait for it, such as commands; the
-window runs the same connection in Qt's event loop (`app.ui.engine.local_engine`). `state` says where an engine is, and
-why it ended.
+`connection` is the protocol without I/O: what may be requested in which state, what the engine's bytes mean, when it
+counts as stalled. `process` runs an engine for callers that wait for it, such as commands; the window runs the same
+connection in Qt's event loop (`app.ui.engine.local_engine`). `state` describes what an engine is doing, and why it
+ended.
 
 Must never import Qt, the engine or llama.cpp.
 """

@@ -1,20 +1,20 @@
-"""The protocol with an engine, without input or output: commands go in and frames come out, bytes go in and events come
-out. Whoever drives it carries the bytes and calls `Connection.tick` at regular intervals.
+"""The protocol with an engine, without I/O: commands go in and frames come out, bytes go in and events come out.
 
-Nothing that comes from an engine is trusted: a frame that is too large, is no event or comes before the greeting ends
-it (`ProtocolError`).
+The caller transfers the bytes and calls `Connection.tick` at regular intervals. Nothing that comes from an engine is
+trusted: a frame that is too large, isn't an event or arrives before the greeting ends the connection (`ProtocolError`).
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
-from app.protocol import messages
+from app.protocol import frames, messages
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
 
@@ -36,11 +36,15 @@ _LEADS_TO: dict[type[messages.Event], EngineState] = {
     messages.TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
+_PART_CHARACTERS = 100_000
+"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
+_MAX_BYTES_PER_CHARACTER = 6
+"""In JSON: ``\\u0001``."""
 
 
 @dataclass(frozen=True)
 class Timings:
-    """How patient we are, in seconds."""
+    """How long to wait, in seconds."""
 
     tick: float = 1.0
     """Seconds between two calls of `Connection.tick`."""
@@ -50,12 +54,12 @@ class Timings:
     start: float = 60.0
     cancel: float = 5.0
     quit: float = 2.0
-    """Seconds; for whoever drives the connection: how long a process may take to end."""
+    """Seconds that a process may take to end; for the caller."""
 
 
 @dataclass(frozen=True)
 class Stalled:
-    """The engine gives no sign of life; told at most once a request."""
+    """The engine isn't responding; reported at most once per request."""
 
     seconds: float
 
@@ -83,18 +87,17 @@ class Connection:
         self._last_request = 0
         self._last_question = 0
         self._open_counts: set[int] = set()
-        """The newest `CountTokens`, until it is answered: the engine may leave out older ones."""
+        """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_checks: set[int] = set()
-        self._counted: list[messages.Message] = []
-        """What the process has of the last `CountTokens`."""
+        self._chat: list[messages.Message] = []
+        """The messages of the chat that was sent to the process last."""
         self._reader = FrameReader()
-        self._unsent: list[bytes] = []
-        """Frames."""
+        self._unsent: deque[messages.Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
-        """What it did wrong or said before it ended, which says more than its exit code."""
+        """What the engine did wrong or reported before it ended, which explains more than its exit code."""
         self._ticks = 0
         """Since the start, or since the request began."""
-        self._cancelled_at: int | None = None
+        self._canceled_at: int | None = None
         self._open_pings = 0
         self._told_stall = False
 
@@ -106,7 +109,7 @@ class Connection:
         self._reader, self.log, self._fault = FrameReader(), LogLines(), None
 
     def stop(self) -> None:
-        """The process ended, or is being ended, on request."""
+        """The process has ended, or is being ended, on request."""
         self._reader = FrameReader()  # its last messages no longer count
         self._reset(EngineState.STOPPED)
 
@@ -122,18 +125,21 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_checks.clear()
-        self._counted = []
+        self._chat = []
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
         self.request, self.state = request, state
         self._ticks = self._open_pings = 0
-        self._cancelled_at, self._told_stall = None, False
+        self._canceled_at, self._told_stall = None, False
 
     # ------------------------------------------------------------ commands
 
     def load(self, command: messages.Load) -> int:
-        """The number of the request. What was loaded or is being loaded is given up; the process must be starting."""
+        """Load a pair; returns the number of the request. Whatever was loaded or being loaded is dropped.
+
+        The process must be starting or running.
+        """
         self._open_counts.clear()
         self._open_checks.clear()
         if self.hello is None:
@@ -143,12 +149,15 @@ class Connection:
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
     def ask(self, command: Question, *, compared: bool = False) -> int:
-        """The number of the request. ``compared``: the answer belongs to no chat.
+        """Send a request; returns its number. ``compared``: the answer doesn't belong to a chat.
 
-        Raises `RuntimeError` unless the state is ``READY``.
+        Raises `RuntimeError` unless the state is ``READY``, and `ProtocolError` when a message is too large.
         """
         if self.state is not EngineState.READY:
             raise RuntimeError(f"the engine is {self.state.value}, not ready")
+        if isinstance(command, messages.Generate):
+            kept, rest = self._send_beginning(command.messages)
+            command = msgspec.structs.replace(command, messages=rest, kept=kept)
         return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
 
     def _ask(self, command: messages.Load | Question, state: EngineState) -> int:
@@ -158,11 +167,11 @@ class Connection:
         return self.request
 
     def cancel(self) -> messages.LoadFailed | None:
-        """Stop what is running, if anything. A load that was not sent yet ends at once, with the returned event."""
+        """Stop whatever is running. A load that hasn't been sent yet ends at once, with the returned event."""
         if self.state.is_busy:
-            if self._cancelled_at is None:
+            if self._canceled_at is None:
                 self._send(messages.Cancel())
-                self._cancelled_at = self._ticks
+                self._canceled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
@@ -175,38 +184,34 @@ class Connection:
             self._send(messages.StopThinking())
 
     def forget(self) -> None:
-        """Have everything erased that remains of chats; a process that is starting is told as soon as it says hello."""
+        """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1
-        self._counted = []
+        self._chat = []
         if self.hello is not None:
             self._send(messages.Forget())
 
     def read_memory(self) -> None:
-        """Ask how much memory there is now, where there is a process that can tell."""
+        """Ask how much memory is in use now, if there is a process to ask."""
         if self.hello is not None:
             self._send(messages.ReadMemory())
 
     def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell, or the chat is too large to be sent.
+        """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
-        The answer to an older one is lost.
+        An older question that is still open is never answered.
         """
-        number = self._next_question()
+        number = self._next_question() if len(text) <= _size_limit() else 0
         if number:
             self._open_counts = {number}
-            kept = _length_of_same(self._counted, chat)
-            self._counted = list(chat)
-            rest = self._counted[kept:]
-            command = messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow)
             try:
-                self._send(command)
-            except ProtocolError:  # too large to be sent, as an answer to it would be
-                self._counted = []
+                kept, rest = self._send_beginning(chat)
+            except ProtocolError:
                 return 0
+            self._send(messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow))
         return number
 
     def check_text(self, text: str) -> int:
-        """The number of the question; 0 where nothing is loaded that could tell."""
+        """The number of the question; 0 if nothing is loaded that could check."""
         number = self._next_question()
         if number:
             self._open_checks.add(number)
@@ -219,22 +224,41 @@ class Connection:
         self._last_question += 1
         return self._last_question
 
+    def _send_beginning(self, chat: Sequence[messages.Message]) -> tuple[int, list[messages.Message]]:
+        """Send what is new of a chat, but for the end of it, which goes with the command that is about the chat.
+
+        Returns how many messages the process has by then, and the others. Raises `ProtocolError` when one of them is
+        too large.
+        """
+        kept = _length_of_same(self._chat, chat)
+        *parts, rest = _parts(chat[kept:])
+        self._chat = list(chat)
+        for part in parts:
+            self._send(messages.ChatPart(messages=part, kept=kept))
+            kept += len(part)
+        return kept, rest
+
     def _send(self, command: messages.Command) -> None:
-        self._unsent.append(encode_frame(command))
+        self._unsent.append(command)
 
     def bytes_to_send(self) -> bytes:
-        """What is to be written to the process now; nothing before it has greeted."""
-        if self.hello is None:
-            return b""
-        frames, self._unsent = self._unsent, []
-        return frames[0] if len(frames) == 1 else b"".join(frames)  # one of megabytes is not copied
+        """Some of what is to be written to the process; call it until there is nothing more. Nothing before the process
+        has sent its greeting."""
+        data = b""
+        while self.is_sending() and len(data) < _PART_CHARACTERS // 2:
+            data += encode_frame(self._unsent.popleft())
+        return data
 
-    # ------------------------------------------------------------ what the engine says
+    def is_sending(self) -> bool:
+        """Whether there is something to be written now."""
+        return self.hello is not None and bool(self._unsent)
+
+    # ------------------------------------------------------------ what the engine sends
 
     def receive(self, data: bytes) -> Iterator[messages.Event | Stalled]:
-        """The events in more output, cut anywhere; those of requests that are no longer current are left out.
+        """The events in more output, which may be cut anywhere; events of outdated requests are left out.
 
-        A process that breaks the protocol must be ended; nothing it says counts any more. Raises `ProtocolError`.
+        A process that violates the protocol must be ended; nothing it sends counts any more. Raises `ProtocolError`.
         """
         reader = self._reader
         if self._fault is not None:
@@ -245,14 +269,14 @@ class Connection:
                 if (told := self._taken(event)) is not None:
                     yield told
                 if self._reader is not reader:
-                    return  # another process was started because of the event
+                    return  # the event made someone start another process
         except ProtocolError as error:
             _log.error("protocol violation: %s", error)
             self._fault = ExitCause.PROTOCOL, str(error)
             raise
 
     def _taken(self, event: messages.Event) -> messages.Event | Stalled | None:
-        """Note what ``event`` means; what is to be told of it."""
+        """Update the state for ``event``; returns the event if the caller should see it."""
         match event:
             case messages.Hello():
                 self._greet(event)
@@ -276,7 +300,7 @@ class Connection:
         return event
 
     def _is_awaited(self, event: messages.TokensCounted | messages.TextChecked) -> bool:
-        """Whether somebody still waits for this answer to a question; after it nobody does."""
+        """Whether someone is still waiting for this answer; removes the question."""
         awaited = self._open_checks if isinstance(event, messages.TextChecked) else self._open_counts
         if event.request not in awaited:
             return False
@@ -284,7 +308,7 @@ class Connection:
         return True
 
     def _idle_seconds(self, pong: messages.Pong) -> float:
-        """Since the computation last moved; 0 where that is no wonder."""
+        """Seconds since the computation last advanced; 0 while it needn't."""
         self._open_pings = 0
         idle = pong.seconds_since_progress
         return idle if pong.busy and self.state.is_busy and idle > self.timings.no_progress else 0.0
@@ -299,24 +323,24 @@ class Connection:
         if self.hello is not None:
             raise ProtocolError("a second Hello")
         if hello.protocol != messages.PROTOCOL_VERSION:
-            raise ProtocolError(f"the engine speaks protocol {hello.protocol}, we speak {messages.PROTOCOL_VERSION}")
+            raise ProtocolError(f"the engine uses protocol {hello.protocol} instead of {messages.PROTOCOL_VERSION}")
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent[:0] = self.open_forgets * [encode_frame(messages.Forget())]
+        self._unsent.extendleft(self.open_forgets * [messages.Forget()])
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
 
     def needs_ticks(self) -> bool:
-        """Whether something can stall now."""
+        """Whether anything can stall now."""
         return self.state is EngineState.STARTING or self.state.is_busy
 
     def tick(self) -> Stalled | None:
-        """Another interval of ``timings.tick`` is over.
+        """Another interval of ``timings.tick`` has passed.
 
-        Counting intervals and open pings, not time: after the machine slept, or the one that drives this hung itself,
-        no time may be held against the engine.
+        Intervals and open pings are counted instead of time, so that the engine isn't blamed when the computer slept or
+        the caller itself was blocked.
         """
         self._ticks += 1
         stalled = self._stalled(self._overdue_seconds())
@@ -326,12 +350,12 @@ class Connection:
         return stalled
 
     def _overdue_seconds(self) -> float:
-        """How long what should have come by now is awaited; 0 where nothing is overdue."""
+        """How many seconds something is overdue; 0 if nothing is."""
         timings = self.timings
         if self.state is EngineState.STARTING:
             waited, patience = self._ticks * timings.tick, timings.start
-        elif self._cancelled_at is not None:
-            waited, patience = (self._ticks - self._cancelled_at) * timings.tick, timings.cancel
+        elif self._canceled_at is not None:
+            waited, patience = (self._ticks - self._canceled_at) * timings.tick, timings.cancel
         else:
             waited, patience = self._open_pings * timings.tick, timings.silence
         return waited if waited >= patience else 0.0
@@ -345,10 +369,34 @@ class Connection:
 
 
 def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages.Message]) -> int:
-    """How many messages both begin with."""
+    """How many messages at the beginning of both lists are the same."""
     length = 0
     for one, other in zip(first, second, strict=False):
-        if one != other:
+        if one is not other and one != other:
             break
         length += 1
     return length
+
+
+def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
+    """A chat in parts that can be sent; one without messages where there are none.
+
+    Raises `ProtocolError` when a message is too large.
+    """
+    parts: list[list[messages.Message]] = [[]]
+    size, limit = 0, _size_limit()
+    for message in chat:
+        length = len(message.content) + len(message.thinking)
+        if length > limit:
+            raise ProtocolError(f"a message of {length} characters is too large")
+        if size + length > _PART_CHARACTERS and size:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += length
+    return parts
+
+
+def _size_limit() -> int:
+    """Of a text in characters: two such texts fit into a frame in any case."""
+    return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

@@ -1,4 +1,4 @@
-"""An engine process for callers that wait for what it says, such as commands."""
+"""An engine process for callers that wait for its answers, such as commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO
 from app import program
 from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.messages import (
@@ -41,12 +41,12 @@ _TIMINGS = Timings(quit=10.0)
 
 
 def engine_command(*options: str) -> list[str]:
-    """Program and arguments of the engine process, from source and frozen alike."""
+    """Program and arguments of the engine process, both from source and in a package."""
     return program.own_command("--role=engine", *options)
 
 
 class EngineEndedError(KnownError):
-    """The engine's process ended while it was needed; `ended` says how."""
+    """The engine's process ended while it was needed; `ended` describes how."""
 
     def __init__(self, ended: EngineExit) -> None:
         super().__init__(ended.sentence())
@@ -55,9 +55,9 @@ class EngineEndedError(KnownError):
 
 
 class EngineProcess:
-    """Starts an engine process, and ends it at the end of a ``with`` statement.
+    """Starts an engine process and ends it at the end of a ``with`` statement.
 
-    Each method waits for the engine, and raises `EngineEndedError` when that has ended. One thing at a time, in one
+    Each method waits for the engine, and raises `EngineEndedError` if the engine ends. One request at a time, in one
     thread; only `cancel` may be called from a signal handler.
     """
 
@@ -71,7 +71,7 @@ class EngineProcess:
         """
         self._connection = Connection(_TIMINGS)
         self._events: deque[Event] = deque()
-        self._is_reading = self._is_cancelled = self._is_overdue = False
+        self._is_reading = self._is_canceled = self._is_overdue = False
         self._limit_seconds = limit_seconds
         self._memory_kills = out_of_memory_kills()
         self._connection.start()
@@ -93,7 +93,7 @@ class EngineProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process politely, then by force."""
+        """End the process, by force if necessary."""
         self._timer.cancel()
         try:
             with contextlib.suppress(OSError, KnownError, subprocess.TimeoutExpired):
@@ -108,26 +108,26 @@ class EngineProcess:
             for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
                 _opened(stream).close()
 
-    # ------------------------------------------------------------ what it can be asked for
+    # ------------------------------------------------------------ requests
 
     @property
     def process_id(self) -> int:
         return self._process.pid
 
     def hello(self) -> Hello:
-        """Its greeting: what it is, and the GPUs it can offload to."""
+        """The engine's greeting: its version, and the GPUs it can offload to."""
         while (hello := self._connection.hello) is None:
             self._read()
         return hello
 
     def load(self, command: Load, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
-        """Load a pair. Raises `KnownError` where that fails, and `Cancelled`."""
+        """Load a pair. Raises `KnownError` if that fails, and `Canceled`."""
         for event in self._answers(command):
             match event:
                 case LoadProgressed():
                     on_progress(event)
                 case LoadFailed():
-                    raise Cancelled if event.cancelled else KnownError(event.message)
+                    raise Canceled if event.cancelled else KnownError(event.message)
                 case PairLoaded():
                     return event
         raise AssertionError("a load always ends")
@@ -135,7 +135,7 @@ class EngineProcess:
     def generate(
         self, command: Generate
     ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]:
-        """Answer a chat; the last event is `GenerationFinished`. Raises `KnownError` where that fails."""
+        """Answer a chat; the last event is `GenerationFinished`. Raises `KnownError` if that fails."""
         for event in self._answers(command):
             match event:
                 case RoundsReceived():
@@ -146,27 +146,27 @@ class EngineProcess:
                     yield event
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
-        """What the target thinks of some tokens. Raises `KnownError` where it cannot tell, and `Cancelled`."""
+        """Score some tokens with the target. Raises `KnownError` if that isn't possible, and `Canceled`."""
         for event in self._answers(command):
             match event:
                 case GenerationFailed():
-                    raise Cancelled if self._is_cancelled else KnownError(event.message)
+                    raise Canceled if self._is_canceled else KnownError(event.message)
                 case TokensScored():
                     return event
         raise AssertionError("a request always ends")
 
     def cancel(self) -> None:
-        """Stop what runs; whatever is asked for from now on raises `Cancelled`."""
-        self._is_cancelled = True
+        """Stop whatever is running; every later request raises `Canceled`."""
+        self._is_canceled = True
         if self._is_reading:
             self._send_cancel()
 
     # ------------------------------------------------------------ bytes
 
     def _answers(self, command: Load | Question) -> Iterator[Event]:
-        """What comes of a command."""
-        if self._is_cancelled:
-            raise Cancelled
+        """The events that answer a command."""
+        if self._is_canceled:
+            raise Canceled
         self._events.clear()
         connection = self._connection
         if isinstance(command, Load):
@@ -180,11 +180,11 @@ class EngineProcess:
                 self._read()
 
     def _read(self) -> None:
-        """Send what there is to send, and wait for some output."""
-        self._write(self._connection.bytes_to_send())
-        self._is_reading = True  # what is cancelled before is seen in the next line, what is cancelled later is sent
+        """Send what there is to send, and wait for output."""
+        self._write_all()
+        self._is_reading = True  # what is canceled before is seen in the next line, what is canceled later is sent
         try:
-            if self._is_cancelled:
+            if self._is_canceled:
                 self._send_cancel()
             data = os.read(_opened(self._process.stdout).fileno(), 65536)
         finally:
@@ -200,7 +200,11 @@ class EngineProcess:
     def _send_cancel(self) -> None:
         if (failed := self._connection.cancel()) is not None:
             self._events.append(failed)
-        self._write(self._connection.bytes_to_send())
+        self._write_all()
+
+    def _write_all(self) -> None:
+        while self._connection.is_sending():
+            self._write(self._connection.bytes_to_send())
 
     def _write(self, data: bytes) -> None:
         rest = memoryview(data)

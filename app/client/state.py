@@ -1,4 +1,4 @@
-"""Where an engine is; how its process ended, what it logged before, and what that means for people."""
+"""What an engine is doing; how its process ended, what it logged before, and what that means for the user."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class EngineState(enum.Enum):
 
     @property
     def is_busy(self) -> bool:
-        """Whether something runs that can be cancelled."""
+        """Whether something is running that can be canceled."""
         return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING, EngineState.COMPARING)
 
     @property
     def has_pair(self) -> bool:
-        """Whether a pair is loaded, whatever is done with it."""
+        """Whether a pair is loaded, busy or not."""
         return self is EngineState.READY or (self.is_busy and self is not EngineState.LOADING)
 
     @property
@@ -88,7 +88,7 @@ class EngineExit:
     log_lines: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """One sentence that names the cause."""
+        """One sentence that states the cause."""
         return _SENTENCES[self.cause].format(self.detail)
 
     def report(self) -> str:
@@ -113,7 +113,7 @@ class LogLines:
         self._partial = ""
 
     def add(self, data: bytes) -> None:
-        """More output, cut anywhere."""
+        """Add more output, which may be cut anywhere."""
         *lines, rest = (self._partial + data.decode("utf-8", "replace")).split("\n")
         self._partial = rest[-_MAX_LINE_CHARS:]
         for line in lines:
@@ -122,7 +122,7 @@ class LogLines:
             _log.info("| %s", shown)
 
     def end(self) -> None:
-        """No more output comes: a last line without an end counts too."""
+        """The output has ended: a last line without a line break counts, too."""
         if self._partial:
             self.add(b"\n")
 
@@ -135,7 +135,7 @@ def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[E
     """What the end of a process means.
 
     ``code`` is the exit code; after a crash the signal, on Windows the exception. ``memory_kills_before``:
-    `out_of_memory_kills` when it was started.
+    `out_of_memory_kills` when the process was started.
     """
     if not crashed:
         return ExitCause.EXITED, f"exit code {code}"
@@ -153,7 +153,7 @@ def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[E
 
 
 def out_of_memory_kills() -> int:
-    """Processes the kernel has ended for memory so far, on this machine and in this control group; 0 if unknown."""
+    """How many processes the kernel has killed to free memory, on this machine and in this control group, or 0."""
     kills = _counter(Path("/proc/vmstat"))
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()

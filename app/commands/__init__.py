@@ -1,4 +1,4 @@
-"""The commands of the command line that have more to them than a call; `app.cli` registers them.
+"""The commands of the command line that need more than one call; `app.cli` registers them.
 
 Must never import the window; no Qt.
 """

@@ -1,4 +1,4 @@
-"""``slipstream bench``: plain against drafted decoding, in a few figures."""
+"""``slipstream bench``: decoding with and without a draft, in a few figures."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ def run(options: argparse.Namespace) -> int:
 def measure(
     engine: EngineProcess, asked: Sequence[Prompt], command: Generate, repeat: int = 1, what: str = ""
 ) -> dict[str, Any]:
-    """The figures of prompts answered without a draft and as ``command`` says; ``what`` is put before the progress.
+    """The figures of prompts answered without a draft and as ``command`` specifies; ``what`` is shown before the
+    progress.
 
-    Raises `KnownError` where one cannot be answered.
+    Raises `KnownError` if a prompt can't be answered.
     """
     total = len(asked) * repeat
     found: list[Comparison] = []
@@ -64,7 +65,7 @@ def measure(
 
 
 def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """The figures of all comparisons together. Speeds are tokens per second, 0 where all answers are too short."""
+    """The figures of all comparisons together. Speeds are tokens per second, 0 if all answers are too short."""
     total = summarize(comparisons).total
     return {
         "runs": total.runs,

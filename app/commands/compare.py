@@ -1,4 +1,4 @@
-"""``slipstream compare``: plain against drafted decoding over a set of prompts, by kind of text, with a report."""
+"""``slipstream compare``: decoding with and without a draft for a set of prompts, by kind of text, with a report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.commands.session import check_drafts, generate_command, load_settings, 
 from app.compare import prompts, report, running, setup
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import visible
 from app.protocol.messages import Generate, PairLoaded
 from app.storage.files import write_export
@@ -56,7 +56,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status. After Ctrl+C the comparisons made so far are still reported."""
+    """Run the command; returns the exit status. After Ctrl+C, the comparisons made so far are still reported."""
     check_drafts(options, "compare")
     _check_outputs(options.output)
     file = options.prompts or prompts.bundled_file()
@@ -84,9 +84,9 @@ def run(options: argparse.Namespace) -> int:
 def _measure(
     options: argparse.Namespace, engine: EngineProcess, asked: Sequence[Prompt], command: Generate, made_with: Setup
 ) -> tuple[Report, bool]:
-    """What was found until all was done, or the user pressed Ctrl+C; whether all was done.
+    """The results until everything was done or the user pressed Ctrl+C; and whether everything was done.
 
-    Raises `Cancelled` or `KnownError` when nothing could be compared.
+    Raises `Canceled` or `KnownError` if nothing could be compared.
     """
     found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
     begun, total = time.monotonic(), len(asked) * options.repeat
@@ -103,7 +103,7 @@ def _measure(
             show = partial(_show_done, "runs for the curve", time.monotonic())
             curve = running.curve(engine, fit, command, show)
         is_complete = True
-    except Cancelled:
+    except Canceled:
         if not (found or skipped):
             raise
     if not found:
@@ -118,7 +118,7 @@ def _show_done(what: str, begun: float, done: int, total: int) -> None:
 
 
 def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
-    """The table first: the hashes of large models take their time."""
+    """Print the table first, because hashing large models takes time."""
     if not options.json:
         print(visible(report.readable(found)), flush=True)
     if options.json or options.output:
@@ -133,7 +133,7 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
 
 
 def _write(path: Path, found: Report) -> str:
-    """Why it could not be written, or an empty text: the other files are written anyway."""
+    """The reason why it couldn't be written, or an empty text; the other files are written anyway."""
     try:
         write_export(path, report.encoded(found, path.suffix.lower()))
     except OSError as error:
@@ -142,7 +142,7 @@ def _write(path: Path, found: Report) -> str:
 
 
 def _check_outputs(outputs: Sequence[Path]) -> None:
-    """Before the hour that the comparisons may take. Raises `KnownError`."""
+    """Checked before the hour that the comparisons may take. Raises `KnownError`."""
     for path in outputs:
         if path.suffix.lower() not in report.WRITERS:
             wrong_usage(f"--output {path}: the name must end in .md, .csv or .json")

@@ -1,4 +1,4 @@
-"""``slipstream inspect`` and ``slipstream models inspect``: what a GGUF file is, and whether two fit as a pair."""
+"""``slipstream inspect`` and ``slipstream models inspect``: describe a GGUF file, and whether two fit as a pair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.commands.output import show_result
 
 
 class Inspect(NamedTuple):
-    """The command; ``files`` finds what its words mean."""
+    """The command; ``files`` finds the files its arguments mean."""
 
     metavar: str
     files: Callable[[Sequence[str]], list[Path]]

@@ -19,9 +19,9 @@ def add_command(
     help: str,
     as_json: str | None = "print one JSON object at the end",
 ) -> None:
-    """Register a command: ``add`` adds its options, ``run`` carries it out and returns the exit status.
+    """Register a command: ``add`` adds its options, ``run`` runs it and returns the exit status.
 
-    ``as_json`` is the help of ``--json``, ``None`` where there is none, or its own.
+    ``as_json`` is the help of ``--json``; with ``None`` there is no such option, or the command adds its own.
     """
     parser = commands.add_parser(name, help=help)
     add(parser)
@@ -55,7 +55,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
-    """How to answer. ``seed`` says what no seed means, ``max_tokens`` is the limit where none is named."""
+    """How to answer. ``seed`` says what happens without a seed, ``max_tokens`` is the default limit."""
     sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
     sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 always picks the most likely token")
     sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 considers all tokens")

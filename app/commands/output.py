@@ -1,4 +1,4 @@
-"""What commands print: results, one line of progress, why a command line is wrong."""
+"""What commands print: results, one line of progress, what is wrong with a command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.models.text import visible, visible_json
 
 
 def show_result(options: argparse.Namespace, described: object, lines: str | Sequence[str]) -> None:
-    """``described`` as JSON where ``--json`` asks for it, else ``lines`` for people."""
+    """Print ``described`` as JSON if ``--json`` is given, otherwise ``lines``."""
     if options.json:
         print(visible_json(json.dumps(described, ensure_ascii=False, indent=2)))
     else:
@@ -21,13 +21,13 @@ def show_result(options: argparse.Namespace, described: object, lines: str | Seq
 
 
 def show_progress(text: str) -> None:
-    """One line on a terminal, written over; nothing where stderr is a file or a pipe."""
+    """One line on a terminal, which is overwritten; nothing if stderr is a file or a pipe."""
     if sys.stderr.isatty():
-        text = visible(text)[: shutil.get_terminal_size().columns - 1]  # what is wrapped cannot be written over
+        text = visible(text)[: shutil.get_terminal_size().columns - 1]  # a wrapped line can't be overwritten
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def wrong_usage(message: str) -> NoReturn:
-    """End with the exit status of a wrong command line."""
+    """Exit with the status for a wrong command line."""
     print(f"slipstream: {visible(message)}", file=sys.stderr)
     raise SystemExit(2)

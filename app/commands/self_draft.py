@@ -1,4 +1,4 @@
-"""``slipstream self-draft``, an experiment: a draft cut from the target's first layers, and whether it pays here."""
+"""``slipstream self-draft``, an experiment: a draft cut from the target's first layers, and whether it helps here."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from app.protocol.messages import DraftLength, Generate, Quantization
 
 _MAX_TOKENS = 96
 _PAYS = 1.02
-"""Speed-ups from this factor on are more than measurement noise."""
+"""Speed-ups of this factor or more aren't just measurement noise."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ _layers.__name__ = "number of layers"
 
 @dataclass(frozen=True)
 class Trial:
-    """A draft that was cut and what drafting with it brought; the figures are those of ``slipstream bench``."""
+    """A draft that was cut, and the results of drafting with it; the figures are those of ``slipstream bench``."""
 
     layers: int
     of_layers: int
@@ -83,11 +83,11 @@ class Trial:
 
     @property
     def times_plain(self) -> float:
-        """The better of the two speed-ups; 0 where the answers were too short to tell."""
+        """The better of the two speed-ups; 0 if the answers were too short to tell."""
         return float(max(self.fixed["speed_up"], self.auto["speed_up"]))
 
     def verdict(self) -> str:
-        """One honest sentence."""
+        """The result in one honest sentence."""
         if not self.times_plain:
             return "The answers were too short to measure a speed, so it isn't known whether this draft helps."
         if self.times_plain >= _PAYS:
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _folder_beside(output: Path) -> Iterator[Path]:
-    """For drafts that are still being tried; gone afterwards. Raises `KnownError` where it cannot be made."""
+    """For drafts that are being tried; deleted afterwards. Raises `KnownError` if it can't be created."""
     try:
         folder = tempfile.TemporaryDirectory(prefix=".self-draft-", dir=output.parent)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""``slipstream selftest``: whether this copy works on this machine, one line a check.
+"""``slipstream selftest``: whether this copy works on this machine, one line per check.
 
-A check returns what it found, in a few words, or raises what is wrong.
+A check returns what it found, in a few words, or raises an error.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MUL
 
 
 class Workplace(contextlib.ExitStack):
-    """Where a check may write; gone with all that is in it when the check is over."""
+    """Where a check may write; deleted with everything in it when the check is over."""
 
     def home(self) -> Path:
-        """A fresh folder among the system's temporary ones, else in our cache. Raises `KnownError` without either."""
+        """A new temporary folder, or one in our cache. Raises `KnownError` if neither is possible."""
         parents: tuple[Callable[[], Path | None], ...] = (lambda: None, paths.cache_dir)
         for parent in parents:
             with contextlib.suppress(OSError, KnownError):
@@ -81,13 +81,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status. Ended from outside it takes along what it started and its folder."""
+    """Run the command; returns the exit status. If it is ended from outside, it ends what it started and deletes its
+    folder.
+    """
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return report(CHECKS, verbose=options.verbose)
 
 
 def report(checks: Mapping[str, Check], *, verbose: bool = False) -> int:
-    """Run all checks and print a line for each; returns 0 if all went well, else 1."""
+    """Run all checks and print a line for each; returns 0 if all were successful, otherwise 1."""
     results = [_carry_out(name, check, verbose) for name, check in checks.items()]
     return 0 if all(results) else 1
 
@@ -126,7 +128,7 @@ def _resources(_: Workplace) -> str:
     pairs = len(load_catalog().pairs)
     asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
     size = _check_guide(paths.resource("guide"))
-    if not paths.licences().is_file():
+    if not paths.licenses().is_file():
         raise KnownError("This copy has no license texts.")
     return (
         f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
@@ -167,7 +169,7 @@ def _engine(work: Workplace) -> str:
 
 
 def _guide(work: Workplace) -> str:
-    """One seed must give one answer, with and without a draft."""
+    """The same seed must give the same answer with and without a draft."""
     guide = paths.resource("guide")
     files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
     with _engine_at(work) as engine:
@@ -191,7 +193,7 @@ def _guide(work: Workplace) -> str:
 
 @contextlib.contextmanager
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
-    """An engine with a home of its own. Raises `KnownError` with the most telling line where it comes to a bad end."""
+    """An engine with its own home folder. If it fails, raises `KnownError` with the most informative line."""
     try:
         with EngineProcess(limit_seconds=ENGINE_SECONDS, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
             yield engine
@@ -242,7 +244,7 @@ def _chats(work: Workplace) -> str:
     with ChatStore(file) as store:
         found = [message.text for message in store.branch(chat.id)]
     if found != texts:
-        raise KnownError("A stored chat came back changed.")
+        raise KnownError("A stored chat was different when it was read back.")
     return f"a chat was written, closed and read again in {file.parent}"
 
 
@@ -272,7 +274,7 @@ def _tls(_: Workplace) -> str:
 
 
 def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | None:
-    """What ``call`` returns or raises; it is left behind when it takes longer than that."""
+    """What ``call`` returns or raises; it is abandoned if it takes longer than that."""
     outcome: list[str | Exception | None] = []
 
     def run() -> None:
@@ -295,7 +297,7 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
 
 
 def _window(work: Workplace) -> str:
-    """In a process of its own: Qt ends one in which it cannot show anything."""
+    """In a separate process, because Qt ends a process in which it can't show anything."""
     begun = time.monotonic()
     platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
     command = program.own_command("--window", program.CLOSE_WHEN_READY)
@@ -310,14 +312,14 @@ def _window(work: Workplace) -> str:
     if process.returncode != 0:
         raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
     platform_name = shown.decode("utf-8", "replace").strip()
-    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in all"
+    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in total"
 
 
 # ---------------------------------------------------------------- other processes of this program
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it started; nothing if it has ended, when its number may be another's."""
+    """End a process and everything it started; does nothing if it has ended: its number may be another's now."""
     if process.poll() is not None:
         return
     try:
@@ -330,15 +332,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def failure(what: str, status: int, errors: str) -> KnownError:
-    """Why a process came to a bad end: a sentence about how, and the most telling line of what it wrote."""
+    """Why a process failed: a sentence about how it ended, and the most informative line of its output."""
     return _told(f"{what} ended with {_status_text(status)}.", errors)
 
 
 def _told(sentence: str, errors: str) -> KnownError:
-    """``sentence`` with the most telling line of ``errors``, all of which is in the error's notes."""
-    # In a locale without UTF-8 Qt explains itself at length before anything else happens.
+    """``sentence`` with the most informative line of ``errors``, all of which are in the error's notes."""
+    # In a locale without UTF-8, Qt explains itself at length before anything else happens.
     lines = [line.strip() for line in _OF_LOCALE.sub("", errors).splitlines() if line.strip()]
-    # A traceback says what happened at its end, everything else first.
+    # A traceback says what happened in its last line, everything else in its first.
     line = (lines[-1] if lines[0].startswith("Traceback") else lines[0]) if lines else ""
     error = KnownError(f"{sentence} {line}".strip())
     error.add_note(errors)

@@ -1,4 +1,4 @@
-"""An engine with its pair for the time of one command, and what commands say meanwhile."""
+"""An engine with its pair for the duration of one command, and the progress that commands show."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def check_drafts(options: argparse.Namespace, command: str) -> None:
 
 
 def show_load_progress(event: LoadProgressed) -> None:
-    """One line for one of the stages of a load."""
+    """Progress of one stage of a load, on one line."""
     show_progress(f"loading the {event.stage} {event.fraction:.0%}")

@@ -1,4 +1,4 @@
-"""The same prompts and seeds plain and with a draft: what differs, how much faster, and a report to repeat it by.
+"""The same prompts and seeds with and without a draft: what differs, how much faster it is, and a reproducible report.
 
 Must never import chats, commands or the window; no Qt.
 """

@@ -1,4 +1,4 @@
-"""Sets of prompts to compare on: the bundled one and files of the user's."""
+"""Sets of prompts for comparisons: the bundled one and the user's files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Compared(msgspec.Struct):
 
 
 class _Report(msgspec.Struct):
-    """What is read of a report that was exported as JSON."""
+    """What is read from a report that was exported as JSON."""
 
     comparisons: list[_Compared]
     skipped: list[_Compared] = []
@@ -68,14 +68,14 @@ def bundled() -> list[Prompt]:
 
 
 def read(path: Path) -> list[Prompt]:
-    """The prompts in a file: ``.jsonl`` has an object a line, ``.json`` is a report, any other has a prompt a line.
+    """The prompts in a file: one object per line in ``.jsonl``, a report in ``.json``, otherwise one prompt per line.
 
     An object is ``{"kind": …, "prompt": "…"}`` or ``{"kind": …, "messages": [{"role": …, "content": …}, …]}``; ``kind``
-    may be left out. Empty lines do not count. Raises `KnownError`, with the number of the line that cannot be used.
+    is optional. Empty lines don't count. Raises `KnownError`, with the number of the line that can't be used.
     """
     if path.suffix.lower() == ".json":
         return _read_report(path)
-    lines = _text(path).split("\n")  # not splitlines(): JSON may hold U+2028, and a line is what an editor numbers
+    lines = _text(path).split("\n")  # not splitlines(): JSON may contain U+2028, and a line is what an editor numbers
     parse = _parse_json if path.suffix.lower() == ".jsonl" else _parse_text
     prompts: list[Prompt] = []
     for number, line in enumerate(lines, 1):
@@ -93,12 +93,12 @@ def read(path: Path) -> list[Prompt]:
 
 
 def sha256(path: Path) -> str:
-    """The hash that names a set of prompts in a report. Raises `KnownError`."""
+    """The hash that identifies a set of prompts in a report. Raises `KnownError`."""
     return hashlib.sha256(_bytes(path)).hexdigest()
 
 
 def _read_report(path: Path) -> list[Prompt]:
-    """Each prompt of a report once, in its order."""
+    """Each prompt of a report once, in order."""
     try:
         found = msgspec.json.decode(_bytes(path), type=_Report)
         prompts = []
@@ -150,7 +150,7 @@ def _parse_json(line: str) -> Prompt:
 
 
 def _checked(prompt: Prompt) -> Prompt:
-    """Raises `ValueError` for what no engine should get."""
+    """Raises `ValueError` for what no engine should receive."""
     if not prompt.kind.strip() or len(prompt.kind) > _MAX_KIND_CHARACTERS or not prompt.kind.isprintable():
         raise ValueError(f"a kind must be 1 to {_MAX_KIND_CHARACTERS} printable characters")
     if any(message.role == "system" for message in prompt.messages[1:]):

@@ -1,4 +1,4 @@
-"""A report as text: for a terminal, Markdown for people, CSV for tables, JSON with everything."""
+"""A report as text: for a terminal, as Markdown, as CSV for spreadsheets, and as JSON with everything."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def _plain(text: str) -> str:
 
 
 def csv(report: Report) -> str:
-    """One line a comparison, each with everything it was made with, so that tables of several runs can be joined."""
+    """One line per comparison, each with its complete setup, so that tables of several runs can be joined."""
     setup = msgspec.structs.replace(report.setup, draft=report.setup.draft or ModelFile(name="", file=""))
     made_with = dict(_flat(msgspec.to_builtins(setup), "setup_"))
     made_with["setup_command"] = wording.command(report.setup)
@@ -318,7 +318,7 @@ def _flat(value: dict[str, object], before: str = "") -> Iterable[tuple[str, obj
 
 
 def _cell(value: object) -> object:
-    """Text that a spreadsheet would take for a formula gets an apostrophe before it (OWASP: CSV injection)."""
+    """Text that a spreadsheet would take for a formula gets an apostrophe in front of it (OWASP: CSV injection)."""
     if isinstance(value, str) and value.lstrip()[:1] and (value.lstrip()[0] in _FORMULA or value[0] in "\t\r\n"):
         return f"'{value}"
     return value
@@ -328,7 +328,7 @@ def _cell(value: object) -> object:
 
 
 def json(report: Report) -> str:
-    """Everything, with prompts, texts and token ids; `app.compare.prompts.read` takes it as a set of prompts."""
+    """Everything, with prompts, texts and token ids; `app.compare.prompts.read` accepts it as a set of prompts."""
     summary = summarize(report.comparisons)
     content = {
         "format": FORMAT,
@@ -344,14 +344,14 @@ def json(report: Report) -> str:
 def _whole(comparison: Comparison) -> dict[str, object]:
     content = msgspec.to_builtins(comparison)
     for run in (content["plain"], content["drafted"]):
-        del run["pieces"]  # the text once more
+        del run["pieces"]  # would repeat the text
     return {**content, "same": comparison.same, "speed_up": comparison.speed_up}
 
 
 # ---------------------------------------------------------------- files
 
 WRITERS: dict[str, Callable[[Report], str]] = {".md": markdown, ".csv": csv, ".json": json}
-"""What writes a file with this suffix."""
+"""The function that writes a file with this suffix."""
 
 
 def encoded(report: Report, suffix: str) -> bytes:

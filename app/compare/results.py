@@ -1,4 +1,4 @@
-"""What a comparison found: two runs, where their texts part, and what a set of comparisons comes to."""
+"""The result of a comparison: two runs, where their texts differ, and the totals of a set of comparisons."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     token_ids: list[int] = []
-    """Empty where the engine tells none (a server)."""
+    """Empty if the engine doesn't report any (a server)."""
     pieces: list[str] = []
-    """The text each token added, as `app.protocol.messages.Piece` has it; joined they are ``text``."""
+    """The text that each token added, as in `app.protocol.messages.Piece`; joined they are ``text``."""
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
 
@@ -51,30 +51,31 @@ def run_of(pieces: Sequence[Piece], finished: GenerationFinished) -> Run:
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where two answers to the same prompt and seed part."""
+    """Where two answers to the same prompt and seed start to differ."""
 
     token: int | None
-    """Index of the first different token; ``None`` where the engine tells no token ids."""
+    """Index of the first different token; ``None`` if the engine reports no token ids."""
     character: int
-    """Where the texts part: both have the same characters before this index."""
+    """Where the texts start to differ: both have the same characters before this index."""
     plain: str
-    """The text of plain's token there; empty for the end of the answer and for a part of a character."""
+    """The text of the token without a draft; empty for the end of the answer and for a part of a character."""
     drafted: str
     plain_id: int | None = None
-    """``None`` where this answer has no further token (it was cut at its limit) or the engine tells none."""
+    """``None`` if this answer has no further token (it reached its limit) or the engine reports none."""
     drafted_id: int | None = None
     plain_logit: float | None = None
     drafted_logit: float | None = None
     score_gap: float | None = None
-    """Distance of the two in log p + noise, which decides; ``None`` if the sampler leaves one out, or not looked at."""
+    """Distance of the two in log p + noise, which decides; ``None`` if the sampler excludes one, or it wasn't checked.
+    """
     rounding: float | None = None
-    """How far rounding puts logits there."""
+    """How far rounding can shift logits there."""
     near_tie: bool | None = None
-    """Whether rounding alone can make either of the two the choice; ``None`` when it was not looked at."""
+    """Whether rounding alone can make either of the two the choice; ``None`` if it wasn't checked."""
 
 
 def first_difference(plain: Run, drafted: Run) -> Difference | None:
-    """Where the texts part, ``None`` when they are the same. Logits come later, by `with_scores`."""
+    """Where the texts start to differ, ``None`` if they are the same. Logits are added later, by `with_scores`."""
     if plain.text == drafted.text:
         return None
     character = _shared(plain.text, drafted.text)
@@ -97,9 +98,9 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
 
 
 def score_command(request: int, comparison: Comparison, command: Generate) -> ScoreTokens | None:
-    """The command that asks the engine about both candidates of a difference; ``None`` where there are not two ids.
+    """The command that asks the engine about both candidates of a difference; ``None`` if there aren't two ids.
 
-    ``command`` is what both answers were asked with.
+    ``command``: what both answers were generated with.
     """
     found = comparison.difference
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
@@ -111,6 +112,7 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
         candidates=[found.plain_id, found.drafted_id],
         sampling=command.sampling,
         seed=comparison.seed,
+        overflow=command.overflow,
         private=command.private,
         thinking=command.thinking,
         template_variables=command.template_variables,
@@ -135,13 +137,13 @@ def _has_tokens(run: Run) -> bool:
 
 
 def _shared(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many entries two sequences share from their beginning."""
+    """How many entries two sequences have in common at the beginning."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _word_at(text: str, character: int) -> str:
-    """From ``character`` to the end of its word: what stands for a token where there are none."""
+    """From ``character`` to the end of its word, which is shown instead of a token if there are none."""
     words = text[character : character + 40].split(maxsplit=1)
     return words[0] if words else ""
 
@@ -150,7 +152,7 @@ def _word_at(text: str, character: int) -> str:
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The same prompt and seed, plain and with the draft."""
+    """The same prompt and seed, without and with the draft."""
 
     prompt: Prompt
     seed: int
@@ -165,32 +167,32 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed_up(self) -> float | None:
-        """Drafted ÷ plain decode speed; ``None`` when an answer is too short to have a speed."""
+        """Decode speed with the draft ÷ without it; ``None`` if an answer is too short to have a speed."""
         plain = self.plain.figures.decode_tokens_per_second
         drafted = self.drafted.figures.decode_tokens_per_second
         return drafted / plain if plain and drafted else None
 
 
 class Skipped(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt that could not be answered, for example because it is longer than the context."""
+    """A prompt that couldn't be answered, for example because it is longer than the context."""
 
     prompt: Prompt
     reason: str
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What comparisons of one kind come to. Speeds are decode speeds in tokens per second."""
+    """The totals of comparisons of one kind. Speeds are decode speeds in tokens per second."""
 
     kind: str
     runs: int = 0
     same: int = 0
     """Runs with the same text."""
     near_ties: int = 0
-    """Runs with a different text that parts at a near-tie."""
+    """Runs with a different text that starts to differ at a near-tie."""
     tokens: int = 0
-    """Of the answers with the draft."""
+    """For the answers with the draft."""
     plain_speed: float | None = None
-    """Median, over the runs long enough to have a speed."""
+    """Median, over the runs that are long enough to have a speed."""
     drafted_speed: float | None = None
     speed_up: float | None = None
     """Median of the ratios, not the ratio of the medians."""
@@ -205,11 +207,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     mean_acceptance_length: float | None = None
     drafters: list[DrafterFigures] = []
     seconds: float = 0.0
-    """All runs took, prompt processing included."""
+    """The time of all runs, including prompt processing."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """A table: one row for each kind in order of appearance, and all together."""
+    """A table: one row for each kind in order of appearance, and the totals."""
 
     rows: list[Row]
     total: Row
@@ -280,22 +282,22 @@ def _quartiles(values: Sequence[float]) -> tuple[float | None, float | None]:
 
 
 class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Which file a model came from."""
+    """The file a model came from."""
 
     name: str
     file: str
-    """Its name without folders: where it lies says nothing to others, and maybe too much."""
+    """Its name without folders, which would say nothing to others, and maybe too much."""
     size_bytes: int = 0
     quantization: str = ""
     parameters: int = 0
     bundled: bool = False
-    """Whether it is a part of the guide that Slipstream brings along."""
+    """Whether it is part of the guide that comes with Slipstream."""
     sha256: str = ""
-    """Of all parts of a split model in order; empty while it is being computed, and where there is no file."""
+    """Of all parts of a split model in order; empty while it is being computed, and if there is no file."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What computed. No host name, no user name."""
+    """The computer. No host name, no user name."""
 
     processor: str = ""
     physical_cores: int = 0
@@ -313,7 +315,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601, with the offset from UTC."""
     app_version: str
     engine: str
-    """As `app.protocol.messages.Hello` names it."""
+    """As in `app.protocol.messages.Hello`."""
     python: str = ""
     machine: Machine
     target: ModelFile
@@ -328,7 +330,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     micro_batch_size: int = 512
     sampling: Sampling = Sampling()
     seed: int = 0
-    """Of the first run of a prompt; a repetition takes the next."""
+    """For the first run of a prompt; each repetition uses the next."""
     repeat: int = 1
     max_tokens: int | None = None
     stop: list[str] = []
@@ -338,10 +340,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft_length: int | str = "auto"
     propose: str = "auto"
     prompt_set: str = ""
-    """File name, ``bundled``, or empty for a single prompt out of a chat."""
+    """File name, ``bundled``, or empty for a single prompt from a chat."""
     prompt_set_sha256: str = ""
     kinds: list[str] = []
-    """Of the prompts that were taken; empty: all."""
+    """The kinds of prompts that were used; empty: all."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -349,11 +351,11 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
     lengths: list[int]
     speeds: list[float | None]
-    """Tokens per second at each of ``lengths``, tokens of all answers ÷ time of all."""
+    """Tokens per second at each of ``lengths``: the tokens of all answers ÷ their time."""
     auto: float | None = None
-    """What ``auto`` reached on the same prompts."""
+    """The speed of ``auto`` with the same prompts."""
     auto_length: float | None = None
-    """Tokens it tested a pass, on average: its place on the curve."""
+    """How many tokens it tested per pass, on average: its place on the curve."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -362,6 +364,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     comparisons: list[Comparison]
     planned: int = 0
-    """How many comparisons there would have been; more than there are after a stop or with skipped prompts."""
+    """How many comparisons were planned; more than there are after a stop or with skipped prompts."""
     skipped: list[Skipped] = []
     curve: Curve | None = None

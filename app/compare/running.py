@@ -1,4 +1,4 @@
-"""Carries out comparisons on an engine that is waited for; the window does the same event by event."""
+"""Runs comparisons on an engine, waiting for each answer; the window does the same with events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.client.process import EngineEndedError
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
 from app.compare.steps import Compared, Steps, task_of
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import (
     DraftLength,
     Figures,
@@ -29,7 +29,7 @@ CURVE_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 
 
 class Engine(Protocol):
-    """What comparisons need of an engine: `app.client.process.EngineProcess` has it."""
+    """What comparisons need from an engine: `app.client.process.EngineProcess` implements it."""
 
     def generate(
         self, command: Generate
@@ -41,10 +41,11 @@ class Engine(Protocol):
 def compare(
     engine: Engine, prompts: Sequence[Prompt], command: Generate, repeat: int = 1
 ) -> Iterator[Comparison | Skipped]:
-    """Run each prompt plain and as ``command`` says, ``repeat`` times with the seeds s, s + 1, … of ``command``.
+    """Run each prompt without a draft and as ``command`` specifies, ``repeat`` times with the seeds s, s + 1, … of
+    ``command``.
 
-    One run of each is made before, uncounted. A prompt that cannot be answered comes once, with the reason. Raises
-    `Cancelled` when the engine is told to stop, and `EngineEndedError`.
+    One uncounted run of each comes first. A prompt that can't be answered is reported once, with the reason. Raises
+    `Canceled` if the engine is told to stop, and `EngineEndedError`.
     """
     first = command.seed or 0
     tasks = [task_of(prompt, command, first + turn) for turn in range(repeat) for prompt in prompts]
@@ -52,7 +53,7 @@ def compare(
 
 
 def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
-    """The results, as they come. Raises as `compare` does."""
+    """The results, one by one. Raises as `compare` does."""
     while (found := steps.next()) is not None:
         try:
             match found:
@@ -78,7 +79,7 @@ def _generate(
             on_round(event)
         elif isinstance(event, GenerationFinished):
             if event.finish_reason == "cancelled":
-                raise Cancelled
+                raise Canceled
             return event
     raise AssertionError("a generation always finishes")
 
@@ -112,9 +113,9 @@ def curve(
 ) -> Curve:
     """Decode speeds with each of `CURVE_LENGTHS` and with ``auto``, over the same prompts and seed.
 
-    All lengths take turns at each prompt, from short to long and from long to short, so that a drifting machine hits
-    them alike. All of ``prompts`` must fit into the context. ``on_progress`` gets the runs done and how many there are.
-    Raises `Cancelled` when the engine is told to stop.
+    All lengths take turns with each prompt, from short to long and from long to short, so that a changing machine
+    affects them equally. All ``prompts`` must fit in the context. ``on_progress`` gets the number of runs done and in
+    total. Raises `Canceled` if the engine is told to stop.
     """
     lengths: list[DraftLength] = [*CURVE_LENGTHS, "auto"]
     speeds: dict[DraftLength, _Speed] = {length: _Speed() for length in lengths}

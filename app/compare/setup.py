@@ -1,6 +1,6 @@
-"""Puts down what a set of comparisons was made with.
+"""Records how a set of comparisons was made.
 
-Of the machine as far as speeds depend on it: no host name, no user name, no serial number.
+About the machine, only what speeds depend on: no host name, no user name, no serial number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import psutil
 from app import __version__, paths
 from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
 
@@ -90,10 +90,10 @@ _hashes: dict[tuple[str, int, int], str] = {}
 
 
 def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> str:
-    """The SHA-256 of a model's file, of all parts one after the other if it is split; empty when one is gone.
+    """The SHA-256 of a model's file, or of all its parts in order if it is split; empty if one is gone.
 
-    Reads them whole, which takes a second for each gigabyte or two: not for a thread that must answer meanwhile. Raises
-    `Cancelled`.
+    Reads the files completely, which takes a second for each gigabyte or two, so don't call it in a thread that must
+    respond. Raises `Canceled`.
     """
     try:
         status = path.stat()
@@ -118,7 +118,7 @@ def _model(info: ModelInfo) -> ModelFile:
 
 
 def _parts(path: Path) -> list[Path]:
-    """The files of a model; more than one where it is split."""
+    """The files of a model; more than one if it is split."""
     try:
         split = read_header(path).split
     except ModelFileError:
@@ -127,13 +127,13 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _sha256(files: Sequence[Path], should_stop: Callable[[], bool]) -> str:
-    """Of all files one after the other, as ``cat FILE… | sha256sum`` has it."""
+    """Of all files in order, like ``cat FILE… | sha256sum``."""
     found = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):
                 if should_stop():
-                    raise Cancelled
+                    raise Canceled
                 found.update(block)
     return found.hexdigest()
 
@@ -153,7 +153,7 @@ def _this_machine(devices: list[str]) -> Machine:
 
 
 def _processor() -> str:
-    """The processor's name as its maker has it; empty where the system does not tell."""
+    """The processor's name as its manufacturer writes it; empty if the system doesn't report it."""
     try:
         if sys.platform == "win32":
             return _registry_processor()
@@ -166,7 +166,7 @@ def _processor() -> str:
 
 
 def _proc_processor(cpuinfo: str) -> str:
-    """Of Linux's list of processors; ARM kernels leave the name out."""
+    """From Linux's list of processors; ARM kernels leave the name out."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip().lower() == "model name":

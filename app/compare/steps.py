@@ -1,8 +1,8 @@
-"""Plain against drafted, step by step: what an engine is asked, in which order, and what comes of its answers.
+"""With and without a draft, step by step: what to request from an engine, in which order, and the results.
 
-Knows no engine: `app.compare.running` carries the steps out and waits for each, the window does it event by event
-(`app.ui.compare.runner`). Runs of a prompt follow each other and which goes first alternates, so that a drifting
-machine hits both alike.
+Independent of engines: `app.compare.running` carries the steps out and waits for each, the window does it event by
+event (`app.ui.compare.runner`). The runs of a prompt follow each other, and which goes first alternates, so that a
+changing machine affects both equally.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = logging.getLogger("slipstream.compare")
 
 @dataclass(frozen=True)
 class Task:
-    """One prompt, and the command that has it answered with draft."""
+    """One prompt, and the command that has it answered with a draft."""
 
     prompt: Prompt
     command: Generate
@@ -35,7 +35,7 @@ class Task:
 
 
 def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
-    """``prompt`` to be answered as ``command`` says; both runs see the same date, also around midnight."""
+    """``prompt``, answered as ``command`` specifies. Both runs see the same date, also around midnight."""
     first, *others = prompt.messages
     dated = msgspec.structs.replace(first, sent_at=first.sent_at or time.time())
     return Task(prompt, msgspec.structs.replace(command, messages=[dated, *others], seed=seed))
@@ -43,7 +43,7 @@ def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of a task; the pieces say where each token came from."""
+    """The result of a task; the pieces say where each token came from."""
 
     task: Task
     comparison: Comparison
@@ -60,7 +60,7 @@ class Step:
     drafted: bool
     counts: bool = True
     limit: int | None = None
-    """In tokens, where lower than the task's own limit."""
+    """In tokens, if lower than the task's own limit."""
 
 
 class Steps:
@@ -87,21 +87,21 @@ class Steps:
 
     @classmethod
     def of_one(cls, task: Task) -> Steps:
-        """Plain, then with draft. The prompt is processed before, so that both runs begin alike."""
+        """Without a draft, then with one. The prompt is processed first, so that both runs start the same."""
         return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
 
     @classmethod
     def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
         """Prompts, all with the first seed, then all with the next; which run comes first alternates.
 
-        A run of each before does not count: it pages everything in, and lets ``auto`` learn what acceptance is like.
-        ``warm_up_tokens`` is its limit.
+        One run of each comes before and doesn't count: it loads everything into memory, and lets ``auto`` learn the
+        acceptance rate. ``warm_up_tokens`` is its limit.
         """
         steps = [Step(0, drafted, counts=False, limit=warm_up_tokens) for drafted in (False, True)]
         prompts = sum(task.seed == tasks[0].seed for task in tasks)
         for number in range(len(tasks)):
             turn, place = divmod(number, prompts)
-            first = bool((turn + place) % 2)  # of a prompt that is repeated with the next seed the other run is first
+            first = bool((turn + place) % 2)  # when a prompt is repeated with the next seed, the other run comes first
             steps += [Step(number, first), Step(number, not first)]
         return cls(tasks, steps)
 
@@ -111,7 +111,7 @@ class Steps:
         return not (self._steps or self._results or self._scoring or self.step)
 
     def next(self) -> Generate | ScoreTokens | Compared | Skipped | None:
-        """``None`` when all is done. Not while an answer is being written."""
+        """The next step; ``None`` when everything is done. Not to be called while an answer is being written."""
         if self._results:
             return self._results.popleft()
         if self._scoring is not None:
@@ -127,14 +127,14 @@ class Steps:
             max_tokens=command.max_tokens if step.limit is None else step.limit,
         )
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ what the engine reports
 
     def add(self, round_: Round) -> None:
         """A round of the answer."""
         self._pieces += round_.pieces
 
     def finish(self, finished: GenerationFinished) -> Run:
-        """The end of the answer; what it came to."""
+        """The answer has ended with this result."""
         step, self.step = self.step, None
         assert step is not None
         run = run_of(self._pieces, finished)
@@ -145,7 +145,7 @@ class Steps:
         return run
 
     def score(self, scored: TokensScored) -> None:
-        """What the target thinks of the two tokens at which the answers part."""
+        """How the target scores the two tokens at which the answers start to differ."""
         compared, self._scoring = self._scoring, None
         assert compared is not None and compared.comparison.difference is not None
         difference = with_scores(compared.comparison.difference, scored)
@@ -153,17 +153,17 @@ class Steps:
         self._results.append(replace(compared, comparison=comparison))
 
     def fail(self, message: str) -> None:
-        """The engine could not do what it was asked; ``message`` says why."""
+        """The engine couldn't do what it was asked to; ``message`` says why."""
         if self._scoring is not None:
             _log.info("a difference could not be scored: %s", message)
             compared, self._scoring = self._scoring, None
-            self._results.append(compared)  # where they part is known, only not by how little
+            self._results.append(compared)  # where they differ is known, just not by how little
         elif self.step is not None:
             step, self.step = self.step, None
             self._leave_out(step, message)
 
     def _leave_out(self, step: Step, message: str) -> None:
-        """The prompt with all its repetitions: with another seed it would be refused again."""
+        """Skip the prompt and all its repetitions, because it would be refused with another seed, too."""
         self._runs.clear()
         prompt = self._tasks[step.number].prompt
         self._results.append(Skipped(prompt=prompt, reason=message))

@@ -13,7 +13,7 @@ from app.protocol.messages import Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"
-"""What the command to repeat a comparison calls this report, exported as JSON: it has the prompts."""
+"""The name of this report, exported as JSON, in the command that repeats a comparison: it contains the prompts."""
 
 
 def number(value: float | None, digits: int = 1) -> str:
@@ -55,12 +55,12 @@ def cells(row: Row) -> list[str]:
 
 
 def difference(found: Difference, setup: Setup) -> str:
-    """Where two texts differ first, and why as far as is known."""
+    """Where two texts start to differ, and why, if that is known."""
     return "; ".join(part for part in (candidates(found), verdict(found, setup)) if part)
 
 
 def candidates(difference: Difference) -> str:
-    """Where two texts differ first, and what each of them has there."""
+    """Where two texts start to differ, and what each of them has there."""
     place = f"character {difference.character}" if difference.token is None else f"token {difference.token + 1}"
     plain = _candidate(difference.plain, difference.plain_id, difference.token)
     drafted = _candidate(difference.drafted, difference.drafted_id, difference.token)
@@ -76,7 +76,7 @@ def _candidate(text: str, token_id: int | None, token: int | None) -> str:
 
 
 def verdict(difference: Difference, setup: Setup) -> str:
-    """What the candidates' logits say; empty when they were not looked at."""
+    """What the candidates' logits mean; empty if they weren't checked."""
     if difference.plain_logit is None or difference.drafted_logit is None:
         return ""
     logits = f"logits {difference.plain_logit:.3f} and {difference.drafted_logit:.3f}"
@@ -90,11 +90,11 @@ def verdict(difference: Difference, setup: Setup) -> str:
     return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
 
 
-# ---------------------------------------------------------------- what it was made with
+# ---------------------------------------------------------------- the setup
 
 
 def facts(setup: Setup) -> list[tuple[str, str]]:
-    """Names and values for people, in the order in which to print them."""
+    """Names and values, in the order in which to print them."""
     seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
     limit = f"limited to {setup.max_tokens:,} tokens" if setup.max_tokens else "of any length"
     rules = f"propose {setup.propose}, accept {setup.accept}"
@@ -161,7 +161,7 @@ def _loading(setup: Setup) -> str:
 
 
 def command(setup: Setup) -> str:
-    """The command line that makes the same comparisons, in a folder with the files; quoted for a POSIX shell."""
+    """The command line that makes the same comparisons in a folder with the files; quoted for a POSIX shell."""
     words = ["slipstream", "compare", *_model_options(setup)]
     if setup.prompt_set != BUNDLED:
         words += ["--prompts", setup.prompt_set or REPORT_AS_JSON]
@@ -169,7 +169,7 @@ def command(setup: Setup) -> str:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     words += _options(**msgspec.structs.asdict(setup.sampling))
-    drafter = setup.drafter if setup.draft else "ngram"  # without a draft model auto is just that
+    drafter = setup.drafter if setup.draft else "ngram"  # without a draft model, auto means just that
     words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)
 

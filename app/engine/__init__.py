@@ -1,4 +1,5 @@
-"""Inference, in a process of its own: a pair is loaded, it drafts, verifies and answers.
+"""Inference, in its own process: loads a pair, drafts, verifies and answers.
 
-Must never import chats, compare, commands or the window; no Qt. Others talk to it in the messages of `app.protocol`.
+Must never import chats, compare, commands or the window; no Qt. Others communicate with it through the messages of
+`app.protocol`.
 """

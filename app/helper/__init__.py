@@ -1,8 +1,8 @@
-"""A process for other people's data: chat templates and code to highlight; later formulas, attachments and imports.
+"""A process for untrusted data: chat templates and code to highlight; later formulas, attachments and imports.
 
-Such data makes a regular expression or one call of C run without end or take all memory, and no thread of the same
-process can stop that. The helper process is killed when a request passes its time or memory, and started again for the
-next one; only that request fails. ``client`` is what others call, ``messages`` what goes back and forth; the other
+Such data can make a regular expression or a single C call run forever or use up all memory, and no thread of the same
+process can stop that. The helper process is killed when a request exceeds its time or memory, and restarted for the
+next one; only that request fails. ``client`` is what others call, ``messages`` defines requests and answers; the other
 files run inside the process.
 
 Must never import Qt, llama.cpp, `app.ui`, `app.engine`, `app.models` or `app.chats`: the process has to start quickly

@@ -1,4 +1,4 @@
-"""Starts the helper process when it is needed, gives it requests, and kills it when one passes its limits."""
+"""Starts the helper process when it is needed, sends it requests, and kills it when one exceeds its limits."""
 
 from __future__ import annotations
 
@@ -18,40 +18,41 @@ from app.helper import limits, messages
 from app.protocol import frames
 
 _START_SECONDS = 30.0
-"""Until it begins with a request, imports included: a slow disk or a busy machine is not the request's fault."""
+"""Until it starts with a request, including imports: a slow disk or a busy machine isn't the request's fault."""
 _ATTEMPTS = 2
 
 T = TypeVar("T")
 
 
 class HelperError(Exception):
-    """A request was not answered. The next one finds a new process."""
+    """A request wasn't answered. The next one gets a new process."""
 
 
 class TookTooLong(HelperError):  # noqa: N818 - says what happened
-    """The request passed its time."""
+    """The request took too long."""
 
 
 class TooMuchMemory(HelperError):  # noqa: N818
-    """The request passed its memory."""
+    """The request needed too much memory."""
 
 
 class Died(HelperError):  # noqa: N818
-    """The process ended while it carried out the request, or answered something else."""
+    """The process ended during the request, or answered something else."""
 
 
 class NotStarted(HelperError):  # noqa: N818
-    """The process could not be started; the message says why."""
+    """The process couldn't be started; the message says why."""
 
 
 class Helper:
-    """One helper process, started on demand and kept. Any thread may call; requests are carried out one by one."""
+    """One helper process, started on demand and kept running. Any thread may call it; requests run one by one."""
 
     def __init__(
         self, seconds: float = limits.TIME_LIMIT_SECONDS, footprint: Callable[[int], int] | None = None
     ) -> None:
-        """``seconds``: for one request; may be changed between two. ``footprint``: tells the memory of a process by its
-        id, in bytes, where the system does not limit it."""
+        """``seconds``: for one request; may be changed between two requests. ``footprint``: returns the memory of a
+        process in bytes, given its id, if the system doesn't limit it.
+        """
         self.seconds = seconds
         self._footprint = footprint or limits.footprint_reader()
         self._lock = threading.Lock()
@@ -60,14 +61,14 @@ class Helper:
 
     @property
     def process_id(self) -> int | None:
-        """Of the process that was started last, if it was not ended since."""
+        """The id of the process that was started last, unless it was ended since."""
         process = self._process
         return None if process is None else process.pid
 
     def start(self) -> None:
-        """Start the process, if none runs, and do not wait for it: it gets ready while the caller does something else.
+        """Start the process, if none is running, without waiting: it prepares while the caller does something else.
 
-        A failure is told by the next request.
+        A failure is reported by the next request.
         """
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
@@ -85,7 +86,7 @@ class Helper:
         return self._call(request, messages.HIGHLIGHTED)
 
     def stop(self) -> None:
-        """End the process, and with it all it may still have in memory. A request under way fails with `Died`."""
+        """End the process, and with it everything in its memory. A request in progress fails with `Died`."""
         if (process := self._process) is not None:
             process.kill()
         with self._lock:
@@ -101,9 +102,10 @@ class Helper:
             for _ in range(_ATTEMPTS):
                 process = self._running()
                 watch = _Watch(process, _START_SECONDS, None)
-                if self._next(process, watch, body) == b"" and not watch.passed:  # it has begun with the request
+                if self._next(process, watch, body) == b"" and not watch.passed:  # it has started with the request
                     return self._answer(process, answers)
-                # It had ended before it saw the request (which can happen to an idle process): that costs nobody a try.
+                # It had ended before it received the request (which can happen to an idle process): this doesn't count
+                # as a try.
                 status = self._end()
         raise NotStarted(f"it ended immediately, with status {status}")
 
@@ -120,7 +122,9 @@ class Helper:
         return answer
 
     def _next(self, process: subprocess.Popen[bytes], watch: _Watch, body: bytes | None = None) -> bytes | None:
-        """What the process says next, to ``body`` if that is given; ``None`` where it ended or says nothing we read."""
+        """The next answer of the process, to ``body`` if that is given; ``None`` if it has ended or the answer can't be
+        read.
+        """
         assert process.stdin is not None and process.stdout is not None
         try:
             with watch:
@@ -130,18 +134,18 @@ class Helper:
         except (OSError, frames.ProtocolError):
             return None
         except BaseException:
-            self._end()  # Ctrl+C: an answer that nobody waits for must not be taken for the next one's
+            self._end()  # Ctrl+C: the answer to this request must not be taken for the next one's
             raise
 
     # ------------------------------------------------------------ the process
 
     def _running(self) -> subprocess.Popen[bytes]:
-        """The process, started if none runs. Raises `NotStarted`."""
+        """The process, started if none is running. Raises `NotStarted`."""
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
         try:
-            # What it would say on its standard error may be other people's text.
+            # Its standard error might contain other people's text.
             process = program.start_process(program.own_command("--role=helper"), errors=subprocess.DEVNULL)
             self._process = process
             self._end_job = limits.put_into_job(process)
@@ -177,7 +181,7 @@ def _error(status: int, passed: type[HelperError] | None) -> HelperError:
 
 
 class _Watch:
-    """Kills a process that passes its time, or its memory where the parent has to look at it."""
+    """Kills a process that exceeds its time, or its memory if the parent has to check that."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], seconds: float, footprint: Callable[[int], int] | None

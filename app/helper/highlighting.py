@@ -45,25 +45,25 @@ def languages() -> frozenset[str]:
 
 @cache
 def lexer(language: str) -> Lexer | None:
-    """The lexer of a language, if there is one."""
+    """The lexer for a language, if there is one."""
     name = language.lower()
     if name not in languages():  # Pygments would search the installed packages for it, and import what it finds
         return None
     try:
         return get_lexer_by_name(name, stripnl=False, ensurenl=True)
-    except Exception:  # some want other packages
+    except Exception:  # some need other packages
         return None
 
 
 def highlight(found: Lexer | None, text: str) -> Highlighted:
-    """The colored parts of each line; none where the lexer fails."""
+    """The colored parts of each line; none if the lexer fails."""
     if found is None:
         return Highlighted([])
     try:
         roles = _roles(found, text)
     except MemoryError:
         raise
-    except Exception:  # a lexer's own fault
+    except Exception:  # the lexer's own fault
         return Highlighted([])
     lines: list[list[int]] = []
     begin = 0
@@ -98,5 +98,5 @@ def _role_of(kind: tuple[str, ...]) -> int:
 
 
 def _utf16_length(text: str) -> int:
-    """As Qt counts."""
+    """As Qt counts it."""
     return len(text) + sum(character > "\uffff" for character in text)

@@ -44,7 +44,7 @@ def confine() -> None:
 
 
 def allow_request() -> None:
-    """Before each request: the processor time this process may take from here on."""
+    """Before each request: set the processor time this process may use from now on."""
     if sys.platform != "win32":
         import resource
 
@@ -54,10 +54,10 @@ def allow_request() -> None:
 
 
 def is_large() -> bool:
-    """Whether this process once took so much memory that starting it anew is better than keeping it."""
+    """Whether this process has ever used so much memory that restarting it is better than keeping it."""
     if sys.platform != "linux":
         return False
-    # Not getrusage: its peak counts what the parent held when it started this process.
+    # Not getrusage: its peak includes what the parent used when it started this process.
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), "0")
     return int(peak) * 1024 > _LARGE
@@ -67,7 +67,9 @@ def is_large() -> bool:
 
 
 def footprint_reader() -> Callable[[int], int] | None:
-    """What tells the memory of a process by its id, in bytes, where the parent has to look; else ``None``."""
+    """A function that returns the memory of a process in bytes, given its id, if the parent has to check; otherwise
+    ``None``.
+    """
     return _macos_footprint if sys.platform == "darwin" else None
 
 
@@ -122,9 +124,9 @@ _LIMIT_PROCESS_MEMORY, _KILL_ON_CLOSE = 0x100, 0x2000
 
 
 def put_into_job(process: Any) -> Callable[[], object]:
-    """On Windows: put a process (a `subprocess.Popen`) into a job with the memory limit; elsewhere nothing happens.
+    """On Windows: put a process (a `subprocess.Popen`) into a job with the memory limit; elsewhere, do nothing.
 
-    Returns what ends the job, and the process with it. Raises `OSError`.
+    Returns a function that ends the job and its process. Raises `OSError`.
     """
     if sys.platform == "win32":
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)

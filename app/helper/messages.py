@@ -1,4 +1,4 @@
-"""What goes to the helper process and what comes back, each one JSON object in a frame."""
+"""Requests to the helper process and its answers, each one JSON object in a frame."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 ROLES = ("comment", "keyword", "string", "number", "name")
-"""What a piece of code can be; `Highlighted` gives the index."""
+"""The roles of parts of code; `Highlighted` contains their indexes."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -50,8 +50,9 @@ class Rendered(msgspec.Struct, frozen=True, tag=True):
 
 
 class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
-    """Why there is no prompt: the template is no valid one, raised an error, wrote more than the limit, or left out
-    what the last message or the system prompt says. ``detail``: the error, cut to a line."""
+    """Why there is no prompt: the template isn't valid, raised an error, wrote more than the limit, or left out text of
+    the last message or of the system prompt. ``detail``: the error, shortened to one line.
+    """
 
     reason: Literal["broken", "failed", "endless", "loses"]
     detail: str

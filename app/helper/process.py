@@ -1,4 +1,4 @@
-"""The helper process: requests on stdin, answers on stdout, one after the other until the end of the input."""
+"""The helper process: requests on stdin, answers on stdout, one after another until the end of the input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.protocol import frames
 
 
 def run() -> int:
-    """The entry of the helper process."""
+    """The entry point of the helper process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = _claim_streams()
     limits.confine()
@@ -23,14 +23,14 @@ def run() -> int:
     except MemoryError:
         os._exit(limits.MEMORY_STATUS)
     except BrokenPipeError:
-        os._exit(0)  # nobody reads; flushing would fail once more
+        os._exit(0)  # nobody reads; flushing would fail again
     return 0
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Carry out requests until there are no more, or until this process has grown large.
 
-    An empty frame says that the request begins: what comes before it (imports) is not in its time.
+    An empty frame announces that the request starts: what comes before it (imports) doesn't count toward its time.
     """
     while (body := frames.read(requests)) is not None:
         carry_out = _prepared(frames.decode(REQUESTS, body))
@@ -42,7 +42,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _prepared(request: Request) -> Callable[[], Answer]:
-    """What carries out ``request``, with everything imported that it needs."""
+    """The function that carries out ``request``, with everything imported that it needs."""
     if isinstance(request, Highlight):
         from app.helper import highlighting
 
@@ -54,7 +54,7 @@ def _prepared(request: Request) -> Callable[[], Answer]:
 
 
 def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the parent; whatever a library reads or prints goes nowhere."""
+    """The pipes to the parent; whatever a library reads or prints is discarded."""
     own_in, own_out = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)

@@ -29,7 +29,7 @@ from app.helper.messages import (
 )
 
 SIZE_LIMIT = 16 * 1024 * 1024
-"""The most characters a template may write."""
+"""The maximum number of characters a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"(?<![/\w])[^\W_]+")
 """But for those of switches, such as ``/no_think``, which templates take out of a message."""
@@ -62,7 +62,7 @@ class _UnusableError(Exception):
 
 
 class _Generation(Extension):
-    """``{% generation %}…{% endgeneration %}`` marks for trainers what the model wrote; here it changes nothing."""
+    """``{% generation %}…{% endgeneration %}`` marks what the model wrote, for training; here it changes nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's
 
@@ -85,9 +85,9 @@ class _Absent(jinja2.Undefined):
 def answer(request: TemplateRequest) -> TemplateAnswer:
     """Compile a template, or render a chat.
 
-    Some templates refuse or leave out a system message; its text then goes in front of the first message of the user.
-    Some leave out content that is a string and want it in typed parts; they get those. Some go through the tools even
-    if there are none. A template that leaves out words of the user whatever it gets is refused.
+    Some templates refuse or leave out a system message; its text is then added in front of the user's first message.
+    Some leave out content that is a string and expect typed parts; they get those. Some loop over the tools even if
+    there are none. A template that leaves out words of the user in every form is refused.
     """
     try:
         template = _compiled(request.source)
@@ -98,7 +98,7 @@ def answer(request: TemplateRequest) -> TemplateAnswer:
         raise
     except _UnusableError as error:
         return error.failure
-    except Exception as error:  # a template runs code of its own choice: anything can come out
+    except Exception as error:  # a template runs arbitrary code, so anything can be raised
         return TemplateFailed("failed", _line(error))
 
 
@@ -127,7 +127,7 @@ def _compiled(source: str) -> jinja2.Template:
         return _environment().from_string(source)
     except MemoryError:
         raise
-    except Exception as error:  # also SyntaxError: jinja2 makes Python code of some mistakes, such as a stray break
+    except Exception as error:  # also SyntaxError: jinja2 turns some mistakes into Python code, such as a stray break
         raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
@@ -258,5 +258,5 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """``tojson`` as the transformers library has it, which templates are written for."""
+    """``tojson`` as in the transformers library, for which templates are written."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

@@ -1,7 +1,7 @@
-"""What the architecture of a model allows, as llama.cpp of October 2026 has it (its ``src/llama-arch.cpp``).
+"""What the architecture of a model allows, according to llama.cpp of October 2026 (its ``src/llama-arch.cpp``).
 
-Only exceptions are listed: an architecture that is not here is taken for an ordinary text model, and llama.cpp itself
-says so when it does not know it.
+Only exceptions are listed: any other architecture is treated as an ordinary text model, and llama.cpp itself reports an
+error if it doesn't know it.
 """
 
 from __future__ import annotations
@@ -84,17 +84,17 @@ _TYPE_REFUSALS = {
 
 
 def refusal(architecture: str, general_type: str) -> str | None:
-    """Why a file of this kind is no text model, as the rest of a sentence that begins with its name."""
+    """Why a file of this kind isn't a text model, as the rest of a sentence that begins with its name."""
     return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
 
 
 def is_part_of_model(architecture: str, general_type: str) -> bool:
-    """Whether a file only belongs to a model that is in another file, as a vision part or an adapter does."""
+    """Whether a file is only part of a model that is in another file, such as a vision part or an adapter."""
     return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in ("clip", "controlvector", "imatrix")
 
 
 def running_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
-    """``recurrent`` or ``hybrid`` when the model has a running state, else ``None``.
+    """``recurrent`` or ``hybrid`` if the model has a running state, otherwise ``None``.
 
     ``keys`` are the keys of the model's metadata.
     """

@@ -1,7 +1,7 @@
 """What a GGUF model file says about itself, read without llama.cpp and without trusting the file.
 
-`read_header` takes a file apart, `check_loadable` decides whether llama.cpp may be given it: nothing is loaded that did
-not pass both.
+`read_header` parses a file, `check_loadable` decides whether llama.cpp may load it: nothing is loaded that didn't pass
+both.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Source(Protocol):
         """A file from its start, and its size; raises `KnownError` and `OSError`."""
 
     def has(self, path: Path) -> bool:
-        """Whether this file is there."""
+        """Whether this file exists."""
 
 
 class ModelFileError(KnownError):
-    """A file is no model Slipstream can use; the text is one plain sentence that begins with the file's name."""
+    """A file isn't a model that Slipstream can use; the text is one plain sentence that begins with the file's name."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{printable(path.name or str(path))} {problem}")
@@ -68,7 +68,7 @@ class ModelFileError(KnownError):
 
 
 class Rope(msgspec.Struct, frozen=True):
-    """Rotary position embedding; 0 or empty where the file leaves it to llama.cpp."""
+    """Rotary position embedding; 0 or empty if the file leaves it to llama.cpp."""
 
     dimensions: int = 0
     base: float = 0.0
@@ -85,12 +85,12 @@ class Split:
     """This file's number, from 1."""
     count: int
     files: tuple[Path, ...]
-    """All parts in order; empty when this file's name does not follow the pattern ``…-00001-of-00003.gguf``."""
+    """All parts in order; empty if this file's name doesn't follow the pattern ``…-00001-of-00003.gguf``."""
     missing: tuple[Path, ...]
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a header says in single values. Numbers are 0 and texts empty where the file does not say."""
+    """The single values in a header. Numbers are 0 and texts empty if the file doesn't specify them."""
 
     name: str
     architecture: str
@@ -120,7 +120,7 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
     path: Path
     file_size: int
-    """Bytes, of all parts that are there."""
+    """Bytes, of all existing parts."""
     version: int
     general_type: str
     rope: Rope
@@ -135,12 +135,12 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
 
 def read_header(path: str | Path) -> GgufHeader:
-    """Read and check the header of a model file, of all its parts if it is split. Raises `ModelFileError`."""
+    """Read and check the header of a model file, with all its parts if it is split. Raises `ModelFileError`."""
     return read_header_from(_Disk(), Path(path))
 
 
 def read_header_from(source: Source, path: Path) -> GgufHeader:
-    """`read_header` of a file that is not on the disk; raises what ``source`` raises, too."""
+    """`read_header` for a file that isn't on the disk; raises what ``source`` raises, too."""
     allowance = Allowance()
     raw, size = _read_raw(source, path, allowance)
     split = _split(source, path, raw.values)
@@ -159,7 +159,7 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
 
 def check_loadable(header: GgufHeader) -> None:
     """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model."""
-    # Parts after the first say nothing about the model itself, so the split comes first.
+    # Parts after the first say nothing about the model itself, so the split is checked first.
     checks = (_split_problem, _kind_problem, _content_problem, _tokenizer_problem)
     problem = next((problem for check in checks if (problem := check(header)) is not None), None)
     if problem is not None:
@@ -191,7 +191,7 @@ def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHead
 class _Disk:
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[BinaryIO, int]]:
-        """The file, if it is one: opening a pipe or a device could block or have an effect."""
+        """The file, if it is a regular one: opening a pipe or a device could block or have side effects."""
         _check_regular(path, path.stat().st_mode)
         flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
@@ -230,13 +230,13 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
         raise ModelFileError(
             path,
             (
-                f"is damaged: its parts contain {len(tensors):,} tensors, not the {claimed:,} different ones of the "
-                "model."
+                f"is damaged: its parts contain {len(tensors):,} tensors instead of the {claimed:,} different ones "
+                "that the model has."
             ),
         )
 
 
-# ---------------------------------------------------------------- making sense of it
+# ---------------------------------------------------------------- interpreting it
 
 
 def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split: Split | None) -> GgufHeader:
@@ -281,7 +281,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
 
 
 def whole_numbers(value: Value | None) -> list[int]:
-    """Those of a list with a number per layer, or the only one; empty for a longer list, which no layers go with."""
+    """Those of a list with one number per layer, or the only one; empty for a longer list, which fits no layers."""
     if isinstance(value, Array) and value.count > MAX_LAYERS:
         return []
     candidates = value.numbers() if isinstance(value, Array) else (value,)
@@ -289,7 +289,7 @@ def whole_numbers(value: Value | None) -> list[int]:
 
 
 def _whole(values: Mapping[str, Value], key: str) -> int:
-    """A whole number that is not negative; of a list (a number per layer) the largest; else 0."""
+    """A non-negative whole number; for a list (one number per layer) the largest; otherwise 0."""
     return max((number for number in whole_numbers(values.get(key)) if number >= 0), default=0)
 
 
@@ -299,7 +299,7 @@ def _real(values: Mapping[str, Value], key: str) -> float:
 
 
 def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
-    """The file's own word for it, else the type most of its bytes have."""
+    """What the file says, otherwise the type that most of its bytes have."""
     named = FILE_TYPES.get(_whole(values, "general.file_type")) if "general.file_type" in values else None
     if named is not None:
         return named
@@ -309,7 +309,7 @@ def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
     return sizes.most_common(1)[0][0] if sizes else ""
 
 
-# ---------------------------------------------------------------- what llama.cpp may be given
+# ---------------------------------------------------------------- what llama.cpp may load
 
 
 def _kind_problem(header: GgufHeader) -> str | None:
@@ -375,7 +375,7 @@ def _tokenizer_problem(header: GgufHeader) -> str | None:
         return "is damaged: its tokenizer's merges are not a list of strings."
     if not tokenizer.tokens:
         return "is damaged: its vocabulary is empty."
-    # llama.cpp stops the whole process at a token that is there twice.
+    # llama.cpp aborts the whole process if a token occurs twice.
     if len(set(_as_llama_cpp_spells(tokenizer.tokens))) != tokenizer.size:
         return "is damaged: its vocabulary contains the same token twice."
     return None

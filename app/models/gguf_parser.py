@@ -38,7 +38,7 @@ _TENSOR_TAILS = [struct.Struct("<" + "Q" * dimensions + "IQ") for dimensions in 
 
 
 class Reader(Protocol):
-    """Gives the bytes of a file one after the other: at least one and at most ``size``, none at its end."""
+    """Returns the bytes of a file in order: at least one and at most ``size``, none at its end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -53,7 +53,7 @@ class CutOffError(HeaderError):
 
 @dataclass(frozen=True)
 class Array:
-    """An array of the header: packed numbers, or texts (kept only for the keys the caller asked for)."""
+    """An array in the header: packed numbers, or texts (kept only for the keys the caller asked for)."""
 
     kind: int
     """Value type of the elements."""
@@ -72,7 +72,7 @@ class Array:
 
 
 Value = int | float | bool | bytes | Array
-"""Texts are kept as bytes: whoever shows one decodes it, which can make it four times as large."""
+"""Texts are kept as bytes: decoding, when one is shown, can make it four times as large."""
 
 
 class Tensor(NamedTuple):
@@ -101,16 +101,16 @@ class RawHeader(NamedTuple):
 
 @dataclass
 class Allowance:
-    """What may still be read of a model. Its parts share it: a thousand must not take a thousand times as long."""
+    """How much more may be read of a model. Its parts share it: a thousand must not take a thousand times as long."""
 
     header_bytes: int = field(default_factory=lambda: MAX_HEADER_BYTES)
     tensors: int = field(default_factory=lambda: MAX_TENSORS)
 
 
 def parse(file: Reader, size: int, keep_texts: Container[str] = (), allowance: Allowance | None = None) -> RawHeader:
-    """Read the header of a ``size`` bytes long file; raises `HeaderError`.
+    """Read the header of a file of ``size`` bytes; raises `HeaderError`.
 
-    Arrays of texts under a key in ``keep_texts`` keep their texts. What was read is taken from ``allowance``.
+    Arrays of texts under a key in ``keep_texts`` keep their texts. What was read is subtracted from ``allowance``.
     """
     return _Parser(file, size, keep_texts, allowance or Allowance()).parse()
 
@@ -194,7 +194,7 @@ class _Parser:
         return length
 
     def _count(self, what: str, limit: int, smallest: int) -> int:
-        """A number of things of at least ``smallest`` bytes each that follow."""
+        """The number of the following things, each of which takes at least ``smallest`` bytes."""
         count = self._uint64()
         if count > limit:
             raise HeaderError(f"is damaged: its header claims {count:,} {what}, more than any model has.")
@@ -295,7 +295,7 @@ class _Parser:
 
 
 def text_of(values: Mapping[str, Value], key: str, limit: int | None = None) -> str:
-    """The text under ``key``, of at most ``limit`` bytes; empty where there is none."""
+    """The text under ``key``, of at most ``limit`` bytes; empty if there is none."""
     value = values.get(key)
     return value[:limit].decode("utf-8", "replace") if isinstance(value, bytes) else ""
 
@@ -312,7 +312,7 @@ def _alignment(values: dict[str, Value]) -> int:
 
 
 def _placed(listed: list[tuple[str, tuple[int, ...], int, int]], data_start: int, alignment: int) -> list[Tensor]:
-    """The tensors with sizes and places in the file; llama.cpp wants them gapless, in order."""
+    """The tensors with sizes and places in the file; llama.cpp requires them in order, without gaps."""
     tensors = []
     names: set[str] = set()
     expected = 0
@@ -359,13 +359,13 @@ def _decoded(raw: bytes, what: str) -> str:
 
 
 def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:
-    """Both sizes as text; in bytes where they would read the same."""
+    """Both sizes as text; in bytes if they would look the same."""
     texts = size_text(smaller), size_text(larger)
     return texts if texts[0] != texts[1] else (f"{smaller:,} bytes", f"{larger:,} bytes")
 
 
 def _what_it_is(start: bytes) -> str:
-    """A sentence for files that people take for models."""
+    """A sentence for files that people mistake for models."""
     if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"ggml", b"ggmf", b"ggjt"):
         return "is in the older GGML format, which llama.cpp no longer reads. Get a GGUF file."
     if start.startswith(b"version https://git-lfs"):

@@ -1,4 +1,4 @@
-"""Headers of model files, remembered as long as the files do not change."""
+"""Headers of model files, cached as long as the files don't change."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from app.models.gguf import GgufHeader, check_loadable, read_header
 
 AT_ONCE = 4
-"""How many tasks read at the same time, so that one on a drive that does not answer doesn't hold up the others."""
+"""How many tasks read at the same time, so that one on an unresponsive drive doesn't delay the others."""
 _MOST = 4
-"""How many headers are remembered: the pair, and the one before it. A vocabulary takes tens of megabytes."""
+"""How many headers are cached: the pair, and the one before it. A vocabulary takes tens of megabytes."""
 
 
 class Headers:
-    """Reads files and remembers what was in the last few as long as they do not change. For any thread."""
+    """Reads files and caches the content of the last few as long as they don't change. For any thread."""
 
     def __init__(self) -> None:
         self._header = lru_cache(_MOST)(_loadable_header)
@@ -29,7 +29,7 @@ class Headers:
 
 
 def _loadable_header(path: str, *_state: int) -> GgufHeader:
-    """``_state``: of the file, only for the cache, which keeps a header for each."""
+    """``_state``: the state of the file, only used as a key of the cache."""
     header = read_header(path)
     check_loadable(header)
     return header

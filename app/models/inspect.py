@@ -15,7 +15,7 @@ from app.models.tokenizer import Tokenizer
 
 
 def describe(header: GgufHeader) -> dict[str, Any]:
-    """A model file as data for JSON; what the file does not say is ``None``."""
+    """A model file as data for JSON; unspecified values are ``None``."""
     problem = _problem(header)
     return {
         "path": str(header.path),
@@ -41,7 +41,7 @@ def describe(header: GgufHeader) -> dict[str, Any]:
 
 
 def _known(facts: msgspec.Struct, *names: str) -> dict[str, Any]:
-    """These fields; ``None`` for what the file does not say."""
+    """These fields; ``None`` if the file doesn't specify them."""
     return {name: getattr(facts, name) or None for name in names}
 
 
@@ -55,7 +55,7 @@ def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> di
 
 
 def readable(header: GgufHeader) -> str:
-    """A model file for a terminal: one line a fact, without a last line break, safe to print."""
+    """A model file for a terminal: one line per fact, without a final line break, safe to print."""
     template, state = header.chat_template, header.running_state
     rows = [
         ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),

@@ -1,4 +1,4 @@
-"""The memory of this machine: what a model could use, and how much of it is free now."""
+"""The memory of this machine: how much a model could use, and how much of it is free now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
 
 
 class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory at one moment. No devices: everything runs on the processor. Bytes."""
+    """Memory at one moment. Without devices, everything runs on the CPU. Bytes."""
 
     memory_total: int
     memory_free: int
@@ -27,9 +27,9 @@ class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
 def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_gpu: int = 0) -> MachineMemory:
     """This machine as it is now; ``devices`` as the engine reported them just before.
 
-    What the loaded pair holds counts as free, because the next load gives it up first: ``released`` bytes of system
-    memory (`app.protocol.messages.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, the estimate the pair
-    was loaded with. In a container with a limit on memory (cgroup v2) that limit is the machine's memory.
+    The memory of the loaded pair counts as free, because the next load unloads it first: ``released`` bytes of system
+    memory (`app.protocol.messages.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, which is the estimate
+    the pair was loaded with. In a container with a memory limit (cgroup v2), that limit is the machine's memory.
     """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
@@ -43,7 +43,7 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
 
 
 def private_bytes() -> int:
-    """Bytes of memory only this process holds, without the pages of files it reads."""
+    """Bytes of memory that only this process uses, without the pages of files it reads."""
     memory = psutil.Process().memory_info()
     if sys.platform == "win32":
         return int(memory.private)
@@ -51,7 +51,7 @@ def private_bytes() -> int:
 
 
 def _with_released(devices: Sequence[Device], released: int) -> list[Device]:
-    """Where it was is not known: it is spread over the devices as what they have in use is."""
+    """Where it was is unknown, so it is distributed over the devices in proportion to what they have in use."""
     used = [max(device.total_bytes - device.free_bytes, 0) for device in devices]
     released = min(released, sum(used))
     if not released:
@@ -81,7 +81,7 @@ def _number(path: Path) -> int | None:
 
 
 def _file_pages(group: Path) -> int:
-    """Bytes the group has in its page cache, which the system gives up first."""
+    """Bytes in the group's page cache, which the system frees first."""
     pairs = (line.split() for line in _text(group / "memory.stat").splitlines())
     return sum(int(words[1]) for words in pairs if len(words) == 2 and words[0] in ("inactive_file", "active_file"))
 

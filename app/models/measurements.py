@@ -1,4 +1,4 @@
-"""What was measured on this machine, kept in one small JSON file: so far the plain decode speed of targets.
+"""Measurements made on this machine, in one small JSON file: so far the plain decode speed of targets.
 
 A speed belongs to everything it depends on (`PlainKey`): another context length or sampler is another measurement.
 """
@@ -35,7 +35,7 @@ class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def of(
         cls, target: str | Path, *, context_length: int, threads: int, gpu_layers: int, kv_type: str, sampler: str
     ) -> PlainKey:
-        """The key for a target file as it is now; raises `ModelFileError` when it is gone."""
+        """The key for a target file as it is now; raises `ModelFileError` if it is gone."""
         file = FileKey.of(target)
         return cls(file.name, file.size, file.modified_ns, context_length, threads, gpu_layers, kv_type, sampler)
 
@@ -52,20 +52,20 @@ class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
 
 
 class Measurements:
-    """The speeds in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
+    """The speeds in one file. A missing file counts as empty; a damaged one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
         self._file = JsonFile(path, _File(plain=[]), what="The measured speed", patience=PATIENCE_SECONDS)
 
     def plain_speed(self, key: PlainKey) -> float | None:
-        """The measured plain decode speed in tokens per second, or ``None`` when it was not measured yet."""
+        """The measured plain decode speed in tokens per second, or ``None`` if it hasn't been measured yet."""
         found = (entry.tokens_per_second for entry in self._file.read().plain if entry.key == key)
         return next(filter(_is_sound, found), None)
 
     def record_plain_speed(self, key: PlainKey, tokens_per_second: float) -> None:
-        """Keep a speed, in place of an earlier one.
+        """Store a speed, replacing an earlier one.
 
-        Raises `KnownError` when the file cannot be written; the speed counts until the end then.
+        Raises `KnownError` if the file can't be written; the speed then applies until the process ends.
         """
         if not _is_sound(tokens_per_second):
             raise ValueError(f"not a speed: {tokens_per_second}")
@@ -79,5 +79,5 @@ class Measurements:
 
 
 def _is_sound(tokens_per_second: float) -> bool:
-    """A file can hold anything that is well formed."""
+    """A well-formed file can contain anything."""
     return math.isfinite(tokens_per_second) and tokens_per_second > 0

@@ -1,7 +1,7 @@
-"""How much memory a pair takes once it is loaded, worked out from its headers.
+"""Estimates how much memory a loaded pair takes, from its headers.
 
-What is counted was read off llama.cpp of October 2026 and then measured: ``docs/memory.md``. What the draft takes
-follows the same rules; its context is as long as the target's.
+What is counted was taken from llama.cpp of October 2026 and then measured: ``docs/memory.md``. The draft follows the
+same rules; its context is as long as the target's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """Who takes memory, in one place. Bytes."""
+    """What takes memory in one place. Bytes."""
 
     target_weights: int = 0
     target_kv: int = 0
@@ -59,12 +59,13 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     gpu: Parts = Parts()
     """For all GPUs together."""
     repacked: int = 0
-    """Pages of the model files that were read once, rearranged for the processor, and are not needed any more. They
-    count as resident until the system drops them, which it does before memory gets short."""
+    """Pages of the model files that were read once, rearranged for the processor, and are no longer needed. They count
+    as resident until the system drops them, which it does before memory runs short.
+    """
 
     @property
     def resident(self) -> int:
-        """What the system reports for the process, at most."""
+        """The maximum that the system reports for the process."""
         return self.system.total + self.repacked
 
 
@@ -86,10 +87,10 @@ def estimate(
     draft_gpu_layers: int = 0,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> MemoryEstimate:
-    """What a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
+    """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
 
     GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
-    `ALL_LAYERS` is all of them. ``batch_size`` is `LoadSettings.micro_batch_size`.
+    `ALL_LAYERS` means all of them. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
     cells = _rounded(max(context_length, 1))
     batch = min(batch_size, cells)
@@ -107,7 +108,7 @@ def estimate(
 
 
 def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
-    """Whether llama.cpp can keep this model's keys and values so: heads have to be whole blocks."""
+    """Whether llama.cpp can store this model's keys and values in this type: heads must consist of whole blocks."""
     block = _KV_BLOCKS[kv_type][0]
     return shape.key_length % block == 0 and shape.value_length % block == 0
 
@@ -167,13 +168,15 @@ class _Model:
         return cached + (1 + self.snapshots) * sum(layer.state for layer in layers)
 
     def _cells_of(self, layer: Layer) -> int:
-        """Tokens kept. Beside a running state windows are kept whole, or it could not be gone back to."""
+        """Tokens kept. With a running state, windows are kept completely, because otherwise rolling back wouldn't be
+        possible.
+        """
         if not layer.window or self.shape.running_state:
             return self.cells
         return _rounded(min(self.cells, layer.window + self.batch))
 
     def _buffers(self) -> int:
-        """Compute buffers in system memory: the whole graph where layers are there, else what is handed to the GPU."""
+        """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
         if self._layers_in_system:
             return self._graph() + self._logits() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._logits()

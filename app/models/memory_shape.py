@@ -1,4 +1,4 @@
-"""What a model's header says about the memory it will take, small enough to be kept or sent without the header.
+"""What a model's header says about the memory it will take, small enough to be stored or sent without the header.
 
 The rules are those of llama.cpp as of October 2026 (``src/llama-hparams.cpp``, ``llama_model::create_memory`` and the
 ``load_arch_hparams`` of its ``src/models``).
@@ -29,7 +29,7 @@ _INDEXER = "attention.indexer.key_length"
 
 
 class _Windows(NamedTuple):
-    """How an architecture lays out its sliding windows where its files leave it open."""
+    """How an architecture arranges its sliding windows if its files don't specify it."""
 
     every: int
     """One layer in this many sees the whole context."""
@@ -82,7 +82,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as far as its memory goes. Bytes, unless said otherwise."""
+    """A model as far as its memory is concerned. Bytes, unless stated otherwise."""
 
     architecture: str
     layers: list[Layer]
@@ -91,7 +91,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     output_weights: int
     """What comes after the last layer."""
     tied_weights: int = 0
-    """The token embeddings where they are the output matrix as well: a second copy on a GPU, none in system memory."""
+    """The token embeddings if they are also the output matrix: a second copy on a GPU, none in system memory."""
     by_type: dict[str, int] = {}
     """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
@@ -102,7 +102,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     merges: int = 0
     """Of a BPE tokenizer."""
     training_context: int = 0
-    """Tokens; 0 where the file does not say."""
+    """Tokens; 0 if the file doesn't specify it."""
     width: int = 0
     heads: int = 0
     key_length: int = 0
@@ -128,12 +128,12 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default_context(self) -> int:
-        """Tokens of context when nobody asks for a length."""
+        """The context length in tokens if none is requested."""
         return default_context_length(self.training_context)
 
 
 def shape_of(header: GgufHeader) -> ModelShape:
-    """What ``header`` says about memory. Trusts no number; only call it what is loadable where it has to be right."""
+    """What ``header`` says about memory. Numbers aren't trusted; the result is only reliable for loadable models."""
     facts = _Facts(header)
     names = _by_layer(header.tensors)
     layers = [_layer(facts, number, names.get(number, [])) for number in range(facts.layers)]
@@ -187,12 +187,12 @@ class _Facts:
             self.own_kv = max(self.trunk - self.number("attention.shared_kv_layers"), 0)
 
     def number(self, key: str, default: int = 0) -> int:
-        """A dimension; of a list the largest."""
+        """A dimension; for a list the largest."""
         found = [value for value in whole_numbers(self._values.get(f"{self.architecture}.{key}")) if value >= 0]
         return min(max(found), MAX_DIMENSION) if found else default
 
     def per_layer(self, key: str) -> list[int]:
-        """A number for each layer; empty where the file has none."""
+        """A number for each layer; empty if the file has none."""
         found = [
             min(max(value, 0), MAX_DIMENSION) for value in whole_numbers(self._values.get(f"{self.architecture}.{key}"))
         ]

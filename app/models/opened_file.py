@@ -1,4 +1,4 @@
-"""A model file that somebody else names: a file manager, a terminal, the system."""
+"""A model file named by something else: a file manager, a terminal, the system."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def names_file(argument: str) -> bool:
 def path_of(argument: str) -> Path:
     """The absolute path that a path or a ``file:`` address means; nothing is looked up.
 
-    Raises `KnownError` for what cannot be the name of a model.
+    Raises `KnownError` if it can't be the name of a model.
     """
     path = Path(_from_address(argument) if argument.lower().startswith(_SCHEME) else argument)
     name = printable(path.name)
@@ -42,7 +42,7 @@ def path_of(argument: str) -> Path:
 
 
 def _from_address(address: str) -> str:
-    from urllib.request import url2pathname  # with half of the network behind it
+    from urllib.request import url2pathname  # would import half of the network
 
     try:
         parts = urlsplit(address)

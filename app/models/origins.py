@@ -1,4 +1,4 @@
-"""Where downloaded files came from, kept in one small JSON file."""
+"""Where downloaded files came from, in one small JSON file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
@@ -23,7 +24,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     size: int
     """Bytes."""
-    licence: str = ""
+    license: str = msgspec.field(default="", name="licence")
     downloaded_at: int = 0
     """Seconds since 1970, UTC."""
 
@@ -33,9 +34,9 @@ class _File(Versioned, kw_only=True):
 
 
 class Origins:
-    """The origins in one file, by absolute path. A broken file is moved aside.
+    """The origins in one file, by absolute path. A damaged file is moved aside.
 
-    Safe from any thread, and beside other processes.
+    Safe from any thread and alongside other processes.
     """
 
     def __init__(self, file: Path) -> None:
@@ -43,11 +44,11 @@ class Origins:
 
     @property
     def problem(self) -> str:
-        """Why the file could not be used the last time; empty if it could."""
+        """Why the file couldn't be used the last time; empty if it could."""
         return self._file.problem
 
     def get(self, path: Path) -> Origin | None:
-        """The origin of a file, ``None`` where it is not known."""
+        """The origin of a file, ``None`` if it is unknown."""
         return self._file.read().origins.get(_key(path))
 
     def all(self) -> dict[Path, Origin]:
@@ -55,11 +56,11 @@ class Origins:
         return {Path(path): origin for path, origin in self._file.read().origins.items()}
 
     def put(self, path: Path, origin: Origin) -> None:
-        """Keep a file's origin, in place of an earlier one. Raises `KnownError` if the disk does not let us."""
+        """Store a file's origin, replacing an earlier one. Raises `KnownError` if it can't be written."""
         self._update(lambda origins: {**origins, _key(path): origin})
 
     def remove(self, path: Path) -> None:
-        """Forget a file's origin. Raises as `put`."""
+        """Remove a file's origin. Raises as `put`."""
         self._update(lambda origins: {key: origin for key, origin in origins.items() if key != _key(path)})
 
     def moved(self, old_root: Path, new_root: Path) -> None:
@@ -69,11 +70,6 @@ class Origins:
 
     def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
         self._file.update(lambda file: _File(origins=change(file.origins)))
-
-
-def moved_path(path: str, old: Path, new: Path) -> str:
-    """Where a file is after the folder ``old`` has become ``new``."""
-    return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
 
 def _key(path: Path) -> str:

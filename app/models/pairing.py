@@ -1,8 +1,8 @@
-"""Whether a draft model fits a target, decided from their tokenizers, never from names.
+"""Whether a draft model fits a target, based on their tokenizers, never on names.
 
 The rules are llama.cpp's for its own speculative decoding (``common/speculative.cpp``). The library itself checks none
-of them, and a draft with another vocabulary would silently propose nonsense. Whether rejected guesses can be taken back
-is another question, which `app.engine.llama.checkpoints` answers for models with a running state when they are loaded.
+of them, and a draft with another vocabulary would silently propose nonsense. Whether rejected tokens can be undone is
+another question, which `app.engine.llama.checkpoints` answers for models with a running state when they are loaded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a pair fits, and why (not), for the user."""
+    """Whether a pair fits, and why or why not, for the user."""
 
     fits: bool
     reason: str
@@ -41,7 +41,7 @@ class Verdict:
     warning: str | None = None
     """A disadvantage of a pair that fits."""
     note: str | None = None
-    """What is only found out when a pair that fits is loaded."""
+    """What can only be found out when a pair that fits is loaded."""
     target_tokens: int = 0
     draft_tokens: int = 0
     first_difference: int | None = None
@@ -55,7 +55,7 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
 
 
 def judge(target: ModelFacts, draft: ModelFacts, difference: Callable[[], Difference | None]) -> Verdict:
-    """Decide from what is known of both; ``difference`` is asked only where nothing else decides."""
+    """Decide from what is known about both; ``difference`` is only called if nothing else decides."""
     first, second = target.tokenizer, draft.tokenizer
     if first is None or second is None:
         return Verdict(False, f"The {'target' if first is None else 'draft'} has no tokenizer to compare.")

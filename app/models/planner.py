@@ -1,8 +1,8 @@
-"""How a pair is best loaded on a machine: what goes on the GPU, how long the context is, whether the draft stays.
+"""How to load a pair on a machine: what goes on the GPU, how long the context is, whether the draft is used.
 
-The draft goes on the GPU first and whole, then as many layers of the target as fit. Where something has to give way,
-the draft goes before the KV cache is made smaller, and that before the context is shortened. What was wished for
-explicitly is kept, and refused with the numbers where it does not fit.
+The draft goes on the GPU first and completely, then as many layers of the target as fit. If something has to be left
+out, the draft goes first, then the KV cache gets a smaller type, then the context is shortened. What was requested
+explicitly is kept, and refused with the numbers if it doesn't fit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user asks for; what is not set is chosen."""
+    """What the user requests; the rest is chosen automatically."""
 
     context_length: int | None = None
     """Tokens."""
@@ -39,7 +39,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """Counted as llama.cpp does; `ALL_LAYERS` is all."""
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
-    """A plan that leaves the draft out doesn't count."""
+    """A plan that leaves the draft out isn't acceptable."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
@@ -85,7 +85,7 @@ class MemoryLimits:
         self.gpu_bytes = sum(map(_usable_bytes, self.gpus))
 
     def fit(self, estimate: MemoryEstimate) -> bool:
-        """Whether everything has its place."""
+        """Whether everything fits."""
         return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
 
     def fit_gpus(self, estimate: MemoryEstimate) -> bool:
@@ -104,14 +104,14 @@ class MemoryLimits:
 def make_plan(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
 ) -> LoadPlan:
-    """The best plan that fits; where none does, what was wished for, with ``fits`` False and the numbers."""
+    """The best plan that fits; if none does, what was requested, with ``fits`` False and the numbers."""
     return _Planner(target, draft, machine, wishes or Wishes()).best()
 
 
 def alternatives(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
 ) -> list[LoadPlan]:
-    """Plans that fit where the wished one does not; each gives one thing up, the last more than one if it has to."""
+    """Plans that fit if the requested one doesn't; each gives up one thing, the last one more if necessary."""
     return _Planner(target, draft, machine, wishes or Wishes()).alternatives()
 
 
@@ -151,7 +151,7 @@ class _Planner:
         return msgspec.structs.replace(wished, sentence=f"{_sentence(numbers)}.")
 
     def _candidates(self) -> Iterator[_Options]:
-        """What was wished for, then what comes nearest to it."""
+        """What was requested, then what comes closest to it."""
         wished = self._wished
         yield wished
         alone = wished if self._wishes.keep_draft else wished._replace(draft=False)
@@ -167,14 +167,14 @@ class _Planner:
                 yield alone._replace(context=context, kv_type=kv_type)
 
     def _takes(self, options: _Options) -> bool:
-        """Whether the models can have such a KV cache at all."""
+        """Whether the models can have this kind of KV cache at all."""
         drafted = self._draft if options.draft else None
         return all(takes_kv_type(shape, options.kv_type) for shape in (self._target, drafted) if shape)
 
     # ------------------------------------------------------------ what goes where
 
     def _placed(self, options: _Options) -> LoadPlan:
-        """The best place for everything: the draft on the GPU if it can be, then as much of the target as fits."""
+        """The best place for everything: the draft on the GPU if possible, then as much of the target as fits."""
         if self._wishes.draft_gpu_layers is not None:
             draft_places = [self._wishes.draft_gpu_layers]
         else:
@@ -196,7 +196,7 @@ class _Planner:
         return self._plan(options, most, draft_layers)
 
     def _has_space(self, found: MemoryEstimate) -> bool:
-        """Whether so many layers can be on the GPU. Where its memory is the system's, all of it has to fit there."""
+        """Whether this many layers fit on the GPU. If its memory is the system's, everything has to fit there."""
         return self._limits.fit(found) if self._limits.is_shared else self._limits.fit_gpus(found)
 
     def _plan(self, options: _Options, target_layers: int, draft_layers: int) -> LoadPlan:
@@ -247,7 +247,7 @@ class _Planner:
         ]
 
     def _without_one_thing(self, *, can_quantize: bool) -> list[_Options]:
-        """All that can be given up beside the length of the context."""
+        """Everything that can be given up except the context length."""
         wished = self._wished
         lesser = [wished._replace(draft=False)] if wished.draft else []
         if can_quantize:
@@ -302,7 +302,7 @@ class _Planner:
         return f"{subject} needs {size_text(needs)}{where}, but only {size_text(free)} is free"
 
     def _given_up(self, plan: LoadPlan) -> str:
-        """What is other than wished for."""
+        """What is different from the request."""
         wished = self._wished
         parts = []
         if wished.draft and not plan.with_draft:
@@ -318,7 +318,7 @@ class _Planner:
 
 
 def layers_text(layers: int) -> str:
-    """A number of layers on the GPU for people."""
+    """A number of layers on the GPU, for display."""
     return "all" if layers == ALL_LAYERS else str(layers)
 
 

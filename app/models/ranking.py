@@ -1,4 +1,4 @@
-"""Which drafts suit a target: all that are there, the most promising first, those that do not fit last."""
+"""Which drafts suit a target: all that exist, most promising first, those that don't fit last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _USUAL_SHARE = 1 / 30
 
 @dataclass(frozen=True)
 class RankedDraft:
-    """A candidate and what speaks for and against it."""
+    """A candidate, and the arguments for and against it."""
 
     entry: LibraryEntry
     verdict: Verdict
@@ -33,10 +33,10 @@ class RankedDraft:
 
 
 class Judge:
-    """Decides on pairs of entries: from their summaries, and from the tokens themselves only where it must."""
+    """Decides on pairs of entries: from their summaries, and from the tokens themselves only if necessary."""
 
     def __init__(self, known: MutableMapping[tuple[str, str], Difference | None]) -> None:
-        """``known`` is what comparing tokens brought before, by fingerprints; it is added to."""
+        """``known`` has the results of earlier comparisons of tokens, by fingerprints; new ones are added to it."""
         self._known = known
         self._target: tuple[Path, Tokenizer] | None = None
 
@@ -54,7 +54,7 @@ class Judge:
             return Verdict(False, str(error))
 
     def _difference(self, target: LibraryEntry, draft: LibraryEntry) -> Difference | None:
-        """Reads the tokens of both, unless such lists were compared before. Raises `ModelFileError`."""
+        """Reads the tokens of both, unless these lists were compared before. Raises `ModelFileError`."""
         key = _fingerprint(target), _fingerprint(draft)
         if key not in self._known:
             if self._target is None or self._target[0] != target.path:
@@ -66,11 +66,11 @@ class Judge:
 def rank_drafts(
     target: LibraryEntry, candidates: Iterable[LibraryEntry], trials: Trials, judge: Judge
 ) -> list[RankedDraft]:
-    """All ``candidates`` but the target itself, best first.
+    """All ``candidates`` except the target itself, best first.
 
-    What was measured comes before guesses: a pair that was quicker than plain first, one that was slower behind what
-    was not tried. Guesses go by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how near the
-    size is to that of usual pairs. What does not fit comes last, with its reason.
+    Measurements come before guesses: pairs that were faster than plain first, those that were slower after those that
+    weren't tried. Guesses are ordered by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how
+    close the size is to that of usual pairs. Those that don't fit come last, with the reason.
     """
     key = _file_key(target) if target.available else None
     measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if key else {}
@@ -109,7 +109,7 @@ def _weights(entry: LibraryEntry) -> int:
 
 
 def _family(entry: LibraryEntry) -> str:
-    """Models of one family learnt from the same texts, with experts or without."""
+    """Models of one family learned from the same texts, with experts or without."""
     architecture = entry.summary.architecture if entry.summary else ""
     return architecture.removesuffix("moe").rstrip("-_")
 

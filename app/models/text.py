@@ -1,4 +1,4 @@
-"""Small pieces of text for sentences about model files, and text of others made harmless."""
+"""Small pieces of text for sentences about model files, and making other people's text harmless."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import unicodedata
 
 _MAX_DIGITS = 18
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode categories of characters that are obeyed and not drawn: controls, directions, zero width, line breaks."""
+"""Unicode categories of characters that have an effect instead of being drawn: controls, directions, zero width, line
+breaks.
+"""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _JOINERS = "\u200c\u200d"
 
 
 def printable(text: str | bytes, limit: int = 80) -> str:
-    """``text`` with everything that does not print (control characters, line breaks, broken UTF-8) spelled out.
+    """``text`` with everything that doesn't print (control characters, line breaks, broken UTF-8) spelled out.
 
-    At most about ``limit`` characters: whatever comes from a file may end up in a terminal or a label.
+    At most about ``limit`` characters: whatever comes from a file may be shown in a terminal or a label.
     """
     decoded = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     shown = decoded[:limit]
@@ -27,15 +29,15 @@ def printable(text: str | bytes, limit: int = 80) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """``text`` in at most ``most`` characters, the last of them "…" where some are missing."""
+    """``text`` in at most ``most`` characters, the last of them "…" if some are missing."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def visible(text: str) -> str:
-    """``text`` with everything spelled out that a terminal or a label obeys instead of showing it.
+    """``text`` with everything spelled out that a terminal or a label would obey instead of showing it.
 
-    Line breaks and tabs stay, and so do joiners within words and pictures that are not ASCII. For whole sentences;
-    names have `printable`, which cuts them too.
+    Line breaks and tabs stay, and so do joiners within words and pictures that aren't ASCII. For whole sentences; for
+    names, use `printable`, which also shortens them.
     """
     if text.isprintable():
         return text
@@ -46,7 +48,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON that says the same with nothing in it that a terminal obeys. Line breaks stay."""
+    """JSON with the same meaning and nothing in it that a terminal would obey. Line breaks stay."""
     if text.isprintable():
         return text
     return "".join(
@@ -63,7 +65,7 @@ def _is_harmless(text: str, place: int) -> bool:
 
 
 def whole_number(text: str) -> int | None:
-    """The number a server sent; ``None`` where it is none, or none that means anything."""
+    """The number a server sent; ``None`` if it isn't one, or isn't meaningful."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
@@ -73,19 +75,19 @@ def is_sha256(text: str) -> bool:
 
 
 def size_text(size: int) -> str:
-    """Bytes as people read them: ``12 MB`` (decimal units, as file managers and download pages show them)."""
+    """Bytes in a readable form: ``12 MB`` (decimal units, as in file managers and on download pages)."""
     if size < 1000:
         return "1 byte" if size == 1 else f"{size} bytes"
     return _scaled(size, ("KB", "MB", "GB", "TB"))
 
 
 def count_text(count: int) -> str:
-    """A number of parameters as model names have it: ``27 B``, ``1.5 B``, ``15.7 M``, ``950 K``."""
+    """A number of parameters as in model names: ``27 B``, ``1.5 B``, ``15.7 M``, ``950 K``."""
     return str(count) if count < 1000 else _scaled(count, ("K", "M", "B"))
 
 
 def _scaled(number: int, units: tuple[str, ...]) -> str:
-    """Three digits at most before the last unit, one after the point where that says more."""
+    """At most three digits before the last unit, one after the point if that adds precision."""
     value = number / 1000
     for unit in units[:-1]:
         if value < 999.5:

@@ -1,4 +1,4 @@
-"""The tokenizer a GGUF file carries, with llama.cpp's rules for what the file leaves out."""
+"""The tokenizer in a GGUF file, with llama.cpp's rules for what the file leaves out."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _PRE_THAT_ADD_BOS = (
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A tokenizer without its tokens; ids are ``None`` where there is no such token."""
+    """A tokenizer without its tokens; ids are ``None`` if there is no such token."""
 
     kind: str
     """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE``, …"""
@@ -67,14 +67,14 @@ class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
 
     tokens: tuple[bytes, ...]
     eot_id: int | None
-    """End of turn, as far as the file names it; llama.cpp finds more by their text."""
+    """End of turn, if the file names it; llama.cpp finds more by their text."""
 
     def __repr__(self) -> str:
         return f"Tokenizer({self.kind}, {self.size} tokens)"
 
 
 def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
-    """The tokenizer among a file's metadata, or ``None`` when it has none."""
+    """The tokenizer in a file's metadata, or ``None`` if it has none."""
     tokens = values.get(TOKENS_KEY)
     model = text_of(values, MODEL_KEY)
     if not model or not isinstance(tokens, Array) or tokens.kind != VALUE_STRING or tokens.texts is None:

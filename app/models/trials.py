@@ -1,4 +1,4 @@
-"""What trying out a pair on this machine brought: acceptance and speed-up, kept in one small JSON file."""
+"""The results of trying out a pair on this machine: acceptance and speed-up, in one small JSON file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_OF_PAIR = 20
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model's file, wherever it is moved to."""
+    """A model's file, even after it was moved."""
 
     name: str
     size: int
@@ -24,7 +24,7 @@ class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def of(cls, file: str | Path) -> FileKey:
-        """The key of a file as it is now; raises `ModelFileError` when it is gone."""
+        """The key of a file as it is now; raises `ModelFileError` if it is gone."""
         path = Path(file)
         try:
             status = path.stat()
@@ -37,11 +37,11 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """One trial of a pair. Speeds are decode speeds in tokens per second."""
 
     acceptance_rate: float | None
-    """Accepted ÷ tested; ``None`` where nothing was tested."""
+    """Accepted ÷ tested; ``None`` if nothing was tested."""
     plain_speed: float
     drafted_speed: float
     tokens: int
-    """Of the answers with a draft."""
+    """For the answers with a draft."""
     measured_at: int
     """Seconds since 1970, UTC."""
     engine: str = ""
@@ -56,7 +56,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def is_sound(self) -> bool:
-        """A file can hold anything that is well formed."""
+        """A well-formed file can contain anything."""
         speeds = (self.plain_speed, self.drafted_speed)
         return all(math.isfinite(speed) and speed > 0 for speed in speeds) and 0 <= (self.acceptance_rate or 0.0) <= 1
 
@@ -72,7 +72,7 @@ class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
 
 
 class Trials:
-    """The trials in one file. A missing file is an empty one; a broken one is moved aside, not overwritten."""
+    """The trials in one file. A missing file counts as empty; a damaged one is moved aside, not overwritten."""
 
     def __init__(self, path: Path) -> None:
         self._file = JsonFile(path, _File(trials=[]), what="The trial of the pair", patience=PATIENCE_SECONDS)
@@ -82,12 +82,14 @@ class Trials:
         return next((trial for key, trial in self.history(target) if key == draft), None)
 
     def history(self, target: FileKey) -> list[tuple[FileKey, Trial]]:
-        """All trials of a target with the drafts they were made with, the latest first."""
+        """All trials of a target with their drafts, latest first."""
         entries = reversed(self._file.read().trials)
         return [(entry.draft, entry.trial) for entry in entries if entry.target == target and entry.trial.is_sound]
 
     def put(self, target: FileKey, draft: FileKey, trial: Trial) -> None:
-        """Keep a trial. Raises `KnownError` when the file cannot be written; the trial counts until the end then."""
+        """Store a trial. Raises `KnownError` if the file can't be written; the trial then applies until the process
+        ends.
+        """
         if not trial.is_sound:
             raise ValueError(f"no trial: {trial}")
 

@@ -1,5 +1,5 @@
-"""The protocol between an engine and the rest of the app: messages, their frames, the limits of both sides, and the
-definition of every figure.
+"""The protocol between an engine and the rest of the app: messages, their frames, limits, and the definition of every
+figure.
 
-Must never import another part of the app: all others import this one, and the helper process only its `frames`.
+Must never import another part of the app: all others import this one. The helper process imports only its `frames`.
 """

@@ -13,7 +13,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Short and unique on the machine: ``CUDA0``, ``Vulkan1``, ``Metal``."""
     description: str
-    """For people: ``NVIDIA GeForce RTX 4060``."""
+    """For display: ``NVIDIA GeForce RTX 4060``."""
     kind: Literal["gpu", "integrated"] = "gpu"
     """``integrated`` devices share the system's memory (Apple silicon, laptops)."""
     total_bytes: int = 0

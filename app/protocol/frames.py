@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class ProtocolError(Exception):
-    """A message that is too large, or that is none."""
+    """A message that is too large or can't be understood."""
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The JSON of a message. Half a surrogate pair in a text (a bad paste) becomes a question mark."""
+    """The JSON of a message. Half a surrogate pair in a text (from a bad paste) becomes a question mark."""
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
@@ -30,16 +30,18 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """A message from its JSON. Raises `ProtocolError` for anything that ``decoder`` does not read."""
+    """A message from its JSON. Raises `ProtocolError` for anything that ``decoder`` can't read."""
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # A wrong message; bytes that are no UTF-8; lists or objects nested too deeply.
+        # A wrong message; bytes that aren't UTF-8; lists or objects nested too deeply.
         raise ProtocolError(str(error)) from error
 
 
 def without_surrogates(value: object) -> object:
-    """``value``, of JSON's types, with a question mark for each half of a surrogate pair, which UTF-8 does not have."""
+    """``value``, made of JSON's types, with a question mark for each half of a surrogate pair, which UTF-8 can't
+    encode.
+    """
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -50,20 +52,20 @@ def without_surrogates(value: object) -> object:
 
 
 def framed(body: bytes) -> bytes:
-    """The frame of ``body``. Raises `ProtocolError` when that is too large."""
+    """The frame of ``body``. Raises `ProtocolError` if that is too large."""
     if len(body) > MAX_BYTES:
         raise ProtocolError(f"a message of {len(body)} bytes is larger than {MAX_BYTES}")
     return _LENGTH.pack(len(body)) + body
 
 
 def write(stream: IO[bytes], body: bytes) -> None:
-    """Write a frame and wait until it is on its way. Raises `ProtocolError`, and `OSError` when nobody reads."""
+    """Write a frame and flush it. Raises `ProtocolError`, and `OSError` if nobody reads."""
     stream.write(framed(body))
     stream.flush()
 
 
 def read(stream: IO[bytes]) -> bytes | None:
-    """Wait for the next body; ``None`` at the end of the stream, also within a frame. Raises `ProtocolError`."""
+    """Wait for the next body; ``None`` at the end of the stream, even within a frame. Raises `ProtocolError`."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -73,7 +75,7 @@ def read(stream: IO[bytes]) -> bytes | None:
 
 
 class FrameReader:
-    """Cuts a stream into bodies, however it arrives: for readers that must not wait."""
+    """Cuts a stream into bodies, whatever the size of its pieces; for readers that must not block."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()

@@ -1,6 +1,6 @@
 """The engine's messages as bytes, and back.
 
-Decoding checks every type, so a broken or hostile engine cannot hand the window anything but the classes of
+Decoding checks every type, so a broken or malicious engine can send the window nothing but the classes of
 `app.protocol.messages`.
 """
 
@@ -21,10 +21,10 @@ def encode_frame(message: Command | Event) -> bytes:
 
 
 def decode_command(body: bytes) -> Command:
-    """Raises `app.protocol.frames.ProtocolError` when ``body`` is no command."""
+    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't a command."""
     return frames.decode(_commands, body)
 
 
 def decode_event(body: bytes) -> Event:
-    """Raises `app.protocol.frames.ProtocolError` when ``body`` is no event."""
+    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't an event."""
     return frames.decode(_events, body)

@@ -1,9 +1,8 @@
 """The messages between a window and an engine; `app.protocol.framing` turns them into bytes.
 
-The window writes `Command`s, the engine answers with `Event`s; ``request`` ties an event to the command that caused it.
-
-An engine need not be the local child process: fields that only a local one can fill (token ids, draft counters) have
-empty defaults, and nothing downstream may rely on them.
+The window sends `Command`s, the engine answers with `Event`s; ``request`` links an event to the command that caused it.
+An engine need not be the local child process: fields that only a local engine can fill in (token ids, draft counters)
+have empty defaults, and no code may rely on them.
 """
 
 from __future__ import annotations
@@ -28,18 +27,21 @@ PROTOCOL_VERSION = 4
 AcceptRule = Literal["coupled", "rejection", "block"]
 DrafterName = Literal["model", "ngram"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
-"""``chain``, which is also ``auto``: n-grams where their match promises more, else the draft model, if there is one."""
+"""``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model, if there is
+one.
+"""
 ProposalMethod = Literal["coupled", "greedy"]
-"""How a draft model proposes where the target samples: with the target's own noise, or always its likeliest token."""
+"""How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
-"""``auto`` leaves it to the policy, 0 is plain decoding."""
+"""``auto`` leaves it to the policy, 0 means decoding without a draft."""
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
-"""Of weights that are written again."""
+"""For weights that are written again (quantized)."""
 Role = Literal["system", "user", "assistant"]
 Overflow = Literal["stop", "drop_oldest", "keep_ends"]
-"""What happens to a chat that no longer fits into the context: it is not answered; its oldest messages are left out; or
-its middle is, and the first turn and the last ones stay. The system prompt always stays."""
+"""What happens to a chat that no longer fits in the context: it isn't answered; its oldest messages are left out; or
+its middle is, while the first turn and the last ones stay. The system prompt always stays.
+"""
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
@@ -53,7 +55,7 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-# ---------------------------------------------------------------- settings that travel with commands
+# ---------------------------------------------------------------- settings that are part of commands
 
 
 class Sampling(_Struct, frozen=True, kw_only=True):
@@ -66,14 +68,14 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
     min_p: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.05
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=10.0)] = 1.0
-    """1 is off."""
+    """1 turns it off."""
     frequency_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
     presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
     penalty_window: Annotated[int, msgspec.Meta(ge=0)] = 64
-    """How many of the last tokens the penalties look at; 0 is none."""
+    """How many of the last tokens the penalties apply to; 0 turns them off."""
 
 
-class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(_Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
     role: Role
@@ -89,25 +91,27 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     """How a pair is loaded."""
 
     context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
-    """Tokens in the KV cache; 0 takes the target's own training length, at most 8,192."""
+    """Tokens in the KV cache; 0 means the target's training context, at most 8,192."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
-    """0 takes the physical cores."""
+    """0 means one per physical core."""
     target_gpu_layers: int = ALL_LAYERS
-    """Layers of the target on the GPU; -1 is all of them, 0 none."""
+    """Layers of the target on the GPU; -1 means all of them, 0 none."""
     draft_gpu_layers: int = ALL_LAYERS
     batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
-    """How many prompt tokens are processed before Stop and the progress are checked again."""
+    """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
-    """Memory for the KV caches of recently used chats; 0 keeps none, -1 an eighth of the system's, at most 2,048."""
+    """Memory for the KV caches of recently used chats, in MiB; 0 keeps none, -1 means an eighth of the system's memory,
+    at most 2,048.
+    """
 
 
 # ---------------------------------------------------------------- commands: window to engine
 
 
 class Load(_Struct, frozen=True, kw_only=True, tag="load"):
-    """Load a target and, if named, a draft. What was loaded before is given up first."""
+    """Load a target and, if given, a draft. Whatever was loaded before is unloaded first."""
 
     request: int
     target: str
@@ -115,28 +119,41 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     settings: LoadSettings = LoadSettings()
 
 
+class ChatPart(_Struct, frozen=True, kw_only=True, tag="chat_part"):
+    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+
+    messages: list[Message]
+    kept: int = 0
+    """How many messages stand before these. They are the first of those that the process was sent last: only what is
+    new of a chat is sent with each letter that is typed, and with each question."""
+
+
 class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
-    """Answer a chat. ``seed`` of ``None`` lets the engine draw one, which `GenerationStarted` reports."""
+    """Answer a chat. If ``seed`` is ``None``, the engine draws one, which `GenerationStarted` reports."""
 
     request: int
     messages: list[Message]
+    kept: int = 0
+    """As `ChatPart.kept`."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """New ones. ``None``: until the context is full."""
+    """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
     """Texts that end the answer and are not shown; thinking is not searched for them."""
     continued: list[int] = []
-    """The tokens of the answer so far, each `Piece.id` of it: it goes on behind them as if it had never been cut, and
-    only what is new is told. Empty: a new answer."""
+    """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
+    off, and only what is new is sent. Empty: a new answer.
+    """
     overflow: Overflow = "drop_oldest"
     private: bool = False
-    """Its KV cache is never copied, in memory or to disk, and is overwritten before another chat that is not private is
-    answered."""
+    """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
+    private is answered.
+    """
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
-    """Under ``rejection`` and ``block`` the draft always samples, and this is ignored."""
+    """Under ``rejection`` and ``block`` the draft model always samples, and this is ignored."""
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Feed the contents as they are, without a chat template."""
@@ -148,7 +165,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
 
 
 class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
-    """Decode an answer without a draft and without showing it, to have a baseline for the speed-up."""
+    """Decode an answer without a draft and without showing it, as a baseline for the speed-up."""
 
     request: int
     messages: list[Message]
@@ -163,7 +180,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
 
 
 class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
-    """Look at the target's choice behind ``answer`` (token ids) once more: what it thinks of ``candidates`` there."""
+    """Look again at the target's choice after ``answer`` (token ids): how it scores ``candidates`` there."""
 
     request: int
     messages: list[Message]
@@ -171,6 +188,8 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     candidates: list[int]
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    overflow: Overflow = "drop_oldest"
+    """As the answer was asked for, or it would stand behind another prompt."""
     raw: bool = False
     private: bool = False
     """As `Generate.private`."""
@@ -181,17 +200,17 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
 class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
     """How many tokens a chat would take if ``text`` were sent now; answered even during a computation, like `Ping`.
 
-    A newer one takes the place of one that is still waiting, which is then never answered; nor is one for which nothing
-    is loaded, or whose chat the template refuses.
+    A newer one replaces one that is still waiting, which is then never answered. There is no answer either if nothing
+    is loaded, or if the template rejects the chat.
     """
 
     request: int
     messages: list[Message]
-    """With the system prompt, without ``text``; without the first ``kept``, which are those of the last `CountTokens`
-    to this process: a long chat is not sent with each letter that is typed."""
+    """With the system prompt, without ``text``."""
     kept: int = 0
+    """As `ChatPart.kept`."""
     text: str = ""
-    """What the user has typed; empty: nothing yet."""
+    """What the user has typed; empty if nothing."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     template_variables: TemplateVariables = {}
@@ -205,11 +224,11 @@ class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
-    """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may remain anywhere."""
+    """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
 
 
 class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
-    """Stop whatever runs: a load, prompt processing or decoding. Takes effect within one verify pass."""
+    """Stop whatever is running: loading, prompt processing or decoding. Takes effect within one verify pass."""
 
 
 class StopThinking(_Struct, frozen=True, kw_only=True, tag="stop_thinking"):
@@ -217,11 +236,11 @@ class StopThinking(_Struct, frozen=True, kw_only=True, tag="stop_thinking"):
 
 
 class Ping(_Struct, frozen=True, kw_only=True, tag="ping"):
-    """Answered at once from a thread of its own, also while the engine computes."""
+    """Answered at once by a separate thread, even while the engine computes."""
 
 
 class ReadMemory(_Struct, frozen=True, kw_only=True, tag="read_memory"):
-    """How much memory the engine and its GPUs use now; answered at once like `Ping`."""
+    """How much memory the engine and its GPUs use now; answered at once, like `Ping`."""
 
 
 class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
@@ -254,9 +273,9 @@ class Hello(_Struct, frozen=True, kw_only=True, tag="hello"):
     engine: str
     """For example ``llama.cpp (llama-cpp-python 0.3.36, zen4 variant)``; from source without the variant."""
     processor_features: list[str] = []
-    """Instruction sets it computes with, as ggml names them: ``AVX2``, ``AVX512``, …"""
+    """Instruction sets it uses, as ggml names them: ``AVX2``, ``AVX512``, …"""
     devices: list[Device] = []
-    """GPUs the engine can offload to; empty on a CPU build."""
+    """GPUs the engine can offload to; empty in a CPU build."""
 
 
 class StartFailed(_Struct, frozen=True, kw_only=True, tag="start_failed"):
@@ -272,7 +291,7 @@ class LoadProgressed(_Struct, frozen=True, kw_only=True, tag="load_progressed"):
 
 
 class ModelInfo(_Struct, frozen=True, kw_only=True):
-    """What the window shows of a loaded model."""
+    """What the window shows about a loaded model."""
 
     path: str
     name: str
@@ -286,25 +305,25 @@ class ModelInfo(_Struct, frozen=True, kw_only=True):
 
 
 class KindFigures(_Struct, frozen=True, kw_only=True):
-    """Counters of drafting over text of one kind, first tokens of answers left out."""
+    """Counters of drafting over text of one kind, without the first tokens of answers."""
 
     kind: TextKind
     tokens: int = 0
     seconds: float = 0.0
-    """Decoding them took."""
+    """How long decoding them took."""
     tested: int = 0
     accepted: int = 0
     verify_passes: int = 0
 
 
 class SpeedChange(_Struct, frozen=True, kw_only=True):
-    """A pair got slower since it was measured with another engine or driver on this machine."""
+    """A pair has become slower since it was measured with another engine or driver on this machine."""
 
     before: str
-    """What it was measured with then, for people."""
+    """What it was measured with before, for display."""
     now: str
     times: float
-    """A plain pass takes so many times as long as it did."""
+    """How many times as long a plain pass takes now."""
 
 
 class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
@@ -312,9 +331,9 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     target: ModelInfo
     draft: ModelInfo | None = None
     draft_refused: str | None = None
-    """Why the asked draft is not used, in words for the user; the target alone is loaded then."""
+    """Why the requested draft isn't used, for the user; only the target is loaded then."""
     drafting_off: str | None = None
-    """Why nothing can draft for this target, in words for the user."""
+    """Why nothing can draft for this target, for the user."""
     context_length: int = 0
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
@@ -324,14 +343,14 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     there is no choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
     sampling: Sampling = Sampling()
-    """What the target's file recommends, llama.cpp's defaults for the rest."""
+    """What the target's file recommends, and llama.cpp's defaults for the rest."""
     recommended: list[str] = []
-    """The fields of ``sampling`` that the file says something about."""
+    """The fields of ``sampling`` that the file recommends."""
     load_seconds: float = 0.0
     plain_pass_seconds: float = 0.0
-    """One pass of the target over one token, measured here; 0 where it was not."""
+    """One pass of the target over one token, measured here; 0 if it wasn't measured."""
     history: list[KindFigures] = []
-    """What drafting brought in earlier answers of this pair on this machine."""
+    """The results of drafting in earlier answers of this pair on this machine."""
     slower: SpeedChange | None = None
 
 
@@ -345,11 +364,11 @@ class GenerationStarted(_Struct, frozen=True, kw_only=True, tag="generation_star
     request: int
     seed: int
     prompt_tokens: int
-    """Those of `Generate.continued` included."""
+    """Including those of `Generate.continued`."""
     cached_tokens: int = 0
-    """Tokens of the prompt that were in the KV cache already."""
+    """Tokens of the prompt that were already in the KV cache."""
     dropped_messages: int = 0
-    """How many messages, one behind the other, no longer fit into the context."""
+    """How many consecutive messages no longer fit in the context."""
     first_dropped: int = 0
     """The index of the first of them in `Generate.messages`."""
     template: Literal["model", "chatml", "none"] = "model"
@@ -362,7 +381,7 @@ class PromptProgressed(_Struct, frozen=True, kw_only=True, tag="prompt_progresse
 
 
 class Piece(_Struct, frozen=True, kw_only=True):
-    """Text one token added to the answer: one piece for each of its tokens, in their order.
+    """The text that one token adds to the answer; there is one piece for each token, in order.
 
     A token that ends in the middle of a character has an empty text; the token that completes it carries the whole. A
     character that the answer does not complete is not shown. The token that ends an answer with the `FinishReason`
@@ -374,26 +393,26 @@ class Piece(_Struct, frozen=True, kw_only=True):
     """Part of what the model thought before the answer, or of the marks around that."""
     id: int = -1
     drafter: DrafterName | None = None
-    """Which drafter proposed the token; ``None`` is the target's own."""
+    """Which drafter proposed the token; ``None`` if it is the target's own."""
     round: int = 0
     rejected: str | None = None
-    """What the drafter had proposed here when the target disagreed."""
+    """What the drafter had proposed here, if the target disagreed."""
 
 
 class Pause(_Struct, frozen=True, kw_only=True):
-    """Why the policy does not draft at the moment."""
+    """Why the policy isn't drafting at the moment."""
 
     acceptance_rate: Fraction
-    """Acceptance rate it expects from the best drafter here."""
+    """The acceptance rate it expects from the best drafter here."""
     break_even_rate: Fraction
-    """Acceptance rate from which on drafting would pay on this machine."""
+    """The acceptance rate above which drafting would save time on this machine."""
 
 
 class Round(_Struct, frozen=True, kw_only=True):
-    """One verify pass and what led to it; the same with and without a draft.
+    """One verify pass and the drafting before it; the same with and without a draft.
 
-    ``drafted = tested + ignored``, ``tested = accepted + rejected``. Pieces appear when they may be shown, which is
-    later than their round while they could be the beginning of a stop string; ``Piece.round`` names their own round.
+    ``drafted = tested + ignored``, ``tested = accepted + rejected``. Pieces are sent when they may be shown, which is
+    after their round if they could be the beginning of a stop string; ``Piece.round`` is the number of their own round.
     """
 
     index: int
@@ -405,19 +424,19 @@ class Round(_Struct, frozen=True, kw_only=True):
     forced: int = 0
     """Tokens that nobody chose: they end the thinking."""
     drafter: DrafterName | None = None
-    """Who proposed in this round; ``None`` where nobody did."""
+    """Which drafter proposed in this round; ``None`` if none did."""
     drafted: int = 0
     tested: int = 0
     accepted: int = 0
     paused: Pause | None = None
-    """Set while the policy leaves drafting out because it does not pay."""
+    """Set while the policy doesn't draft because it wouldn't save time."""
     kind: TextKind = "prose"
-    """What the text was when the round began."""
+    """The kind of text when the round began."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
     time: float = 0.0
-    """Seconds since the request arrived, at the end of the round."""
+    """Seconds from the arrival of the request to the end of the round."""
 
 
 class RoundsReceived(_Struct, frozen=True, kw_only=True, tag="rounds_received"):
@@ -428,7 +447,7 @@ class RoundsReceived(_Struct, frozen=True, kw_only=True, tag="rounds_received"):
 
 
 class DrafterFigures(_Struct, frozen=True, kw_only=True):
-    """Counters of one drafter over one generation."""
+    """Counters of one drafter over one answer."""
 
     name: DrafterName
     drafted: int = 0
@@ -436,11 +455,11 @@ class DrafterFigures(_Struct, frozen=True, kw_only=True):
     accepted: int = 0
     acceptance_rate: float | None = None
     verify_passes: int = 0
-    """Passes that tested a draft of its own."""
+    """Passes that tested a draft of this drafter."""
 
 
 class DraftFigures(_Struct, frozen=True, kw_only=True):
-    """Counters of drafting over one generation; definitions in ``protocol/statistics.py``."""
+    """Counters of drafting over one answer; defined in ``protocol/statistics.py``."""
 
     drafted: int = 0
     tested: int = 0
@@ -450,7 +469,7 @@ class DraftFigures(_Struct, frozen=True, kw_only=True):
     mean_acceptance_length: float | None = None
     accepted_per_position: list[int] = []
     tested_per_position: list[int] = []
-    """Drafts that had a token at position 1, 2, … tested; empty where that was not counted."""
+    """How many drafts had a token tested at position 1, 2, …; empty if that wasn't counted."""
     drafters: list[DrafterFigures] = []
     """One entry for each drafter that proposed anything."""
 
@@ -464,7 +483,7 @@ class Figures(_Struct, frozen=True, kw_only=True):
     time_to_first_token_seconds: float | None = msgspec.field(default=None, name="time_to_first_token_s")
     prompt_tokens_per_second: float | None = None
     decode_tokens_per_second: float | None = None
-    """Tokens after the first ÷ time from the first to the last; ``None`` below two tokens."""
+    """Tokens after the first ÷ time from the first to the last; ``None`` for fewer than two tokens."""
     total_seconds: float = msgspec.field(default=0.0, name="total_s")
     draft_seconds: float = msgspec.field(default=0.0, name="draft_s")
     verify_seconds: float = msgspec.field(default=0.0, name="verify_s")
@@ -484,12 +503,15 @@ class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_fin
     figures: Figures
     stop_string: str | None = None
     stop_overlap: int = 0
-    """Where an answer was continued: how many characters at the end of what was there before are the beginning of the
-    met stop string, and should be taken off."""
+    """If an answer was continued: how many characters at the end of the earlier text are the beginning of the stop
+    string that was found, and should be removed.
+    """
     draft_failure: str | None = None
-    """Why drafting ended before the answer did, in words for the user."""
+    """Why drafting ended before the answer did, for the user."""
     curve: list[float] = []
-    """Tokens per second each draft length from 0 on would bring on such text, from measured costs and acceptance."""
+    """The tokens per second that each draft length from 0 on would reach on such text, calculated from measured costs
+    and acceptance.
+    """
 
 
 class GenerationFailed(_Struct, frozen=True, kw_only=True, tag="generation_failed"):
@@ -506,16 +528,17 @@ class PlainMeasured(_Struct, frozen=True, kw_only=True, tag="plain_measured"):
 
 
 class TokensScored(_Struct, frozen=True, kw_only=True, tag="tokens_scored"):
-    """One entry a candidate, in the order of the command."""
+    """One entry per candidate, in the order of the command."""
 
     request: int
     logits: list[float]
     scores: list[float | None]
-    """log p + noise, by which the target chooses; ``None`` for what its sampler leaves out."""
+    """log p + noise, which decides the target's choice; ``None`` for a token that its sampler excludes."""
     could_win: list[bool] = []
     """Whether the target could choose it if each logit were off by at most ``rounding``."""
     rounding: float = 0.0
-    """How far rounding is taken to put a logit, from passes of different width that were compared just there."""
+    """How much rounding is assumed to change a logit, from passes of different widths that were compared right there.
+    """
 
 
 class TokensCounted(_Struct, frozen=True, kw_only=True, tag="tokens_counted"):
@@ -527,7 +550,7 @@ class TokensCounted(_Struct, frozen=True, kw_only=True, tag="tokens_counted"):
     messages: int
     """The messages that would not be left out."""
     text: int
-    """The typed text, with what the template writes around it; 0 where there is none."""
+    """The typed text, with what the template adds around it; 0 if there is none."""
     context_length: int
     dropped: int = 0
     """How many messages would be left out."""
@@ -538,25 +561,26 @@ class TokensCounted(_Struct, frozen=True, kw_only=True, tag="tokens_counted"):
 class TextChecked(_Struct, frozen=True, kw_only=True, tag="text_checked"):
     request: int
     tokens: list[int] | None
-    """For `Generate.continued`; ``None`` where there are no tokens that give exactly this text."""
+    """For `Generate.continued`; ``None`` if no tokens give exactly this text."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):
     busy: bool
     seconds_since_progress: float
-    """Time since the computation last moved; grows without bound when it hangs."""
+    """Seconds since the computation last advanced; grows without limit if it hangs."""
 
 
 class Forgotten(_Struct, frozen=True, kw_only=True, tag="forgotten"):
-    """A `Forget` has been carried out: nothing of earlier chats is in the engine's memory or in its files."""
+    """A `Forget` has been carried out: nothing of earlier chats is left in the engine's memory or files."""
 
 
 class MemoryRead(_Struct, frozen=True, kw_only=True, tag="memory_read"):
     devices: list[Device] = []
-    """As in `Hello`, with their memory as it is now."""
+    """As in `Hello`, with their current memory."""
     own_bytes: int = 0
-    """System memory the engine holds more than right after its start, without files and saved chats: what the next load
-    gets back."""
+    """System memory the engine uses in addition to what it used right after starting, without files and saved chats:
+    what becomes free for the next load.
+    """
 
 
 Event = (

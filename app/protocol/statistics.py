@@ -26,28 +26,28 @@ from app.protocol.messages import DrafterFigures, DrafterName, DraftFigures, Fig
 
 
 def acceptance_rate(accepted: int, tested: int) -> float | None:
-    """``None`` where nothing was tested."""
+    """``None`` if nothing was tested."""
     return accepted / tested if tested else None
 
 
 def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
-    """``None`` where there was no pass."""
+    """``None`` if there was no pass."""
     return 1 + accepted / verify_passes if verify_passes else None
 
 
 def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> list[float]:
-    """The shown one. The acceptance rate is their mean, each weighted with its drafts, so it lies between them."""
+    """The one that is shown. The acceptance rate is its mean, weighted by the number of drafts."""
     return [hits / drafts for hits, drafts in zip(accepted, tested, strict=False) if drafts > 0]
 
 
 def exported_acceptance_by_position(figures: DraftFigures) -> list[float]:
-    """The exported one; empty where there was no pass."""
+    """The exported one; empty if there was no pass."""
     passes = figures.verify_passes
     return [accepted / passes for accepted in figures.accepted_per_position] if passes else []
 
 
 def kind_speed(figures: KindFigures) -> float | None:
-    """Decode speed over text of one kind, in tokens per second; ``None`` where there is none."""
+    """Decode speed over text of one kind, in tokens per second; ``None`` if there is none."""
     return figures.tokens / figures.seconds if figures.tokens and figures.seconds > 0 else None
 
 
@@ -99,7 +99,7 @@ class KindCounts:
     verify_passes: int = 0
 
     def add(self, counted: Round | KindFigures, seconds: float) -> None:
-        """Count a round of this kind, or what was counted of another answer."""
+        """Count a round of this kind, or add what was counted in another answer."""
         self.tokens += counted.tokens
         self.seconds += seconds
         self.tested += counted.tested

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, and the little else there is to do with files."""
+"""Writing a file completely or not at all, and a few other file operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 import sys
 import time
@@ -20,13 +19,18 @@ _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOT
 """Errors from file systems that can't sync a folder to disk, or whose folders may not be opened."""
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Put ``data`` in the place of what ``path`` held; after a failure or a power cut it still holds that.
+def moved_path(path: str, old: Path, new: Path) -> str:
+    """Where a file is after the folder ``old`` has become ``new``."""
+    return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
-    A link at ``path`` is replaced, not followed. Makes the folder. Raises `OSError`.
+
+def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace the content of ``path`` with ``data``; after a failure or a power cut, it still has the old content.
+
+    A link at ``path`` is replaced, not followed. Creates the folder. Raises `OSError`.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}{secrets.token_hex(4)}.part")
+    part = path.with_name(f"{path.name}{os.urandom(4).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already
@@ -41,7 +45,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
 
 
 def write_export(path: Path, data: bytes) -> None:
-    """The same for a file of the user's in a folder that is there: what a link leads to is replaced, its mode stays.
+    """The same for a user's file in an existing folder: the target of a link is replaced, and its mode stays.
 
     Raises `OSError`.
     """
@@ -54,22 +58,22 @@ def write_export(path: Path, data: bytes) -> None:
     try:
         before = path.stat()
     except FileNotFoundError:
-        write_whole(path, data, mode=0o666)  # less what the user's umask takes away
+        write_whole(path, data, mode=0o666)  # without what the user's umask removes
         return
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if not stat.S_ISREG(before.st_mode):
-        path.write_bytes(data)  # a device or a pipe; a folder raises
+        path.write_bytes(data)  # a device or a pipe; a folder raises an error
         return
     write_whole(path, data, mode=0o600)
     path.chmod(stat.S_IMODE(before.st_mode))
 
 
 def remove_strays(path: Path) -> None:
-    """Delete what processes that were killed while they wrote ``path`` left beside it.
+    """Delete what processes that were killed while writing ``path`` left next to it.
 
-    To be called by who holds the lock of ``path``. What is younger than an hour may be of an older version, which
-    writes without a lock, and stays.
+    The caller must have the lock of ``path``. Files younger than an hour may be of an older version, which writes
+    without a lock, and stay.
     """
     stray = re.compile(re.escape(path.name) + r"[a-z0-9_]{8}\.part")
     with contextlib.suppress(OSError):
@@ -82,7 +86,7 @@ def remove_strays(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe against a power cut, where the system can. Raises `OSError`."""
+    """Make the names in a folder safe against a power cut, if the system can do that. Raises `OSError`."""
     if sys.platform == "win32":
         return
     try:
@@ -97,7 +101,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def broken_name(path: Path) -> Path:
-    """A free name beside ``path`` for a file that cannot be used but must not be lost."""
+    """A free name next to ``path`` for a file that can't be used but must not be lost."""
     stamp = f"{datetime.now():%Y-%m-%d-%H%M%S}"
     name = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
     number = 1
@@ -108,7 +112,7 @@ def broken_name(path: Path) -> Path:
 
 
 def erase_files(folder: Path) -> None:
-    """Delete the files in ``folder``, as far as the system lets us."""
+    """Delete the files in ``folder``, as far as possible."""
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
             with contextlib.suppress(OSError):
@@ -116,7 +120,7 @@ def erase_files(folder: Path) -> None:
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """``path`` with this suffix behind what was typed, unless it has it."""
+    """``path`` with this suffix added, unless it has it."""
     return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
@@ -126,5 +130,5 @@ def _replace(part: Path, path: Path) -> None:
             part.replace(path)
             return
         except PermissionError:
-            time.sleep(_PAUSE_SECONDS)  # Windows: somebody has it open for reading, for a moment
+            time.sleep(_PAUSE_SECONDS)  # Windows: another process has it open for reading, for a moment
     part.replace(path)

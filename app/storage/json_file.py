@@ -18,20 +18,20 @@ from app.storage.lock import Lock
 _MAX_BYTES = 64 * 1024 * 1024
 _BACKGROUND_SECONDS = 10.0
 PATIENCE_SECONDS = 1.0
-"""How long to wait for another process where somebody waits for us, such as the window."""
+"""How long to wait for another process if someone is waiting for us, such as the window."""
 NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _log = logging.getLogger(__name__)
 
 
 class Versioned(msgspec.Struct, kw_only=True):
-    """What such a file holds. Contents are never changed, but replaced by others."""
+    """The content of such a file. It is never changed, only replaced."""
 
     version: int = 1
 
 
 class NotSavedError(KnownError):
-    """A change could not be written; it counts until the process ends."""
+    """A change couldn't be written; it applies until the process ends."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} couldn't be saved: {reason}.")
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class _State(NamedTuple, Generic[T]):
-    """What is known of a file; replaced as a whole, so that threads need no lock for it."""
+    """What is known about a file; replaced as a whole, so that threads need no lock for it."""
 
     stamp: object
     """How an unchanged file is recognized."""
@@ -62,9 +62,9 @@ class _State(NamedTuple, Generic[T]):
 
 
 class JsonFile(Generic[T]):
-    """A missing file is an empty one. One that is not understood is moved aside, one of a newer version left alone.
+    """A missing file counts as empty. One that can't be understood is moved aside, one of a newer version left alone.
 
-    Safe from any thread and beside other processes. It is read again when it has changed.
+    Safe from any thread and alongside other processes. It is read again when it has changed.
     """
 
     def __init__(
@@ -103,26 +103,28 @@ class JsonFile(Generic[T]):
         self._state: _State[T] = _State(self, empty, None)
 
     def read(self) -> T:
-        """What the file holds, with what could not be written; empty where it cannot be read: `problem` says why."""
+        """The content of the file, including what couldn't be written; empty if it can't be read, for the reason in
+        `problem`.
+        """
         return self._current().content
 
     @property
     def problem(self) -> str:
-        """Why the file could not be used the last time; empty if it could."""
+        """Why the file couldn't be used the last time; empty if it could."""
         failure = self._state.failure
         return _reason(failure) if failure else ""
 
     def load(self) -> T:
-        """What the file holds. Raises `NewerFileError` and other `OSError`."""
+        """The content of the file. Raises `NewerFileError` and other `OSError`."""
         state = self._current()
         if state.failure is not None:
             raise state.failure
         return state.content
 
     def update(self, change: Callable[[T], T]) -> None:
-        """Put what ``change`` makes of the content in its place, while nobody else can.
+        """Replace the content with what ``change`` returns for it, while nobody else can.
 
-        ``change`` returns another content and leaves the one it gets as it is; it may be called twice. Raises
+        ``change`` returns a new content and leaves the old one unchanged; it may be called twice. Raises
         `NotSavedError`.
         """
         state = self._current()
@@ -132,7 +134,7 @@ class JsonFile(Generic[T]):
                     remove_strays(self.path)
                 self._is_swept = True
                 if state.failure is not None:
-                    self._state = _State(self, state.content, None)  # it may be over
+                    self._state = _State(self, state.content, None)  # the problem may be over
                 content = self.load()
                 changed = change(content)
                 if changed != content:
@@ -143,8 +145,8 @@ class JsonFile(Generic[T]):
             raise NotSavedError(self._what, _reason(error)) from error
 
     def _current(self) -> _State[T]:
-        """What is known of the file, read again if it is another one than it was."""
-        stamp = _stamp(self.path)  # before reading: a change meanwhile is seen the next time
+        """What is known about the file, which is read again if it has changed."""
+        stamp = _stamp(self.path)  # before reading, so that a change in the meantime is seen the next time
         state = self._state
         if stamp != state.stamp:
             try:
@@ -170,7 +172,7 @@ class JsonFile(Generic[T]):
             return self._empty
         if not is_locked:
             with self.lock.held(self._patience):
-                return self._load(is_locked=True)  # somebody may have put a sound one in its place
+                return self._load(is_locked=True)  # another process may have replaced it with an intact one
         self.aside = broken_name(self.path)
         self.path.replace(self.aside)
         self._tell(f"{self.path.name} couldn't be read ({reason}); it was saved as {self.aside.name}")
@@ -187,7 +189,7 @@ class JsonFile(Generic[T]):
         return self._upgrade(version, data)
 
     def _tell(self, text: str) -> None:
-        """Into the log, but not again and again."""
+        """Log a problem, but not repeatedly."""
         if text != self._told:
             _log.log(self._log_level, "%s", text)
         self._told = text
@@ -197,12 +199,12 @@ V = TypeVar("V")
 
 
 def version_of(data: bytes) -> int:
-    """Of the format of such a file, 0 where it has none. Raises one of `NOT_UNDERSTOOD`."""
+    """The version of such a file's format, 0 if it has none. Raises one of `NOT_UNDERSTOOD`."""
     return decode(data, _Head).version
 
 
 def decode(data: bytes, kind: type[V]) -> V:
-    """JSON as a value of ``kind``; names of files that are no text survive. Raises one of `NOT_UNDERSTOOD`."""
+    """JSON as a value of ``kind``; names of files that aren't valid text survive. Raises one of `NOT_UNDERSTOOD`."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError:
@@ -210,11 +212,11 @@ def decode(data: bytes, kind: type[V]) -> V:
     except msgspec.DecodeError:
         if b"\\ud" not in data.lower():
             raise
-    return msgspec.convert(json.loads(data), kind, str_keys=True)  # halves of surrogate pairs
+    return msgspec.convert(json.loads(data), kind, str_keys=True)  # half a surrogate pair
 
 
 def encode(content: Any) -> bytes:
-    """``content`` as JSON for people to read."""
+    """``content`` as indented JSON."""
     try:
         return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Values by key in one JSON file: what was measured and learnt on this machine, and can be again."""
+"""Values by key in one JSON file: what was measured and learned on this machine, and can be again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("slipstream.store")
 _MOST_ENTRIES = 64
 T = TypeVar("T")
 Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-"""What an older version wrote for a key, as this version would have written it."""
+"""The value that an older version wrote for a key, in this version's form."""
 
 
 class _File(Versioned):
@@ -27,19 +27,19 @@ class _File(Versioned):
 
 
 class KeyedFile(Generic[T]):
-    """A file that cannot be read or written, or an entry that makes no sense, costs what was in it and nothing else."""
+    """If the file can't be read or written, or an entry isn't valid, only its content is lost."""
 
     def __init__(self, path: Path | None, kind: type[T], *, version: int = 1, upgrade: Upgrade | None = None) -> None:
-        """``kind`` is what msgspec reads an entry as. Without a ``path`` nothing is kept.
+        """``kind`` is the type that msgspec reads an entry as. Without a ``path`` nothing is stored.
 
-        ``upgrade`` gets the entries of older versions than ``version``; without it they are as those of now.
+        ``upgrade`` gets the entries of versions older than ``version``; without it, their form is the current one.
         """
         self._kind = kind
         self._version = version
         self._file = _json_file(path, version, upgrade) if path else None
 
     def get(self, key: str) -> T | None:
-        """The value kept for ``key``."""
+        """The value stored for ``key``."""
         entry = self._file.read().entries.get(key) if self._file else None
         if self._file is None or entry is None:
             return None
@@ -50,7 +50,7 @@ class KeyedFile(Generic[T]):
             return None
 
     def put(self, key: str, value: T) -> None:
-        """Keep ``value``; of the oldest entries only so many stay."""
+        """Store ``value``; only the newest entries are kept."""
         if self._file is None:
             return
         entry = msgspec.Raw(msgspec.json.encode(value))
@@ -85,7 +85,7 @@ def _json_file(path: Path, version: int, upgrade: Upgrade | None) -> JsonFile[_F
 
 
 def _upgraded(entry: msgspec.Raw, upgrade: Upgrade) -> msgspec.Raw:
-    """One that makes no sense stays as it is: `KeyedFile.get` tells so."""
+    """An invalid one stays as it is: `KeyedFile.get` reports it."""
     try:
         return msgspec.Raw(msgspec.json.encode(upgrade(msgspec.json.decode(entry, type=dict[str, Any]))))
     except (*NOT_UNDERSTOOD, AttributeError, TypeError):
@@ -93,7 +93,7 @@ def _upgraded(entry: msgspec.Raw, upgrade: Upgrade) -> msgspec.Raw:
 
 
 def cache_file(name: str) -> Path | None:
-    """``None`` where there is no place for it, as in a container with nothing to write to."""
+    """``None`` if there is no place for it, as in a container without a writable folder."""
     try:
         return paths.cache_dir() / name
     except KnownError as error:

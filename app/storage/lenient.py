@@ -1,4 +1,4 @@
-"""Reads a typed value out of JSON that may be of another version, or changed by hand: as far as it makes sense."""
+"""Reads a typed value from JSON that may be of another version or edited by hand, as far as it is valid."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 def lenient(kind: type[T], content: dict[str, Any], problems: list[str], inside: str = "") -> T:
-    """``content`` as a value of ``kind``, with defaults for what is missing or cannot be used.
+    """``content`` as a value of ``kind``, with defaults for what is missing or invalid.
 
-    The names of what cannot be used are appended to ``problems``, behind ``inside``. Every field needs a default.
+    The names of invalid fields are appended to ``problems``, after ``inside``. Every field needs a default.
     """
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
@@ -27,7 +27,7 @@ def lenient(kind: type[T], content: dict[str, Any], problems: list[str], inside:
 
 
 def struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct that an annotation names, if it names one alone."""
+    """The struct that an annotation names, if it names exactly one."""
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
 

@@ -1,4 +1,4 @@
-"""Keeps other threads and processes from a file of ours while it is changed."""
+"""Keeps other threads and processes from using one of our files while it is changed."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _log = logging.getLogger(__name__)
 
 
 class BusyError(OSError):
-    """Another process has the file, and does not let go of it."""
+    """Another process has locked the file and doesn't release it."""
 
     def __init__(self) -> None:
         super().__init__(errno.EBUSY, "another Slipstream window is using it")
 
 
 class Lock:
-    """The lock of one file: ``NAME.lock`` beside it, which stays there (on Windows it goes with its last holder).
+    """The lock of one file: ``NAME.lock`` next to it, which stays there (on Windows it is deleted with its last
+    holder).
 
-    The system lets go of it when its holder ends, however that happens. Where it cannot be had at all, as on a file
-    system without locks or with something else of its name in the way, the log says so, and only threads are kept
-    apart: a feature must not end with a lock file.
+    The system releases it when its holder ends, however that happens. If it can't be acquired at all, as on a file
+    system without locks or with something else of that name in the way, this is logged, and only threads are kept
+    apart: no feature should fail because of a lock file.
     """
 
     def __init__(self, path: Path) -> None:
-        """``path`` is the file that is to be protected."""
+        """``path`` is the file to be protected."""
         self._path = path.with_name(f"{path.name}.lock")
         self._mutex = threading.RLock()
         self._file: filelock.BaseFileLock | None = None
@@ -42,7 +43,7 @@ class Lock:
 
     @contextlib.contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """Wait for it at most so long. The same thread may ask again inside. Raises `BusyError` and `OSError`.
+        """Wait for it, at most this long. The same thread may acquire it again. Raises `BusyError` and `OSError`.
 
         For reading and writing a small file: never around anything that waits for the network or for the user.
         """
@@ -59,7 +60,7 @@ class Lock:
 
     def acquire(self, seconds: float = 0.0) -> None:
         """Keep other processes out until `release`. Raises as `held` does."""
-        import filelock  # here: it takes as long as all else of the window's start that is not Qt
+        import filelock  # imported here, because it takes as long as everything else in the window's start except Qt
 
         with self._mutex:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ class Lock:
                 self._has_told = True
 
     def release(self) -> None:
-        """Let others in again, if nobody here needs it any more."""
+        """Release it, unless something else here still needs it."""
         with self._mutex:
             if self._file is not None:
                 self._file.release()

@@ -1,4 +1,4 @@
-"""Everything Qt, and nothing else: the window, its dialogs and what they are made of.
+"""Everything Qt, and nothing else: the window, its dialogs and their parts.
 
-Must never import the engine, only the messages of `app.protocol`; nothing but `app.__main__` imports it.
+Must never import the engine, only the messages of `app.protocol`; only `app.__main__` imports it.
 """

@@ -89,7 +89,7 @@ def loaded_otherwise(sentence: str) -> Notice:
     return Notice("info", sentence, (Action.OPEN_MODELS, Action.DISMISS))
 
 
-def load_cancelled() -> Notice:
+def load_canceled() -> Notice:
     return Notice("info", "Loading was canceled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
 
 
@@ -130,8 +130,9 @@ def draft_failed(reason: str) -> Notice:
 def slower(change: SpeedChange) -> Notice:
     """The models have become slower since an update."""
     text = (
-        f"These models are slower since {change.now} was installed: computing a token takes {change.times:.1f}× as "
-        f"long as with {change.before}. Drafting has adjusted; the speed without a draft should be measured again."
+        f"These models have been slower since {change.now} was installed: computing a token takes "
+        f"{change.times:.1f}× as long as with {change.before}. Drafting has adjusted; "
+        "the speed without a draft should be measured again."
     )
     return Notice("warning", text, (Action.MEASURE, Action.DISMISS))
 

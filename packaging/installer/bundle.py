@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class Unclear(Exception):  # noqa: N818 - the build ends with its text
-    """Something is in the bundle and nobody knows whose it is, or under which licence. One line for each such thing."""
+    """Something is in the bundle and nobody knows whose it is, or under which license. One line for each such thing."""
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,12 @@ class Bundle:
 
     @property
     def contents(self) -> Path:
-        """Where everything but the program is, and where licences and SBOM go."""
+        """Where everything but the program is, and where licenses and SBOM go."""
         resources = self.folder / "Contents" / "Resources"
         return resources if resources.is_dir() else self.folder / "_internal"
 
     @property
-    def licences(self) -> Path:
+    def licenses(self) -> Path:
         return self.contents / "licences"
 
     @property

@@ -1,4 +1,4 @@
-"""One part of the package that has a name, a version and a licence."""
+"""One part of the package that has a name, a version and a license."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Component:
 
     name: str
     version: str
-    licence: str = field(compare=False)
+    license: str = field(compare=False)
     """An SPDX expression."""
     texts: tuple[Path, ...] = field(compare=False)
     """The files that say it: at least one."""
@@ -23,7 +23,7 @@ class Component:
 
     @property
     def folder(self) -> str:
-        """The name of its folder in ``licences/``."""
+        """The name of its folder in ``licenses/``."""
         return re.sub(r"[^a-z0-9.]+", "-", self.name.lower()).strip("-.")
 
     def text_names(self) -> dict[str, Path]:

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from installer import icons, licences, native, places, sbom, windows
+from installer import icons, licenses, native, places, sbom, windows
 from installer.bundle import Bundle
 from installer.inventory import take
 from installer.places import say
@@ -55,7 +55,7 @@ def _drop_dangling_links(frozen: Path) -> None:
 
 
 def _write_documents(frozen: Path) -> None:
-    """Licences and SBOM of what is inside; raises `Unclear` for what nobody knows."""
+    """Write the licenses and the SBOM of what is inside; raises `Unclear` for a file without a known owner."""
     bundle = Bundle(
         folder=frozen,
         site_packages=places.site_packages(),
@@ -65,5 +65,5 @@ def _write_documents(frozen: Path) -> None:
         commit_time=places.commit_time(),
     )
     inventory = take(bundle)
-    licences.write(bundle, inventory)
+    licenses.write(bundle, inventory)
     sbom.write(bundle, bundle.sbom, inventory)

@@ -29,7 +29,7 @@ def modules(bundle: Bundle) -> set[Path]:
 
 
 def files(bundle: Bundle) -> list[str]:
-    """All files of the bundle by their paths in it, sorted; without licences and SBOM, and without links within it.
+    """All files of the bundle by their paths in it, sorted; without licenses and SBOM, and without links within it.
 
     Raises `Unclear` for a link that leads out of the bundle.
     """
@@ -37,7 +37,7 @@ def files(bundle: Bundle) -> list[str]:
     for folder, folders, names in os.walk(bundle.folder):
         linked = [name for name in folders if Path(folder, name).is_symlink()]
         for path in (Path(folder, name) for name in (*names, *linked)):
-            if bundle.licences in path.parents or path in (bundle.sbom, bundle.licences):
+            if bundle.licenses in path.parents or path in (bundle.sbom, bundle.licenses):
                 continue
             if not path.is_symlink():
                 found.append(path.relative_to(bundle.folder).as_posix())

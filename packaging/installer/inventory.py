@@ -1,4 +1,4 @@
-"""What is inside a bundle: every file and module of it belongs to a part with a licence, or the build fails."""
+"""What is inside a bundle: every file and module of it belongs to a part with a license, or the build fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Inventory:
 
 
 def take(bundle: Bundle) -> Inventory:
-    """The parts of ``bundle``, sorted; raises `Unclear` that names all files without an owner or a licence."""
+    """The parts of ``bundle``, sorted; raises `Unclear` that names all files without an owner or a license."""
     python, app = PythonPackages(bundle.site_packages), Slipstream(bundle)
     loader = _Loader(bundle, python)
     # The order counts: PySide6's distribution would answer for Qt's files, and the work folder may be in the project.

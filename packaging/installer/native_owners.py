@@ -21,7 +21,7 @@ _TEXTS = ROOT / "packaging" / "licences"
 class LlamaCpp:
     """llama.cpp's libraries, which are built apart from their Python package.
 
-    Not libmtmd: what it has from ``vendor/`` would need its licences too.
+    Not libmtmd: what it has from ``vendor/`` would need its licenses too.
     """
 
     _LIBRARY = re.compile(r"^llama_cpp/lib/(lib)?(ggml|llama)[\w.-]*$")
@@ -39,7 +39,7 @@ class LlamaCpp:
         return Component(
             name="llama.cpp",
             version=f"{version}+{commit[:9]}" if commit else version,
-            licence="MIT",
+            license="MIT",
             texts=(self._source / "LICENSE", _TEXTS / "llama.cpp" / "notices.txt"),
             purl=f"pkg:github/ggml-org/llama.cpp@{commit or version}",
         )
@@ -73,12 +73,12 @@ class CPython:
     @cached_property
     def _whole(self) -> Component:
         own = [self._library / "LICENSE.txt", self._prefix / "LICENSE.txt"]
-        licence = next((text for text in own if text.is_file()), _TEXTS / "cpython" / "LICENSE.txt")
+        license = next((text for text in own if text.is_file()), _TEXTS / "cpython" / "LICENSE.txt")
         return Component(
             name="CPython",
             version=self._version,
-            licence="PSF-2.0",
-            texts=(licence, _TEXTS / "cpython" / "incorporated-software.txt"),
+            license="PSF-2.0",
+            texts=(license, _TEXTS / "cpython" / "incorporated-software.txt"),
             purl=f"pkg:github/python/cpython@v{self._version}",
         )
 
@@ -110,7 +110,7 @@ class Debian:
         name, version = _dpkg("--show", "-f=${source:Package} ${source:Version}", package).split()
         if name not in self._known:
             raise Unclear(
-                f"{name} of the system: keep it out, or say its licence in packaging/licences/components.toml"
+                f"{name} of the system: keep it out, or name its license in packaging/licences/components.toml"
             )
         text = Path("/usr/share/doc", package.partition(":")[0], "copyright").resolve()
         system = _settings(Path("/etc/os-release"))
@@ -118,7 +118,7 @@ class Debian:
         return Component(
             name=f"{name} ({system['ID'].capitalize()})",
             version=version,
-            licence=self._known[name],
+            license=self._known[name],
             texts=(text,),
             purl=f"pkg:deb/{system['ID']}/{quote(name)}@{quote(version)}?arch=source&distro={distribution}",
         )

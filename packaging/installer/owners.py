@@ -14,7 +14,7 @@ from urllib.parse import quote
 from installer.bundle import Bundle
 from installer.component import Component
 from installer.places import ROOT
-from installer.python_licences import expression, normalized, texts
+from installer.python_licenses import expression, normalized, texts
 
 
 def table() -> dict[str, Any]:
@@ -26,7 +26,7 @@ class Owner(Protocol):
     def component(self, place: str, source: Path, /) -> Component | None:
         """The part that a file belongs to; ``place`` is its path below ``_internal``, ``source`` what it is a copy of.
 
-        Raises `Unclear` if it is known whose the file is, but not its licence.
+        Raises `Unclear` if it is known whose the file is, but not its license.
         """
 
 
@@ -43,7 +43,7 @@ class PythonPackages:
         return self.named(found) if found else None
 
     def named(self, name: str) -> Component:
-        """The part that is the distribution ``name``; raises `Unclear` without licence, `KeyError` if there is none."""
+        """The part that is the distribution ``name``; raises `Unclear` without license, `KeyError` if there is none."""
         if name not in self._components:
             self._components[name] = self._made(name)
         return self._components[name]
@@ -66,7 +66,7 @@ class PythonPackages:
         return Component(
             name=distribution.name,
             version=distribution.version,
-            licence=known.get("licence") or expression(distribution),
+            license=known.get("licence") or expression(distribution),
             texts=tuple(ROOT / text for text in known.get("texts", ())) or texts(distribution),
             purl=f"pkg:pypi/{name}@{distribution.version}",
         )
@@ -105,7 +105,7 @@ class Tabled:
         return Component(
             name=entry["name"],
             version=version,
-            licence=entry["licence"],
+            license=entry["licence"],
             texts=tuple(ROOT / text for text in entry["texts"]),
             purl=f"{purl}@{version}" if version else purl,
             kind=entry.get("kind", "library"),

@@ -49,7 +49,7 @@ def _entry(bundle: Bundle, part: Component, files: list[str]) -> Entry:
         version=part.version or None,
         purl=PackageURL.from_string(part.purl),
         bom_ref=part.purl,
-        licenses=[LicenseExpression(part.licence)],
+        licenses=[LicenseExpression(part.license)],
         properties=[Property(name="slipstream:licences", value=f"licences/{part.folder}/")],
         components=[_file(bundle, part, file) for file in files if _HASHED.search(f"/{file}")],
     )

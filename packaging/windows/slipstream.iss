@@ -1,7 +1,7 @@
 ; Slipstream's setup program for Windows (Inno Setup 6.3 or newer): for one user, without an administrator.
-; `make package` runs it (packaging/installer/windows.py) and says what it is made of:
+; `make package` runs it (packaging/installer/windows.py) and defines:
 ;   Version   of app/__init__.py              Bundle   the folder PyInstaller made
-;   License   the licence shown first         Icon     the icon of the setup program itself
+;   License   the license shown first         Icon     the icon of the setup program itself
 ;   Output    the folder for the result       BaseName its name without .exe
 ;   Sign      defined if a sign tool named "slipstream" is configured
 
@@ -54,7 +54,7 @@ Name: "desktop"; Description: "Put an icon on the &desktop"; Flags: unchecked
 Name: "gguf"; Description: "Offer ""Open with Slipstream"" for &model files (.gguf)"
 
 [InstallDelete]
-; A library that the new version no longer brings along must not stay beside those it does.
+; A library that the new version no longer contains must not be left among the others.
 Type: filesandordirs; Name: "{app}\_internal"
 
 [Files]
@@ -142,7 +142,7 @@ begin
     mbConfirmation, MB_YESNO, IDYES) = IDNO);
 end;
 
-{ The access token for Hugging Face lies in Windows' credential manager (app/models/hub/tokens.py). }
+{ The access token for Hugging Face is stored in Windows' credential manager (app/models/hub/tokens.py). }
 procedure DeleteUserFiles;
 var
   Code: Integer;

@@ -92,12 +92,12 @@ class KindsCell:
     text: str
     informative: bool
     new: float
-    learnt: float
+    learned: float
 
 
 def kinds_cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: int, seeds: range) -> KindsCell:
     """Run texts of ``tokens`` tokens that change every 50, told what they are and not."""
-    new, learnt = [], []
+    new, learned = [], []
     for seed in seeds:
         speeds = []
         for told in (True, False):
@@ -106,10 +106,10 @@ def kinds_cell(curve: str, costs: Costs, kind: str, informative: bool, tokens: i
                 text = trace(TRACES[kind], length=tokens, informative=informative, seed=one)
                 policy = AutoPolicy(costs, propose="coupled", start=start)
                 speeds.append(run_policy(policy, costs, with_kinds(text, *KINDS) if told else text, one).speed)
-                start = policy.learnt().priors if number else None
+                start = policy.learned().priors if number else None
         new.append(speeds[0] / speeds[3])
-        learnt.append(speeds[2] / speeds[5])
-    return KindsCell(curve, kind, informative, statistics.fmean(new), statistics.fmean(learnt))
+        learned.append(speeds[2] / speeds[5])
+    return KindsCell(curve, kind, informative, statistics.fmean(new), statistics.fmean(learned))
 
 
 def print_kinds(tokens: int, seeds: range, as_json: bool) -> None:
@@ -123,7 +123,7 @@ def print_kinds(tokens: int, seeds: range, as_json: bool) -> None:
         row = [kinds_cell(curve, costs, kind, informative, tokens, seeds) for kind, informative in texts]
         cells += row
         if not as_json:
-            print(f"{curve:24}" + "".join(f"{f'{c.new:.3f} {c.learnt:.3f}':>24}" for c in row), flush=True)
+            print(f"{curve:24}" + "".join(f"{f'{c.new:.3f} {c.learned:.3f}':>24}" for c in row), flush=True)
     if as_json:
         print(json.dumps([asdict(c) for c in cells], indent=2))
 

@@ -54,8 +54,8 @@ class World:
         if self.before:
             earlier = self._policy(make, costs)
             run_policy(earlier, self.true, self.before, self.seed + 50, self.around, self.drafters)
-            learnt = earlier.learnt()
-            costs, start = learnt.costs, learnt.priors
+            learned = earlier.learned()
+            costs, start = learned.costs, learned.priors
         policy = self._policy(make, costs, start)
         return run_policy(policy, self.true, self.text, self.seed, self.around, self.drafters).speed
 

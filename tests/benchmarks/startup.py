@@ -1,9 +1,9 @@
 """How long a start takes: the window painted, and the guide ready after that. Real processes, a warm disk cache.
 
-    python -m tests.benchmarks.startup [--repeat N] [--json]
+    python -m tests.benchmarks.startup [--repeat N] [--against FOLDER] [--json]
 
 Uses the display there is, offscreen where there is none. The first start warms the cache and makes the files of a new
-home; it is not counted.
+home; it is not counted. FOLDER is a checkout of another version, which is started in turn with this one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _LINE = re.compile(r"^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*?: (window painte
 FROM_SOURCE = (sys.executable, "-m", "app")
 
 
-def start_once(home: Path, program: Sequence[str] = FROM_SOURCE) -> dict[str, float]:
-    """Seconds from the start of ``program`` to the painted window, and from there to the loaded guide."""
+def start_once(home: Path, program: Sequence[str] = FROM_SOURCE, source: Path = ROOT) -> dict[str, float]:
+    """Seconds from the start of ``program`` in ``source`` to the painted window, and from there to the loaded guide."""
     log = home / "logs" / "slipstream.log"
     log.unlink(missing_ok=True)
     environment = {**os.environ, "SLIPSTREAM_HOME": str(home)}
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         environment["QT_QPA_PLATFORM"] = "offscreen"
     began = time.time()
-    process = subprocess.Popen(program, cwd=ROOT, env=environment)
+    process = subprocess.Popen(program, cwd=source, env=environment)
     try:
         times = _times(process, log)
     finally:
@@ -87,12 +87,34 @@ def table(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def ratio(repeat: int, other: Path) -> dict[str, Any]:
+    """Medians of ``repeat`` starts of this version and the one in ``other``, in turn, and this one's ÷ the other's."""
+    sources = {"this": ROOT, "other": other.resolve()}
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in sources}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sources:
+            Path(folder, name).mkdir()
+        for number in range(repeat + 1):
+            for name in sorted(sources, reverse=bool(number % 2)):
+                runs[name].append(start_once(Path(folder, name), source=sources[name]))
+    result: dict[str, Any] = {"repeat": repeat}
+    for what in TARGETS:
+        medians = {name: round(statistics.median(run[what] for run in runs[name][1:]), 3) for name in sources}
+        result[what] = {**medians, "ratio": round(medians["this"] / medians["other"], 3)}
+    return result
+
+
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="Time from start to window and to the guide")
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="a checkout of another version, for the ratio")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)
+    if options.against is not None:
+        result = ratio(max(options.repeat, 1), options.against)
+        print(json.dumps(result))
+        return result
     result = measure(max(options.repeat, 1))
     if not options.json:
         print(table(result))

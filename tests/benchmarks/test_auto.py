@@ -56,9 +56,9 @@ def test_what_fixed_lengths_teach_is_forgotten(contest: Contest) -> None:
     for run in contest.runs(tales(), repeat=1):
         seen.append((run.length, dict(engine._costs.history.priors("coupled")), engine._costs.costs))
         drafted += run.answer.drafted if run.length == "auto" else 0
-    learnt = [(priors, costs) for length, priors, costs in seen if length == "auto"]
-    assert learnt[-1][1] is not costs
-    assert learnt[-1][0] or not drafted  # where costs looked bad from the start, nothing was drafted and judged
+    learned = [(priors, costs) for length, priors, costs in seen if length == "auto"]
+    assert learned[-1][1] is not costs
+    assert learned[-1][0] or not drafted  # where costs looked bad from the start, nothing was drafted and judged
     after_auto = [i for i, (length, _, _) in enumerate(seen) if length == "auto"]
     for i in after_auto:
         following = seen[i + 1] if i + 1 < len(seen) else seen[i]

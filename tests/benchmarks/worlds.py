@@ -115,7 +115,7 @@ class RealPair:
             context.decode = _spending(context.decode, spend)  # type: ignore[method-assign]
 
     def answer(self, contender: Contender | None, sampling: Sampling, length: DraftLength, number: int) -> Counts:
-        """See `World.answer`. Each contender starts with what it learnt itself."""
+        """See `World.answer`. Each contender starts with what it learned itself."""
         command = msgspec.structs.replace(self._commands[number], sampling=sampling, drafter="model")
         with contextlib.ExitStack() as stack:
             if self._machine:
@@ -268,7 +268,7 @@ class MadeUpPair:
             decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, loop.Stops(lambda: False))
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
         if policy:
-            self._priors[key] = policy.learnt().priors
+            self._priors[key] = policy.learned().priors
         return counts
 
     def _policy(self, contender: Contender | None, length: DraftLength, key: str) -> AutoPolicy | None:

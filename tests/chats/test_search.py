@@ -325,6 +325,31 @@ def test_what_was_erased_is_not_in_the_index_either(path: Path) -> None:
         assert terms == len(chats)
 
 
+def test_an_answer_that_is_finished_once_more_is_found_by_its_new_words_only(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat = store.create_chat().id
+        answer = begin_answer(store, chat, add_question(store, chat, None, "question").id)
+        store.finish_answer(replace(answer, text="xqzxq", status="complete"))
+        index(store)
+        opened = store._upkeep.opened()
+        assert opened is not None and len(opened.newest("xqzxq")) == 1
+        store.finish_answer(replace(answer, text="vkpvk", status="complete"))
+        index(store)
+        assert (opened.newest("xqzxq"), len(opened.newest("vkpvk"))) == ([], 1)
+
+
+def test_deleted_messages_leave_the_index_with_the_next_chat_that_is_erased(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat_of(store, *[f"kept {number} " * 50 for number in range(20)])
+        erased = chat_of(store, "xqzxq unmistakable")
+        index(store)
+        store.delete_message(store.branch(erased)[0].id, following=True)
+        store.delete_chats([erased])
+        store.erase_deleted()
+        index(store)
+        assert index_file(path).read_bytes().count(b"xqz") == 0
+
+
 def test_killed_while_a_message_is_removed_the_index_is_made_anew(path: Path) -> None:
     with ChatStore(path) as store:
         chat = chat_of(store, "first", "unmistakable")

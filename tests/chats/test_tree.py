@@ -16,7 +16,7 @@ import pytest
 
 from app.chats.database import MEMORY
 from app.chats.model import StoredMessage
-from app.chats.store import ChatStore, new_id
+from app.chats.store import TRASH_DAYS, ChatStore, new_id
 from app.chats.tree import Deletion
 from tests.support.chats import add_question, begin_answer
 
@@ -158,18 +158,25 @@ def test_an_answer_that_streamed_when_it_was_deleted_comes_back_interrupted(stor
     assert store.message(begun.id).status == "interrupted"
 
 
-def test_a_deleted_message_is_erased_at_the_next_start(tmp_path: Path) -> None:
-    path = tmp_path / "chats.sqlite"
-    with ChatStore(path) as store:
+def test_the_file_is_rewritten_a_month_after_a_message_was_deleted(tmp_path: Path) -> None:
+    now = [1_000_000_000.0]
+    with ChatStore(tmp_path / "chats.sqlite", clock=lambda: now[0]) as store:
         chat_id, messages = conversation(store)
         store.delete_message(messages[1].id, following=False)
-        assert store.has_to_erase()
+        assert not store.tidy()
+        now[0] += TRASH_DAYS * 86400 - 1
+        store.delete_message(messages[2].id, following=False)
+        assert (store.tidy(), store.may_have_copies()) == (False, False)
+        now[0] += 1
+        assert (store.tidy(), store.may_have_copies()) == (True, True)
         store.finish_erasing()
-        assert store.has_to_erase()
-        store.erase_deleted([])
-        store.finish_erasing()
-        assert not store.has_to_erase()
-        assert texts(store, chat_id) == ["q1", "q2", "a2"]
+        assert (store.tidy(), store.may_have_copies()) == (False, False)
+        assert texts(store, chat_id) == ["q1", "a2"]
+        store.delete_message(messages[3].id, following=False)
+        store.delete_chats([store.create_chat("c").id])
+        store.erase_deleted()
+        now[0] += TRASH_DAYS * 86400
+        assert not store.has_to_erase()  # the message went with the chat
 
 
 def test_a_message_of_an_erased_chat_does_not_come_back(store: ChatStore) -> None:

@@ -92,7 +92,7 @@ def test_opening_erases_what_was_deleted(path: Path) -> None:
     with ChatStore(path, clock=lambda: 0.0) as store:
         store.delete_chats([store.create_chat("c").id])
     worker = ChatWorker(path)
-    assert worker.opened.result().erased
+    assert worker.opened.result().may_have_copies
     worker.submit(ChatStore.finish_erasing)
     assert not worker.submit(ChatStore.has_to_erase).result()
     worker.close()
@@ -108,7 +108,7 @@ def test_a_store_that_cannot_open_says_so_in_every_answer(path: Path) -> None:
         worker.close()
 
 
-def test_a_cancelled_task_does_not_run(path: Path) -> None:
+def test_a_canceled_task_does_not_run(path: Path) -> None:
     worker = ChatWorker(path)
     go = threading.Event()
     worker.submit(lambda _: go.wait(30))

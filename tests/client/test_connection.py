@@ -13,6 +13,7 @@ from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    ChatPart,
     CheckText,
     Command,
     CountTokens,
@@ -126,7 +127,7 @@ def test_a_load_gives_up_what_runs() -> None:
     assert told(connection, finished(2)) == [] and connection.state is EngineState.LOADING
 
 
-def test_a_load_that_was_not_sent_is_cancelled_at_once(starting: Connection) -> None:
+def test_a_load_that_was_not_sent_is_canceled_at_once(starting: Connection) -> None:
     starting.load(PAIR)
     failed = starting.cancel()
     assert failed is not None and failed.cancelled and failed.request == 1
@@ -273,6 +274,38 @@ def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.
         assert connection.count_tokens(large, "", "stop") == 0
     number = connection.count_tokens(large, "", "stop")
     assert sent(connection)[-1] == CountTokens(request=number, messages=large, overflow="stop")
+
+
+def test_a_long_chat_is_sent_in_parts_and_only_once() -> None:
+    """Whoever drives the connection is not kept long by any of them."""
+    connection = ready()
+    chat = [Message(role="user", content=str(number) * 30_000) for number in range(8)]
+    number = connection.count_tokens(chat, "a", "stop")
+    assert connection.cancel() is None  # nothing to stop
+    connection.check_text("text")
+    pieces, data = list[bytes](), b""
+    while connection.is_sending():
+        pieces.append(connection.bytes_to_send())
+        data += pieces[-1]
+    assert connection.bytes_to_send() == b""
+    assert len(pieces) == 4 and max(map(len, pieces)) < 100_000
+    assert [decode_command(body) for body in FrameReader().feed(data)] == [
+        ChatPart(messages=chat[:3]),
+        ChatPart(messages=chat[3:6], kept=3),
+        CountTokens(request=number, messages=chat[6:], kept=6, text="a", overflow="stop"),
+        CheckText(request=number + 1, text="text"),
+    ]
+    question = Message(role="user", content="And now?")
+    request = connection.ask(Generate(request=0, messages=[*chat, question]))
+    assert sent(connection) == [Generate(request=request, messages=[question], kept=8)]
+
+
+def test_an_answer_to_a_message_that_is_too_large_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection = ready()
+    monkeypatch.setattr(frames, "MAX_BYTES", 1000)
+    with pytest.raises(ProtocolError):
+        connection.ask(Generate(request=0, messages=[Message(role="user", content="x" * 200)]))
+    assert connection.state is EngineState.READY and not connection.is_sending()
 
 
 @pytest.mark.allow_logs

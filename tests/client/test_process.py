@@ -12,7 +12,7 @@ import pytest
 
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Load, Message, Round, ScoreTokens
 from tests.support.gguf_files import make_model
 
@@ -90,16 +90,16 @@ def test_ctrl_c_ends_an_answer_and_what_there_is_is_told() -> None:
         finally:
             signal.signal(signal.SIGINT, previous)
         assert isinstance(events[-1], GenerationFinished) and events[-1].finish_reason == "cancelled"
-        with pytest.raises(Cancelled):
+        with pytest.raises(Canceled):
             list(engine.generate(ANSWER))
 
 
 @pytest.mark.parametrize("behavior", ["well", "slow load"])
-def test_a_load_is_cancelled(behavior: str) -> None:
+def test_a_load_is_canceled(behavior: str) -> None:
     with scripted(behavior) as engine:
         if behavior == "well":
             engine.cancel()  # before it has greeted
-        with pytest.raises(Cancelled):
+        with pytest.raises(Canceled):
             engine.load(PAIR, lambda _: engine.cancel())
 
 

@@ -87,7 +87,7 @@ def test_an_empty_library_and_folders_of_other_apps(home: Path, tmp_path: Path, 
     assert call("list") == 0
     assert capsys.readouterr().out.splitlines() == [
         f"There are no models in {home / 'models'}.",
-        f"There are models of another app (LM Studio) in {studio}. You can add the folder in Settings.",
+        f"There are models from another app (LM Studio) in {studio}. You can add the folder in Settings.",
     ]
 
 
@@ -284,7 +284,7 @@ def test_remove_where_nobody_can_answer(models: Path) -> None:
 def test_remove_leaves_folders_of_others_alone(tmp_path: Path, models: Path, capsys: Shown) -> None:
     path = small_model(tmp_path / "elsewhere/one.gguf")
     assert call("remove", path, "--yes") == 1
-    assert "where Slipstream deletes nothing" in capsys.readouterr().err
+    assert "so Slipstream won't delete it" in capsys.readouterr().err
     assert path.exists()
 
 

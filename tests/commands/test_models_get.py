@@ -64,7 +64,7 @@ def target(server: HubServer, tmp_path: Path) -> Path:
     """A repository with two quantizations of a model, as far as their names go."""
     name = "My-Tune-8B-Q8_0.gguf"
     path = make_model(tmp_path / name, name="My Tune 8B", width=256, layers=4)
-    server.add(TARGET, {name: path, "My-Tune-8B-Q4_K_M.gguf": small_model(tmp_path / "small.gguf")}, licence="mit")
+    server.add(TARGET, {name: path, "My-Tune-8B-Q4_K_M.gguf": small_model(tmp_path / "small.gguf")}, license="mit")
     return path
 
 
@@ -89,14 +89,14 @@ def refused(capsys: Shown, *arguments: str | Path) -> str:
 
 
 def test_search(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
-    server.add("a/Qwen3-GGUF", {}, downloads=1_234_567, likes=89, licence="apache-2.0")
-    server.add("b/Qwen3-mine-GGUF", {}, downloads=12, gated="manual", licence="\x1b[31m")
+    server.add("a/Qwen3-GGUF", {}, downloads=1_234_567, likes=89, license="apache-2.0")
+    server.add("b/Qwen3-mine-GGUF", {}, downloads=12, gated="manual", license="\x1b[31m")
     server.add("b/other-GGUF", {})
     assert call("search", "qwen3", "GGUF") == 0
     assert capsys.readouterr().out.splitlines() == [
-        "repository         downloads  likes  changed     gated                    license",
-        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                           apache-2.0",
-        "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, approved by hand  \\x1b[31m",
+        "repository         downloads  likes  changed     gated                     license",
+        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                            apache-2.0",
+        "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, approved manually  \\x1b[31m",
     ]
 
 
@@ -104,7 +104,7 @@ def test_search_as_json_with_order_and_limit(server: HubServer, capsys: Shown) -
     for number in range(3):
         server.add(f"a/model-{number}", {}, likes=number)
     (found,) = as_json(capsys, "search", "model", "--sort", "likes", "--limit", "1")["repositories"]
-    assert (found["id"], found["likes"], found["gated"], found["licence"]) == ("a/model-2", 2, "no", "apache-2.0")
+    assert (found["id"], found["likes"], found["gated"], found["license"]) == ("a/model-2", 2, "no", "apache-2.0")
     assert set(get_args(Sort)) == {"trending", "downloads", "likes", "newest"}
 
 
@@ -130,7 +130,7 @@ def test_the_only_model_of_a_repository(server: HubServer, home: Path, tmp_path:
     assert capsys.readouterr().out == f"{got}\n"
     assert got.read_bytes() == path.read_bytes()
     origin = Origins(home / ORIGINS_NAME).get(got)
-    assert origin is not None and (origin.repository, origin.licence) == ("owner/one", "apache-2.0")
+    assert origin is not None and (origin.repository, origin.license) == ("owner/one", "apache-2.0")
     assert call("get", "owner/one") == 0  # it is there
     assert len(server.bodies()) == 1
 
@@ -159,7 +159,7 @@ def test_a_quantization_that_two_files_have(server: HubServer, tmp_path: Path, c
 def test_a_chosen_one(server: HubServer, target: Path, home: Path, capsys: Shown, word: str) -> None:
     got = as_json(capsys, "get", f"{TARGET}:{word}")
     path = home / "models" / TARGET / target.name
-    assert (got["title"], got["size"], got["licence"]) == ("My-Tune-8B-GGUF Q8_0", target.stat().st_size, "mit")
+    assert (got["title"], got["size"], got["license"]) == ("My-Tune-8B-GGUF Q8_0", target.stat().st_size, "mit")
     assert (got["target"]["path"], got["target"]["repository"], got["draft"]) == (str(path), TARGET, None)
     assert hashlib.sha256(path.read_bytes()).hexdigest() == got["target"]["files"][0]["sha256"]
 
@@ -193,7 +193,7 @@ def test_what_is_not_there(server: HubServer, capsys: Shown, wanted: str, messag
 
 def test_with_a_draft(server: HubServer, target: Path, home: Path, tmp_path: Path, capsys: Shown) -> None:
     draft = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf")
-    server.add(DRAFT, {draft.name: draft}, licence="apache-2.0")
+    server.add(DRAFT, {draft.name: draft}, license="apache-2.0")
     other = small_model(tmp_path / "Other-Q8_0.gguf", vocab_size=900)
     server.add("other/My-Tune-Draft-GGUF", {other.name: other})
     assert call("get", f"{TARGET}:Q8_0", "--with-draft", "--json") == 0
@@ -201,7 +201,7 @@ def test_with_a_draft(server: HubServer, target: Path, home: Path, tmp_path: Pat
     got = json.loads(told.out)
     assert f"The draft is {draft.name} from {DRAFT} (" in told.err
     assert "% of the target). Compatible: same vocabulary of 512 tokens." in told.err
-    assert got["title"] == "My-Tune-8B-GGUF Q8_0 with draft" and got["licence"] == "mit, apache-2.0"
+    assert got["title"] == "My-Tune-8B-GGUF Q8_0 with draft" and got["license"] == "mit, apache-2.0"
     assert got["draft"]["path"] == str(home / "models" / DRAFT / draft.name)
     assert Path(got["draft"]["path"]).read_bytes() == draft.read_bytes()
     assert call("pair", "my-tune-8b-q8_0", "maker") == 0

@@ -36,7 +36,7 @@ from tests.support.generation import ask, run
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
-ASKED = Generate(request=0, messages=[Message(role="user", content="Well?")], sampling=WARM)
+ASKED = Generate(request=0, messages=[Message(role="user", content="Well?")], sampling=WARM, overflow="keep_ends")
 HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 
 
@@ -94,7 +94,7 @@ def test_what_the_engine_is_asked_and_what_it_answers() -> None:
     asked = score_command(4, pair, ASKED)
     assert asked is not None and pair.difference is not None
     assert (asked.request, asked.answer, asked.candidates, asked.seed) == (4, [1], [2, 3], 5)
-    assert (asked.sampling, asked.messages) == (WARM, ASKED.messages)
+    assert (asked.sampling, asked.overflow, asked.messages) == (WARM, "keep_ends", ASKED.messages)
     scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
     found = with_scores(pair.difference, scored)
     assert (found.plain_logit, found.drafted_logit) == (7.5, 7.0)

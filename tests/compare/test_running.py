@@ -14,7 +14,7 @@ from app.compare.results import Comparison, Skipped, summarize
 from app.compare.running import CURVE_LENGTHS, compare, curve
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import Generate, GenerationStarted, Message, PairLoaded, Sampling
 from tests.support.comparing import compare_one
 from tests.support.direct import direct_logits
@@ -117,7 +117,7 @@ def test_a_stop_ends_it(
 
     monkeypatch.setattr(engine, "generate", stopping)
     found = []
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         for result in compare(engine, [prompt("a"), prompt("b")], ask("", max_tokens=5), 3):
             found.append(result)
     assert len(found) == wanted

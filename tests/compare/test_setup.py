@@ -13,7 +13,7 @@ import pytest
 from app import __version__, paths
 from app.compare import prompts, setup
 from app.compare.results import Setup
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
 from tests.support.gguf_files import make_model
 
@@ -89,7 +89,7 @@ def test_a_hash_is_computed_once_for_a_file_as_it_is(tmp_path: Path, monkeypatch
 def test_a_hash_can_be_stopped_and_a_file_can_be_gone(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.write_bytes(b"one")
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         setup.model_hash(file, lambda: True)
     assert setup.model_hash(file) == hashlib.sha256(b"one").hexdigest()
     assert setup.model_hash(tmp_path / "gone.gguf") == ""

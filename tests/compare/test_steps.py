@@ -111,15 +111,16 @@ def differing() -> Steps:
     return steps
 
 
-def test_all_that_is_asked_about_a_private_answer_is_private() -> None:
+def test_all_that_is_asked_about_an_answer_is_asked_as_it_was() -> None:
     told = task("a")
-    steps = Steps.of_one(replace(told, command=msgspec.structs.replace(told.command, private=True)))
+    command = msgspec.structs.replace(told.command, private=True, overflow="keep_ends")
+    steps = Steps.of_one(replace(told, command=command))
     for ids in [(1,), (1, 2), (1, 3)]:
         asked = steps.next()
-        assert isinstance(asked, Generate) and asked.private
+        assert isinstance(asked, Generate) and asked.private and asked.overflow == "keep_ends"
         answer(steps, *ids)
     asked = steps.next()
-    assert isinstance(asked, ScoreTokens) and asked.private
+    assert isinstance(asked, ScoreTokens) and asked.private and asked.overflow == "keep_ends"
 
 
 def test_a_difference_is_looked_at() -> None:

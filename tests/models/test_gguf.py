@@ -234,7 +234,9 @@ def test_parts_of_different_models_are_noticed(tmp_path: Path) -> None:
     first = make_model(tmp_path / "split.gguf", max_tensors_per_file=8)
     other = make_model(tmp_path / "other.gguf", max_tensors_per_file=10)
     (other.parent / "other-00003-of-00003.gguf").rename(tmp_path / "split-00003-of-00003.gguf")
-    with pytest.raises(ModelFileError, match="is damaged: its parts contain 17 tensors, not the 21 different ones"):
+    with pytest.raises(
+        ModelFileError, match="is damaged: its parts contain 17 tensors instead of the 21 different ones"
+    ):
         read_header(first)
 
 

@@ -15,7 +15,7 @@ from app.storage.json_file import JsonFile
 
 
 def origin(path: str = "a.gguf") -> Origin:
-    return Origin(repository="maker/model", commit="0" * 40, path=path, sha256="1" * 64, size=5, licence="mit")
+    return Origin(repository="maker/model", commit="0" * 40, path=path, sha256="1" * 64, size=5, license="mit")
 
 
 def test_kept_over_restarts(tmp_path: Path) -> None:

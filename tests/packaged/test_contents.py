@@ -51,7 +51,7 @@ def test_nothing_of_qt_is_gpl_only(inside: Path) -> None:
     assert [str(path) for path in inside.rglob("*") if GPL_ONLY.search(path.name)] == []
 
 
-def test_licences_are_there(inside: Path) -> None:
+def test_licenses_are_there(inside: Path) -> None:
     texts = {path.name.lower() for path in (inside / "licences").rglob("*") if path.is_file()}
     assert any("lgpl" in name for name in texts), texts
     assert len(texts) > 10

@@ -51,7 +51,7 @@ class SmallBundle:
         """A module that is inside the program."""
         self._modules.append((name, str(source), "PYMODULE"))
 
-    def distribution(self, name: str, version: str, licence: str, *, text: bool = True) -> Path:
+    def distribution(self, name: str, version: str, license: str, *, text: bool = True) -> Path:
         """Install a Python package of one module; returns that."""
         folder = f"{name}-{version}.dist-info"
         module = self.site_packages / name / "__init__.py"
@@ -59,10 +59,10 @@ class SmallBundle:
         write(module, "")
         write(
             self.site_packages / folder / "METADATA",
-            f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{licence}\n",
+            f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n{license}\n",
         )
         if text:
-            write(self.site_packages / folder / "licenses" / "LICENSE", f"The licence of {name}\n")
+            write(self.site_packages / folder / "licenses" / "LICENSE", f"The license of {name}\n")
             files.append(f"{folder}/licenses/LICENSE")
         write(self.site_packages / folder / "RECORD", "".join(f"{file},,\n" for file in files))
         return module
@@ -70,11 +70,11 @@ class SmallBundle:
     def _make(self) -> None:
         home = self._python if sys.platform == "win32" else self._python / "bin"
         write(self._folder / "venv" / "pyvenv.cfg", f"home = {home}\nversion = 3.11.7\n")
-        write(self._python / "lib" / "python3.11" / "LICENSE.txt", "The licence of CPython\n")
+        write(self._python / "lib" / "python3.11" / "LICENSE.txt", "The license of CPython\n")
         source = self._folder / "llama" / "vendor" / "llama.cpp"
         numbers = zip(("MAJOR", "MINOR", "PATCH"), (0, 5, 2), strict=True)
         write(source / "CMakeLists.txt", "".join(f"set(LLAMA_VERSION_{name} {number})\n" for name, number in numbers))
-        write(source / "LICENSE", "The licence of llama.cpp\n")
+        write(source / "LICENSE", "The license of llama.cpp\n")
         write(self._folder / "llama" / ".git" / "modules" / "vendor" / "llama.cpp" / "HEAD", f"{COMMIT}\n")
         self.distribution("pyinstaller", "6.22.3", "License: GPLv2-or-later")
         self.distribution("PySide6_Essentials", "6.11.3", "License: LGPL-3.0-only", text=False)

@@ -1,4 +1,4 @@
-"""Every file of a bundle belongs to a part with a licence."""
+"""Every file of a bundle belongs to a part with a license."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def small(tmp_path: Path) -> SmallBundle:
     return SmallBundle(tmp_path)
 
 
-def test_every_part_has_its_version_licence_and_files(small: SmallBundle) -> None:
+def test_every_part_has_its_version_license_and_files(small: SmallBundle) -> None:
     assert _lines(take(small.write())) == {
         "anyio 4.16.0 MIT": [],
         "CPython 3.11.7 PSF-2.0": ["_internal/base_library.zip"],
@@ -52,8 +52,8 @@ def test_a_package_without_an_expression_or_a_text_is_named(small: SmallBundle) 
     with pytest.raises(Unclear) as failure:
         take(small.write())
     assert str(failure.value).splitlines() == [
-        "bare brings no licence text: name one in packaging/licences/components.toml",
-        "vague names no SPDX licence: say it in packaging/licences/components.toml",
+        "bare has no license text: name one in packaging/licences/components.toml",
+        "vague has no SPDX license: name one in packaging/licences/components.toml",
     ]
 
 
@@ -109,10 +109,10 @@ def test_a_library_of_debian_is_known_by_its_source_package(small: SmallBundle) 
     assert library is not None
     small.collect("libz.so.1", library)
     part = next(part for part in take(small.write()).parts if part.name.startswith("zlib ("))
-    assert part.licence == "Zlib"
+    assert part.license == "Zlib"
     assert part.purl.startswith("pkg:deb/")
     assert [text.name for text in part.texts] == ["copyright"]
 
 
 def _lines(inventory: Inventory) -> dict[str, list[str]]:
-    return {f"{part.name} {part.version} {part.licence}": files for part, files in inventory.parts.items()}
+    return {f"{part.name} {part.version} {part.license}": files for part, files in inventory.parts.items()}

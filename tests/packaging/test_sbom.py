@@ -34,7 +34,7 @@ def test_it_names_the_app_the_time_and_the_tools(bundle: Bundle) -> None:
     assert ("pyinstaller", "6.22.3") in {(tool["name"], tool["version"]) for tool in metadata["tools"]["components"]}
 
 
-def test_parts_have_a_package_url_a_licence_and_the_checksums_of_their_libraries(bundle: Bundle) -> None:
+def test_parts_have_a_package_url_a_license_and_the_checksums_of_their_libraries(bundle: Bundle) -> None:
     parts = {part["name"]: part for part in _written(bundle)["components"]}
     assert list(parts) == sorted(parts)
     assert parts["anyio"]["purl"] == "pkg:pypi/anyio@4.16.0"

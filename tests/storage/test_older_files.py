@@ -87,7 +87,7 @@ def test_what_was_measured(folder: Path) -> None:
 
 def test_the_library(folder: Path) -> None:
     origin = Origins(folder / "origins.json").get(MODEL)
-    assert origin is not None and (origin.repository, origin.licence, origin.size) == ("owner/one", "mit", 5)
+    assert origin is not None and (origin.repository, origin.license, origin.size) == ("owner/one", "mit", 5)
     assert list(Usage(folder / "usage.json").all()) == [str(MODEL)]
     index = LibraryIndex(folder / "library.json")
     record = index.records[str(MODEL)]
@@ -114,38 +114,38 @@ def test_a_download_that_had_begun(folder: Path) -> None:
         assert (part.size, part.etag) == (3, "etag")
 
 
-def test_what_the_engine_learnt(folder: Path) -> None:
+def test_what_the_engine_learned(folder: Path) -> None:
     costs = KeyedFile(folder / "costs.json", MeasuredCosts)
-    learnt = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
-    assert costs.get(KEY) == learnt
+    learned = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    assert costs.get(KEY) == learned
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     priors = {"coupled": {"code": AcceptancePrior({"coupled": RatePrior(0.75, 20.0)})}}
     assert history_file(folder / "history.json").get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
-    costs.put("1" * 24, learnt)
+    costs.put("1" * 24, learned)
     assert version_of((folder / "costs.json").read_bytes()) == 1
     again = KeyedFile(folder / "costs.json", MeasuredCosts)
-    assert again.get(KEY) == again.get("1" * 24) == learnt
+    assert again.get(KEY) == again.get("1" * 24) == learned
 
 
-def test_what_was_learnt_of_pairs_under_older_names(tmp_path: Path) -> None:
+def test_what_was_learned_of_pairs_under_older_names(tmp_path: Path) -> None:
     """Written by commit 0465daa, as version 1."""
     path = Path(shutil.copy(UNDER_OLDER_NAMES / "history.json", tmp_path))
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     calibration = ((0.5, 8.0), (0.75, 4.0))
 
-    def learnt(rate: float) -> Remembered:
+    def learned(rate: float) -> Remembered:
         rates = {"coupled": RatePrior(rate, 20.0, calibration), "ngram": RatePrior(0.25, 9.0)}
         return Remembered([figures], {"coupled": {"code": AcceptancePrior(rates, -0.125, 30.0)}})
 
     history = history_file(path)
     assert version_of(path.read_bytes()) == 1
-    assert (history.get(KEY), history.get("1" * 24)) == (learnt(0.75), learnt(0.5))
-    history.put(KEY, learnt(0.875))
+    assert (history.get(KEY), history.get("1" * 24)) == (learned(0.75), learned(0.5))
+    history.put(KEY, learned(0.875))
     assert version_of(path.read_bytes()) == 2
     again = history_file(path)
-    assert (again.get(KEY), again.get("1" * 24)) == (learnt(0.875), learnt(0.5))
+    assert (again.get(KEY), again.get("1" * 24)) == (learned(0.875), learned(0.5))
 
 
 def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:
@@ -173,7 +173,7 @@ def home(tmp_path: Path) -> Path:
 def test_the_chats_of_0_1_0(home: Path) -> None:
     worker = ChatWorker(home / "chats.sqlite")
     opened = worker.opened.result()
-    assert (opened.notice, opened.erased) == (None, True)
+    assert (opened.notice, opened.may_have_copies) == (None, True)
     worker.submit(ChatStore.finish_erasing)
     worker.close()
     with ChatStore(home / "chats.sqlite") as store:
@@ -211,7 +211,7 @@ def test_the_chats_of_0_1_0(home: Path) -> None:
 
 def test_what_0_1_0_was_to_erase_is_erased_and_not_in_the_trash(home: Path) -> None:
     worker = ChatWorker(home / "chats.sqlite")
-    assert worker.opened.result().erased
+    assert worker.opened.result().may_have_copies
     assert worker.submit(ChatStore.trash).result() == []
     worker.close()
     files = [file for file in home.glob("chats.sqlite*") if file.is_file()]
@@ -264,17 +264,17 @@ def test_the_models_and_downloads_of_0_1_0(home: Path) -> None:
     ]
     assert index.differences == {("a" * 64, "b" * 64): None}
     origin = Origins(home / "origins.json").get(MODEL)
-    assert origin is not None and (origin.licence, origin.downloaded_at) == ("mit", 1_790_000_000)
+    assert origin is not None and (origin.license, origin.downloaded_at) == ("mit", 1_790_000_000)
     assert list(Usage(home / "usage.json").all()) == [str(MODEL)]
 
 
-def test_what_0_1_0_measured_and_learnt(home: Path) -> None:
+def test_what_0_1_0_measured_and_learned(home: Path) -> None:
     trial = Trials(home / "trials.json").get(FileKey("target.gguf", 10, 20), FileKey("draft.gguf", 5, 6))
     assert trial is not None and (trial.acceptance_rate, trial.tokens) == (0.75, 300)
     key = PlainKey("target.gguf", 10, 20, 2048, 2, 0, "f16", "greedy")
     assert Measurements(home / "measurements.json").plain_speed(key) == 41.5
-    learnt = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
-    assert KeyedFile(home / "cache" / "costs.json", MeasuredCosts).get(KEY) == learnt
+    learned = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    assert KeyedFile(home / "cache" / "costs.json", MeasuredCosts).get(KEY) == learned
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(home / "cache" / "rolling_back.json", RollBackSupport).get(KEY) == tried
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
+from app.engine.policy.policy import Decision, Learned, Outcome, Situation
 
 _PRIOR = (2.8, 4.0)
 """Accepted and judged tokens before the first ones."""
@@ -47,5 +47,5 @@ class BaselinePolicy:
             self._accepted = self._accepted * _KEEP + (i < outcome.accepted)
             self._judged = self._judged * _KEEP + 1.0
 
-    def learnt(self) -> Learnt:
-        return Learnt(self._costs.snapshot(), {}, [])
+    def learned(self) -> Learned:
+        return Learned(self._costs.snapshot(), {}, [])

@@ -31,7 +31,7 @@ class HostedRepository:
     id: str
     files: dict[str, HostedFile]
     commit: str
-    licence: str = "apache-2.0"
+    license: str = "apache-2.0"
     gated: Literal[False, "auto", "manual"] = False
     private: bool = False
     downloads: int = 0
@@ -55,8 +55,8 @@ class HostedRepository:
             "disabled": False,
             "downloads": self.downloads,
             "likes": self.likes,
-            "tags": ["gguf", f"license:{self.licence}", *(f"base_model:{base}" for base in self.base_models)],
-            "cardData": {"license": self.licence, "base_model": list(self.base_models)},
+            "tags": ["gguf", f"license:{self.license}", *(f"base_model:{base}" for base in self.base_models)],
+            "cardData": {"license": self.license, "base_model": list(self.base_models)},
             "siblings": [self._sibling(path, file, blobs=blobs) for path, file in self.files.items()],
             **({"gguf": self.gguf} if self.gguf is not None else {}),
         }

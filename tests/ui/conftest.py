@@ -14,6 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.settings import Settings
 from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
+from app.ui.widgets.garbage import no_garbage_collection
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows
@@ -101,7 +102,8 @@ def no_style_later(qapp: QApplication) -> Iterator[None]:
     yield
     theme.override(None)
     theme.notifier().set_zoom(100)
-    qapp.setStyleSheet("/* no rules */")
+    with no_garbage_collection():
+        qapp.setStyleSheet("/* no rules */")
 
 
 @pytest.fixture

@@ -13,12 +13,15 @@ import struct
 import sys
 import time
 
+import msgspec
+
 from app.protocol.devices import Device
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    ChatPart,
     CheckText,
     Command,
     CountTokens,
@@ -88,7 +91,7 @@ class ScriptedEngine:
 
     def __init__(self, behavior: str) -> None:
         self.behavior = behavior
-        self.counted: list[Message] = []
+        self.chat: list[Message] = []
         self.busy_with = 0
         self.loading = 0
         self.loads = 0
@@ -120,8 +123,11 @@ class ScriptedEngine:
         match command:
             case Load():
                 self.load(command)
+            case ChatPart():
+                self.hear(command)
             case Generate():
-                self.generate(command)
+                self.hear(command)
+                self.generate(msgspec.structs.replace(command, messages=self.chat, kept=0))
             case MeasurePlain():
                 send(PlainMeasured(request=command.request, tokens=64, decode_tokens_per_second=40.0))
             case ScoreTokens():
@@ -143,14 +149,17 @@ class ScriptedEngine:
             case Quit():
                 self.quit()
 
+    def hear(self, command: ChatPart | CountTokens | Generate) -> None:
+        self.chat = [*self.chat[: command.kept], *command.messages]
+
     def count(self, command: CountTokens) -> None:
         """A token a word; "full" leaves out the first two messages behind the system prompt."""
         if self.behavior == "uncounted":
             return
-        self.counted = [*self.counted[: command.kept], *command.messages]
-        system = [message for message in self.counted[:1] if message.role == "system"]
-        dropped = 2 if self.behavior == "full" and len(self.counted) - len(system) > 2 else 0
-        kept = self.counted[len(system) + dropped :]
+        self.hear(command)
+        system = [message for message in self.chat[:1] if message.role == "system"]
+        dropped = 2 if self.behavior == "full" and len(self.chat) - len(system) > 2 else 0
+        kept = self.chat[len(system) + dropped :]
         send(
             TokensCounted(
                 request=command.request,
@@ -164,7 +173,7 @@ class ScriptedEngine:
         )
 
     def forget(self) -> None:
-        self.counted = []
+        self.chat = []
         log("forgotten")
         if self.behavior != "unforgetting":
             send(Forgotten())
@@ -304,7 +313,7 @@ class ScriptedEngine:
 
     def cancel(self) -> None:
         if self.loading:
-            send(LoadFailed(request=self.loading, message="Loading was cancelled.", cancelled=True))
+            send(LoadFailed(request=self.loading, message="Loading was canceled.", cancelled=True))
             self.loading = 0
         if self.busy_with and self.behavior != "deaf":
             self.finish(self.busy_with, "cancelled")

@@ -18,7 +18,7 @@ ALL = [
     notices.engine_ends_too_often(ENDED, had_draft=True),
     notices.engine_stalled(12.3),
     notices.load_failed("The file is cut off."),
-    notices.load_cancelled(),
+    notices.load_canceled(),
     notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
     notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
     notices.no_model(),
@@ -60,8 +60,8 @@ def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
 def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
     change = SpeedChange(before="NVIDIA driver 550.54", now="NVIDIA driver 560.1", times=1.31)
     assert notices.slower(change).text.startswith(
-        "These models are slower since NVIDIA driver 560.1 was installed: computing a token takes 1.3× as long as with "
-        "NVIDIA driver 550.54."
+        "These models have been slower since NVIDIA driver 560.1 was installed: computing a token takes "
+        "1.3× as long as with NVIDIA driver 550.54."
     )
 
 
@@ -77,7 +77,7 @@ def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
     notice_list.show("a", notices.no_model())
     notice_list.show("a", notices.no_model())
     notice_list.show("b", notices.unanswered())
-    notice_list.show("a", notices.load_cancelled())
+    notice_list.show("a", notices.load_canceled())
     assert [list(one) for one in told] == [["a"], ["a", "b"], ["b", "a"]]
     notice_list.remove("nothing")
     notice_list.remove("a", "b")

@@ -11,7 +11,7 @@ from app.commands.options import add_command
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Its commands."""
+    """Add the subcommands."""
     parser.epilog = (
         "MODEL, TARGET and DRAFT are a file, or part of a name that matches exactly one model in the library."
     )

@@ -1,4 +1,4 @@
-"""The library of a command, and the model that a word on the command line means."""
+"""The library as a command uses it, and the model that an argument means."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 5
 
 
 def settings() -> Settings:
-    """As they are saved. Raises `KnownError`."""
+    """The saved settings. Raises `KnownError`."""
     file = SettingsFile(paths.settings_file())
     if file.notice:
         print(f"slipstream: {visible(file.notice)}", file=sys.stderr)
@@ -30,7 +30,7 @@ def settings() -> Settings:
 
 
 def library() -> Library:
-    """As the settings want it. Raises `KnownError`."""
+    """The library with these settings. Raises `KnownError`."""
     values = settings()
     return open_library(values.models_folder, values.extra_folders)
 
@@ -38,7 +38,7 @@ def library() -> Library:
 def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None) -> LibraryEntry:
     """The model that ``word`` means: a file, or the only one with it in its name. Raises `KnownError`.
 
-    ``entries`` are those of the library, where they are known already.
+    ``entries`` are those of the library, if they are already known.
     """
     if os.path.isfile(word):  # noqa: PTH113 - Path's raises for names that no file can have
         return of.entry_at(Path(word))
@@ -48,7 +48,7 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
     found = found or [entry for entry in entries if wanted in entry.where.casefold()]
     if not found:
         if word.lower().endswith(".gguf"):
-            read_header(word)  # says why not
+            read_header(word)  # raises an error that says why not
         raise KnownError(f'No model is called "{printable(word)}". "slipstream models list" shows all of them.')
     if len(found) > 1:
         names = ", ".join(printable(entry.where) for entry in found[:_SHOWN])
@@ -66,13 +66,13 @@ def library_files(words: Sequence[str]) -> list[Path]:
 
 
 def check_usable(entry: LibraryEntry) -> None:
-    """Raise `KnownError` for what cannot be loaded now."""
+    """Raise `KnownError` for a model that can't be loaded now."""
     if not entry.usable:
         raise KnownError(entry.problem or f"{printable(entry.where)} is in a folder that isn't available right now.")
 
 
 def described(entry: LibraryEntry) -> dict[str, Any]:
-    """An entry as data for JSON; what is not known is ``None``."""
+    """An entry as data for JSON; unknown values are ``None``."""
     facts = msgspec.to_builtins(entry.summary) if entry.summary else None
     if facts:
         del facts["shape"]
@@ -90,6 +90,6 @@ def described(entry: LibraryEntry) -> dict[str, Any]:
         "size": entry.size,
         "modified": entry.modified,
         "last_used": entry.last_used,
-        "licence": entry.licence or None,
+        "license": entry.license or None,
         "model": facts,
     }

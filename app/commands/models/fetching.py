@@ -1,4 +1,4 @@
-"""Finds what ``slipstream models get`` means, downloads it, and says meanwhile how that goes."""
+"""Finds what ``slipstream models get`` means, downloads it, and reports the progress."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _REFRESH_SECONDS = 0.25
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out ``slipstream models get``; returns the exit status. Raises `NoAccessError` where a token is needed."""
+    """Run ``slipstream models get``; returns the exit status. Raises `NoAccessError` if a token is needed."""
     values = choosing.settings()
     connection = HubConnection(network_settings(values))
     try:
@@ -64,18 +64,18 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     if not with_draft:
-        return Item.of(title, target, None, (repository.licence,))
+        return Item.of(title, target, None, (repository.license,))
     draft = _draft(hub, repository, target)
-    return Item.of(f"{title} with draft", target, draft.model, (repository.licence, draft.licence))
+    return Item.of(f"{title} with draft", target, draft.model, (repository.license, draft.license))
 
 
 # ---------------------------------------------------------------- which of a repository's models
 
 
 def chosen(repository: Repository, word: str) -> RemoteModel:
-    """The only model, or the only one ``word`` names: a quantization, a file's name or its path, in any case.
+    """The only model, or the only one that ``word`` names: a quantization, a file's name or its path, in any case.
 
-    Raises `KnownError` that lists what there is.
+    Raises `KnownError` with a list of the models.
     """
     found = [model for model in repository.models if not word or word.casefold() in _names(model)]
     if len(found) == 1:
@@ -100,7 +100,7 @@ def _names(model: RemoteModel) -> set[str]:
 
 
 def _shortest_name(model: RemoteModel, others: Sequence[RemoteModel]) -> str:
-    """That no other of ``others`` has."""
+    """The shortest name that none of ``others`` has."""
     for name in (model.quantization, model.name):
         if name and sum(name.casefold() in _names(other) for other in others) == 1:
             return printable(name, 200)
@@ -111,7 +111,7 @@ def _shortest_name(model: RemoteModel, others: Sequence[RemoteModel]) -> str:
 
 
 def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandidate:
-    """The best that fits, after saying which and why. Raises `KnownError` when there is none."""
+    """The best draft that fits; prints which one and why. Raises `KnownError` if there is none."""
     show_progress("looking for a draft")
     header = read_remote_header(hub.network, target)
     candidates = []
@@ -135,10 +135,10 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
 
 
 def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
-    """Download ``item`` into the models folder; returns where its target and draft are.
+    """Download ``item`` into the models folder; returns the paths of its target and draft.
 
-    The queue is the command's own: nothing the window left in its queue goes on, and the window may be open. A file
-    that is downloaded there at this moment is refused. Raises `KnownError`.
+    The queue is separate: the command continues nothing that the window left in its queue, and the window may be open.
+    A file that is just being downloaded there is refused. Raises `KnownError`.
     """
     changed = threading.Event()
     with tempfile.TemporaryDirectory(prefix="slipstream-", ignore_cleanup_errors=True) as folder:
@@ -168,13 +168,13 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
 
 
 def _say(text: str) -> None:
-    """A line that stays, beside the one of the progress."""
+    """Print a line that stays, unlike the progress."""
     show_progress("")
     print(f"slipstream: {visible(text)}", file=sys.stderr, flush=True)
 
 
 def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
-    """Show how far the queue's only item is until it does not go on by itself."""
+    """Show the progress of the queue's only item until it can't continue by itself."""
     told = ""
     while True:
         changed.clear()
@@ -195,7 +195,7 @@ def _described(item: Item, target: Path, draft: Path | None) -> dict[str, Any]:
     return {
         "title": item.title,
         "size": item.size,
-        "licence": item.licence or None,
+        "license": item.license or None,
         "target": _model(item.target, target),
         "draft": _model(item.draft, draft) if draft is not None else None,
     }

@@ -10,7 +10,7 @@ from typing import get_args
 
 from app.commands.models import choosing
 from app.commands.output import show_progress, show_result
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.library.entry import LibraryEntry, SortKey, in_order, matching
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.text import count_text, printable, size_text
@@ -86,7 +86,7 @@ def _reason(entry: LibraryEntry) -> str:
 
 def _offer(folder: ModelFolder) -> str:
     return (
-        f"There are models of another app ({folder.kind.label}) in {printable(str(folder.path), 200)}. You can "
+        f"There are models from another app ({folder.kind.label}) in {printable(str(folder.path), 200)}. You can "
         "add the folder in Settings."
     )
 
@@ -100,7 +100,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def verify_model(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 0 only where the files are what they were."""
+    """Run the command; returns the exit status: 0 only if the files are unchanged."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
@@ -134,7 +134,7 @@ def remove_model(options: argparse.Namespace) -> int:
 
 
 def _ask(entry: LibraryEntry, freed: int) -> None:
-    """Raises `Cancelled` unless the user says yes."""
+    """Raises `Canceled` unless the user says yes."""
     if not sys.stdin.isatty():
         raise KnownError(
             "Deleting needs confirmation, but there is no terminal to ask on. Use --yes to delete without asking."
@@ -143,4 +143,4 @@ def _ask(entry: LibraryEntry, freed: int) -> None:
         print(printable(str(part), 500), file=sys.stderr)
     print(f"Delete {printable(entry.where)} and free {size_text(freed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Cancelled
+        raise Canceled

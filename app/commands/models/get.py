@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status."""
-    from app.commands.models import fetching  # only now: it brings the network in
+    from app.commands.models import fetching  # only now, because it imports the network
 
     try:
         return fetching.run(options)

@@ -1,4 +1,4 @@
-"""``slipstream models pair``: whether a draft fits a target, or which of the library do, the most promising first."""
+"""``slipstream models pair``: whether a draft fits a target, or which drafts in the library do, best first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 1 where nothing fits."""
+    """Run the command; returns the exit status: 1 if nothing fits."""
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)

@@ -1,4 +1,4 @@
-"""``slipstream models plan``: what a pair takes in memory, and how it would be loaded on this machine now."""
+"""``slipstream models plan``: how much memory a pair takes, and how it would be loaded on this machine now."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 1 where nothing fits."""
+    """Run the command; returns the exit status: 1 if nothing fits."""
     target, draft = _shapes(options)
     with EngineProcess() as engine:
         machine = machine_now(engine.hello().devices)
@@ -78,7 +78,7 @@ def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]
 
 def _shape(entry: LibraryEntry) -> ModelShape:
     choosing.check_usable(entry)
-    assert entry.summary is not None  # or it could not be loaded
+    assert entry.summary is not None  # otherwise, it couldn't be loaded
     return entry.summary.shape
 
 

@@ -18,7 +18,7 @@ _LIMIT = 30
 _TITLES = ("repository", "downloads", "likes", "changed", "gated", "license")
 _SIDES = "<>><<<"
 """Right-aligned columns."""
-_GATED = {"no": "", "automatic": "gated", "manual": "gated, approved by hand"}
+_GATED = {"no": "", "automatic": "gated", "manual": "gated, approved manually"}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -61,5 +61,5 @@ def _row(found: SearchResult) -> tuple[str, ...]:
         count_text(found.likes),
         printable(found.modified[:10]),
         _GATED[found.gated],
-        printable(found.licence),
+        printable(found.license),
     )

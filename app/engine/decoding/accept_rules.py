@@ -40,11 +40,11 @@ _FEW = 16
 _MANY = 32_000
 """From this many tokens on, it is faster not to compute the logarithms of all of them."""
 _LIKELIEST = 64
-"""How many tokens' noise is always looked at."""
+"""How many of the most likely tokens always get their noise."""
 
 
 class Purpose(IntEnum):
-    """What a random number is for; different purposes are independent of each other."""
+    """What a random number is used for; numbers for different purposes are independent."""
 
     TARGET = 1
     DRAFT = 2
@@ -54,7 +54,7 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a verify pass decided: the first ``accepted`` draft tokens stand, then comes ``token``, the target's own."""
+    """The result of a verify pass: the first ``accepted`` draft tokens, followed by ``token``, the target's own."""
 
     accepted: int
     token: int
@@ -63,14 +63,14 @@ class Verdict:
 def _key(seed: int, position: int, purpose: Purpose) -> int:
     """A 64-bit start for the numbers of one position: the finalizer of SplitMix64 (Steele, Lea, Flood 2014), twice.
 
-    In plain integers, as `_mixed`: for single values that is quicker than NumPy.
+    Uses plain integers, as `_mixed` does: for single values they are faster than NumPy.
     """
     x = seed * 8 + purpose + (position + 1) * _GOLDEN
     return _mixed(_mixed(x + _GOLDEN) + _GOLDEN)
 
 
 def _mixed(x: int) -> int:
-    """The finalizer for one value; `gumbel` has it for arrays."""
+    """The finalizer for one value; `gumbel` does the same for arrays."""
     x &= _MASK
     x = ((x ^ (x >> 30)) * _MIX_1) & _MASK
     x = ((x ^ (x >> 27)) * _MIX_2) & _MASK
@@ -92,7 +92,7 @@ def gumbel(
 ) -> NDArray[np.float64]:
     """Standard Gumbel noise for the candidates ``ids`` (shape (R, K)) at R ``positions``.
 
-    Token i has number i + 1 of the SplitMix64 stream of its position.
+    Token i gets number i + 1 of the SplitMix64 stream of its position.
     """
     keys = [(_key(seed, position, purpose) + _GOLDEN) & _MASK for position in positions]
     if ids.size <= _FEW:
@@ -102,10 +102,10 @@ def gumbel(
 
 
 def _bits(keys: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """53 random bits for each of ``ids``, shape (R, K); the noise rises with them."""
+    """53 random bits for each of ``ids``, shape (R, K); more bits mean more noise."""
     x = ids.astype(np.int64, copy=False).view(np.uint64) * np.uint64(_GOLDEN)
     x += np.array(keys, np.uint64)[:, None]
-    x ^= x >> np.uint64(30)  # in place: a vocabulary of 152,000 tokens then stays in the processor's cache
+    x ^= x >> np.uint64(30)  # in place, so that a vocabulary of 152,000 tokens stays in the processor's cache
     x *= np.uint64(_MIX_1)
     x ^= x >> np.uint64(27)
     x *= np.uint64(_MIX_2)
@@ -127,10 +127,10 @@ def _noise(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
 def with_noise(
     p: Distributions, seed: int, position: int, purpose: Purpose = Purpose.TARGET
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Ids and log p + g of all candidates of the only row of ``p`` that can be best or second-best in it.
+    """Ids and log p + g of all candidates that can be best or second-best in the only row of ``p``.
 
-    Of a whole vocabulary these are few: a token behind the `_LIKELIEST` likeliest needs so much noise to come second
-    that its random bits alone rule it out, and the two logarithms are taken for the others only.
+    In a whole vocabulary these are few: a token after the `_LIKELIEST` most likely ones needs so much noise to come
+    second that its random bits alone can rule it out, so the two logarithms are only computed for the others.
     """
     ids, scores = p.ids[0], p.log_probs[0]
     if not p.whole or len(ids) < _MANY:
@@ -139,21 +139,21 @@ def with_noise(
     likeliest = top_candidates(p.log_probs, _LIKELIEST)[0]
     second = np.partition(scores[likeliest] + _noise(bits[likeliest]), -2)[-2]
     needed = math.exp(-math.exp(float(scores[likeliest[-1]] - second))) * 2.0**53
-    can_win = bits >= np.uint64(needed * (1.0 - 1e-9))  # rounding may not rule anything out
+    can_win = bits >= np.uint64(needed * (1.0 - 1e-9))  # rounding must not rule anything out
     can_win[likeliest] = True
     left = np.flatnonzero(can_win)
     return left, scores[left] + _noise(bits[left])
 
 
 def lead_of(scores: NDArray[np.floating[Any]], best: int) -> float:
-    """By how much the best score is above the second-best; infinite where there is no other."""
+    """How far the best score is above the second-best; infinite if there is no other."""
     if len(scores) == 1:
         return math.inf
     return float(scores[best] - max(scores[:best].max(initial=-np.inf), scores[best + 1 :].max(initial=-np.inf)))
 
 
 def draw(p: Distributions, seed: int, positions: Sequence[int], purpose: Purpose = Purpose.TARGET) -> list[int]:
-    """One token a row of ``p``, by argmax(log p + g): an exact sample (Gumbel-max)."""
+    """One token per row of ``p``, by argmax(log p + g): an exact sample (Gumbel-max)."""
     if p.ids.shape[1] == 1:
         return [int(token) for token in p.ids[:, 0]]
     if p.whole:
@@ -169,7 +169,7 @@ def sample(logits: Floats, sampling: Sampling, seed: int, position: int) -> list
 
 
 def coupled(tokens: Sequence[int], draft: Sequence[int]) -> Verdict:
-    """Accept the draft as far as it equals the target's own ``tokens``, of which there is one more."""
+    """Accept the draft as far as it equals the target's own ``tokens``, which are one more than the draft has."""
     accepted = 0
     while accepted < len(draft) and draft[accepted] == tokens[accepted]:
         accepted += 1
@@ -177,9 +177,9 @@ def coupled(tokens: Sequence[int], draft: Sequence[int]) -> Verdict:
 
 
 def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: int, position: int) -> Verdict:
-    """Accept each draft token with probability min(1, p/q); replace the first rejected one from the residual.
+    """Accept each draft token with probability min(1, p/q); replace the first rejected one with one from the residual.
 
-    ``q`` holds the len(draft) distributions the draft tokens were really drawn from.
+    ``q`` holds the len(draft) distributions the draft tokens were actually drawn from.
     """
     for i, token in enumerate(draft):
         p_token, q_token = p.probability(i, token), q.probability(i, token)
@@ -189,15 +189,15 @@ def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: in
 
 
 def block_seed(seed: int, position: int) -> int:
-    """The seed of the draft whose first token stands at ``position`` of an answer with ``seed``."""
+    """The seed for the draft whose first token is at ``position`` of an answer with ``seed``."""
     return int(uniform(seed, position, Purpose.DRAFT) * 2**53)
 
 
 def block(p: Distributions, q: Distributions, draft: Sequence[int], seed: int, position: int) -> Verdict:
-    """Keep the longest accepted prefix of ``draft``, then a token of the residual distribution behind it.
+    """Keep the longest accepted prefix of ``draft``, followed by a token from the residual distribution.
 
-    ``q`` holds the len(draft) distributions the draft tokens were really drawn from, with `block_seed` of ``position``.
-    How far was drafted may depend on the draft tokens, but not on what would have come behind them.
+    ``q`` holds the len(draft) distributions the draft tokens were actually drawn from. The length of the draft may
+    depend on its tokens, but not on what would have followed them.
     """
     seed = block_seed(seed, position)
     accepted, accepted_share, share = 0, 1.0, 1.0
@@ -216,7 +216,7 @@ def block(p: Distributions, q: Distributions, draft: Sequence[int], seed: int, p
 
 def _draw_residual(p: Distributions, q: Distributions, row: int, seed: int, position: int, share: float = 1.0) -> int:
     rest = _residual(p, q, row, share)
-    if rest.sum() <= 0.0:  # p = q up to rounding: a rejection here has probability zero, p itself is right
+    if rest.sum() <= 0.0:  # p = q up to rounding: a rejection here has probability zero, so p itself is right
         rest = np.exp(p.log_probs[row])
     with np.errstate(divide="ignore"):
         weights = Distributions(p.ids[row : row + 1], np.log(rest / rest.sum())[None, :], p.whole)

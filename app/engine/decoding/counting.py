@@ -1,7 +1,7 @@
-"""How many tokens a chat takes with what is being typed, while another thread computes with the same model.
+"""Counts the tokens of a chat including what is being typed, while another thread computes with the same model.
 
-Rendered and counted is what would be sent. What stands before the typed text is counted once and kept as a number, so
-that a keystroke costs the same in a chat of any length, but for reading through its messages.
+What would be sent is rendered and counted. The part before the typed text is counted once and kept as a number, so that
+a keystroke costs the same in a chat of any length, except for reading its messages.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class _Frame:
     before: int
     """Tokens up to the last control token, or line, before that text."""
     seam: str
-    """What the template writes from there on up to the text."""
+    """What the template writes between there and the text."""
     after: str
 
 
 class TokenCounter:
-    """Counts for one loaded target. One thread at a time; only `close` may be called from another."""
+    """Counts tokens for one loaded target. One thread at a time; only `close` may be called from another."""
 
     def __init__(self, prompts: PromptBuilder, vocabulary: Tokens) -> None:
         """``prompts`` decides what would be left out."""
@@ -36,14 +36,14 @@ class TokenCounter:
         self._vocabulary = ClosableVocabulary(vocabulary)
         self._tokenizer = prompts.tokenizer.with_tokens(self._vocabulary)
         self._frames: dict[int, _Frame | None] = {}
-        """By a hash of the messages; the one used last comes last."""
+        """By a hash of the messages; the most recently used one comes last."""
 
     def count(self, command: CountTokens) -> TokensCounted:
-        """Raises `KnownError` where the template fails, and once the model is not loaded any more."""
+        """Raises `KnownError` if the template fails, and once the model is no longer loaded."""
         system, turns = parts(command.messages)
         text = Message(role="user", content=command.text.strip())
         before = list(turns)
-        if turns and turns[-1].role == "user":  # its answer comes first, and some templates refuse two questions
+        if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
         inputs = self._prompts.inputs(command.messages, command.template_variables)
 
@@ -67,7 +67,7 @@ class TokenCounter:
         )
 
     def check(self, text: str) -> list[int] | None:
-        """See `ChatTokenizer.checked`. Raises `KnownError` once the model is not loaded any more."""
+        """See `ChatTokenizer.checked`. Raises `KnownError` once the model is no longer loaded."""
         return self._tokenizer.checked(text)
 
     def forget(self) -> None:
@@ -75,11 +75,11 @@ class TokenCounter:
         self._frames = {}
 
     def close(self) -> None:
-        """Wait for what is being tokenized; nothing touches the model from then on."""
+        """Wait for a tokenization that is running; nothing uses the model after that."""
         self._vocabulary.close()
 
     def _tokens(self, messages: Sequence[Message], text: str, inputs: TemplateInputs) -> int:
-        """The length of the prompt for ``messages`` and this ``text`` of the user."""
+        """The length of the prompt for ``messages`` and this ``text`` from the user."""
         frame = self._frame(messages, inputs)
         if frame is None:
             return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
@@ -88,7 +88,7 @@ class TokenCounter:
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
-        """``None`` where the template does not simply write the last message once."""
+        """``None`` if the template doesn't simply write the last message once."""
         texts = ((message.role, message.content, message.thinking) for message in messages)
         key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
         if key in frames:

@@ -1,4 +1,4 @@
-"""Tokens to text that may be shown: whole characters, and nothing that might turn out to be a stop string."""
+"""Turns tokens into text that may be shown: whole characters, and nothing that might turn out to be a stop string."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class TextStream:
     def __init__(self, texts: TokenTexts, stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
         """Empty stop strings are ignored.
 
-        The text goes on behind the tokens ``earlier``, which were shown whole when it was cut there.
+        The text continues after the tokens ``earlier``, which were shown completely when the answer was cut off there.
         """
         self.texts = texts
         self._stops = [stop for stop in stops if stop]
@@ -171,7 +171,7 @@ class TextStream:
         self.met_stop: str | None = None
         """The stop string that ended the text."""
         self.safe_tokens = 0
-        """Tokens that lie entirely before a possible or matched stop string."""
+        """Tokens that lie entirely before a possible or actual stop string."""
         self.overlap = 0
         """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
         self.earlier = texts.replay(earlier)
@@ -213,7 +213,7 @@ class TextStream:
         return pieces
 
     def _cut(self, length: int) -> list[Piece]:
-        """The held pieces cut to ``length`` characters; pieces behind stay, without text."""
+        """The held pieces cut to ``length`` characters; pieces after that stay, without text."""
         pieces = []
         for piece in self._held:
             text = answer_text(piece)
@@ -229,12 +229,12 @@ class TextStream:
         return sum(end <= length for end in accumulate(len(answer_text(piece)) for piece in self._held))
 
     def _possible_stop_of(self, text: str) -> str:
-        """The end of a text behind the last stop string in it, as far as it could be the beginning of another one."""
+        """The end of a text after the last stop string in it, as far as it could be the beginning of another one."""
         behind = max((at + len(stop) for stop in self._stops if (at := text.rfind(stop)) >= 0), default=0)
         return text[len(text) - self._possible_stop(text[behind:]) :]
 
     def _possible_stop(self, text: str) -> int:
-        """The length of the longest end of ``text`` that begins a stop string."""
+        """The length of the longest end of ``text`` with which a stop string begins."""
         lengths = (length for stop in self._stops for length in range(1, len(stop)) if text.endswith(stop[:length]))
         return max(lengths, default=0)
 

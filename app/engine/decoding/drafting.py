@@ -1,4 +1,4 @@
-"""Who drafts next, and how far: the drafters of one generation and the policy that chooses among them."""
+"""Which drafter drafts next, and how many tokens: the drafters of one answer and the policy that chooses among them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INVALID_DRAFT = (
 
 @dataclass(frozen=True)
 class Draft:
-    """What was proposed for one verify pass, of which the first ``tested`` tokens are worth testing."""
+    """What was proposed for one verify pass; the first ``tested`` tokens are worth testing."""
 
     situation: Situation
     decision: Decision
@@ -28,7 +28,7 @@ class Draft:
 
     @property
     def drafter(self) -> DrafterName | None:
-        """Who proposed; ``None`` where nobody did."""
+        """Which drafter proposed it; ``None`` if none did."""
         return self.decision.drafter if self.proposal.tokens else None
 
 
@@ -37,13 +37,13 @@ NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Propo
 
 
 class Drafting:
-    """Asks the drafters as the policy decides. Each knows the whole answer, whoever proposed it.
+    """Asks the drafters as the policy decides. Each knows the whole answer, whichever drafter proposed it.
 
-    A drafter that fails costs its help, not the answer: it is left out from then on.
+    A drafter that fails is no longer used; the answer continues.
     """
 
     def __init__(self, policy: Policy, drafters: Sequence[Drafter]) -> None:
-        """Raises `NotImplementedError` for a drafter that needs what the loop does not provide."""
+        """Raises `NotImplementedError` for a drafter that needs something the loop doesn't provide."""
         check_needs(drafters)
         self.policy = policy
         self._sequence = TokenSequence()
@@ -51,10 +51,10 @@ class Drafting:
         self._missing = 0
         """Tokens of the context that the draft model has not processed."""
         self.failure: str | None = None
-        """Why a drafter was dropped, in words for the user."""
+        """Why a drafter is no longer used, for the user."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
-        """The first token of the answer is there. No drafter decodes anything before `draft`."""
+        """The answer has its first token. No drafter decodes anything before `draft`."""
         self._sequence = sequence
         for name, drafter in list(self._drafters.items()):
             try:
@@ -66,12 +66,12 @@ class Drafting:
     def draft(self, most: int, kind: TextKind = "prose") -> Draft:
         """Propose at most ``most`` tokens, which begin in text of this ``kind``.
 
-        Raises `Cancelled` when told to stop while the draft model processes what it has missed.
+        Raises `Canceled` if told to stop while the draft model is catching up.
         """
         ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:
-            return NO_DRAFT  # nothing to decide: on a target of a millisecond a pass the policy's time would show
+            return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
         situation = Situation(len(self._sequence), most, has_model, found, self._missing, kind)
         decision = self.policy.decide(situation)
         proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
@@ -90,7 +90,7 @@ class Drafting:
             self._missing = self._drafters["model"].missing()
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
-        """Tell the policy how a draft went: ``seconds`` of drafting, of the verify pass and of the rest."""
+        """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""
         if draft is NO_DRAFT:
             return
         self._missing = 0 if draft.drafter == "model" else self._missing + accepted + 1
@@ -99,7 +99,7 @@ class Drafting:
         )
 
     def accepted(self) -> None:
-        """The sequence is longer now."""
+        """The sequence has become longer."""
         for drafter in self._drafters.values():
             drafter.accepted()
 

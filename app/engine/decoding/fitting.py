@@ -1,8 +1,8 @@
-"""Which turns of a chat go into a prompt, and which leave when it outgrows its context.
+"""Chooses which turns of a chat go into a prompt, and which are left out when it outgrows its context.
 
-They leave when a quarter of the context would not be free for the answer; half of it is then made free at once, so that
-the next turns can go on from the KV cache. How many have to leave is estimated from the lengths of their texts, in
-proportion to the length of the whole prompt, which is known: a chat may have thousands of turns.
+Turns are left out when less than a quarter of the context would be free for the answer; then half of it is freed at
+once, so that the next turns can continue from the KV cache. How many to leave out is estimated from the lengths of
+their texts, in proportion to the length of the whole prompt, which is known: a chat may have thousands of turns.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from itertools import accumulate
 from app.protocol.messages import Message
 
 LEAST_ANSWER = 16
-"""Tokens that must be left for an answer, or the message is refused."""
+"""Tokens that must be free for an answer; otherwise, the message is refused."""
 _REMEMBERED_CHATS = 32
 _REMEMBERED_SIZES = 100_000
 _AROUND = 8
-"""About how many tokens a template writes around a message."""
+"""Approximate number of tokens that a template adds to a message."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The turns from ``first`` up to ``end`` leave; all others stay."""
+    """The turns from ``first`` up to ``end`` are left out; all others stay."""
 
     first: int
     end: int
 
     def kept(self, turns: Sequence[Message]) -> list[Message]:
-        """What stays of ``turns``."""
+        """Those of ``turns`` that stay."""
         return [*turns[: self.first], *turns[self.end :]]
 
 
 class Sizes:
-    """About how many tokens messages take, each for itself. Keeps no text; any thread may ask."""
+    """The approximate number of tokens of single messages. Keeps no text; any thread may ask."""
 
     def __init__(self) -> None:
         self._known: dict[int, int] = {}
         """By hash of the text."""
 
     def of(self, messages: Sequence[Message], count: Callable[[str], int]) -> list[int]:
-        """For each message; ``count`` tells the tokens of a text."""
+        """For each message; ``count`` returns the tokens of a text."""
         return [self._size(message.content, count) for message in messages]
 
     def _size(self, text: str, count: Callable[[str], int]) -> int:
@@ -54,21 +54,23 @@ class Sizes:
 
 
 class Fitting:
-    """Chooses what leaves the chats of one loaded target."""
+    """Chooses what is left out of the chats of one loaded target."""
 
     def __init__(self, context_length: int) -> None:
         """``context_length`` in tokens."""
         self.context_length = context_length
         self._remembered: list[tuple[int, int, int]] = []
-        """First and end of what left, and a hash of all turns up to there: of the chat answered last first."""
+        """First and end of what was left out, and a hash of all turns up to there, for the chat answered most recently.
+        """
 
     @property
     def room(self) -> int:
-        """Tokens a prompt may have at most."""
+        """The maximum number of tokens of a prompt."""
         return self.context_length - LEAST_ANSWER
 
     def begin(self, turns: Sequence[Message], *, keeps_first: bool) -> Cut:
-        """What left the last prompt of this chat, or nothing: only if this one goes on like it, its cache is of use.
+        """What was left out of the last prompt of this chat, or nothing: the cache is only useful if this prompt starts
+        the same.
 
         ``keeps_first``: the first turn stays.
         """
@@ -82,13 +84,14 @@ class Fitting:
         return Cut(first, next(ends, first))
 
     def shorter(self, turns: Sequence[Message], sizes: Sequence[int], cut: Cut, share: float, most: float) -> Cut:
-        """What is to leave so that ``share`` of the tokens that ``cut`` leaves stay: the fewest turns that will do.
+        """What to leave out so that ``share`` of the tokens that ``cut`` keeps stay: as few turns as possible.
 
-        Whole turns leave, so that the roles go on alternating. ``sizes``: of the system prompt, then of each turn.
-        Where the first turn is to stay, and more than ``most`` of the tokens with it, it leaves, too.
+        Whole turns are left out, so that the roles keep alternating. ``sizes``: of the system prompt, then of each
+        turn. If the first turn should stay, but more than ``most`` of the tokens would stay with it, it is left out,
+        too.
         """
         behind = [*accumulate(reversed(sizes[1:]), initial=0)][::-1]
-        """Tokens from each turn on."""
+        """Tokens from each turn to the end."""
         fixed, last = sizes[0] + behind[0] - behind[cut.first], len(turns) - 1
         whole = fixed + behind[cut.end]
         ends = [i for i in range(cut.end + 1, last + 1) if turns[i].role == "user" or i == last] or [cut.end]
@@ -99,7 +102,7 @@ class Fitting:
         return Cut(cut.first, end)
 
     def remember(self, turns: Sequence[Message], cut: Cut) -> None:
-        """The next prompt of this chat is to begin like this one."""
+        """The next prompt of this chat should start like this one."""
         if cut.end > cut.first:
             known = 0
             for turn in turns[: cut.end]:
@@ -113,5 +116,5 @@ class Fitting:
 
 
 def _second_question(turns: Sequence[Message]) -> int:
-    """Where the second turn begins; 0 where there is none."""
+    """Where the second turn begins; 0 if there is none."""
     return next((i for i in range(1, len(turns)) if turns[i].role == "user"), 0)

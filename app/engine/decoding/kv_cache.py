@@ -1,4 +1,4 @@
-"""What the loop and the drafters need of a KV cache; `app.engine.llama.context.Context` is the real one."""
+"""What the loop and the drafters need from a KV cache; `app.engine.llama.context.Context` implements it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Tokens = NDArray[np.int32]
 
 
 class Cache(Protocol):
-    """A KV cache that holds exactly ``tokens``, at most ``length`` of them, fed at most ``chunk`` at once.
+    """A KV cache that contains exactly ``tokens``, at most ``length`` of them, with at most ``chunk`` added at once.
 
-    ``tokens`` are its content and no copy of an answer: it lacks the last token, holds drafts that are not judged yet,
-    survives answers and chats, and is compared with the next prompt.
+    ``tokens`` is its content, not a copy of an answer: the last token is missing, drafts that haven't been verified are
+    in it, it outlives answers and chats, and it is compared with the next prompt.
     """
 
     tokens: list[int]
@@ -27,66 +27,68 @@ class Cache(Protocol):
     chunk: int
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-        """Feed ``tokens``; the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
+        """Process ``tokens``; returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens, and some of these where the memory goes back to marks only."""
+        """Forget all but the first ``length`` tokens, and more if the memory can only go back to checkpoints."""
 
     def hold(self, count: int) -> None:
-        """``count`` draft tokens, and what is known already, are fed next: be ready to come back to here after them."""
+        """Prepare for coming back to the current length after the next tokens, of which ``count`` are draft tokens."""
 
     def remember(self) -> None:
-        """Be ready to come back to here later, as far as there is memory for it."""
+        """Prepare for coming back to the current length later, if there is memory for that."""
 
     def aborting(self, should_stop: Callable[[], bool]) -> AbstractContextManager[None]:
-        """``with`` block in which `decode` raises `Cancelled` early, where it can, when ``should_stop`` says so."""
+        """``with`` block in which `decode` raises `Canceled` early, if it can, when ``should_stop`` returns true."""
 
     def close(self) -> None:
-        """Free it."""
+        """Free its memory."""
 
 
 class MeasurableCache(Cache, Protocol):
     """A KV cache whose passes can be timed as if its context were long."""
 
     def lengthen(self, length: int) -> bool:
-        """Make passes behind the one token it holds cost what they cost behind ``length`` of them.
+        """Make passes after its only token cost as much as after ``length`` tokens.
 
-        It goes on as before, until all is rolled back. False, and it holds nothing, where that is not possible.
+        It works normally again once all is rolled back. Returns False, with the cache empty, if that isn't possible.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """A copy of all that a KV cache holds."""
+    """A copy of everything in a KV cache."""
 
     tokens: Tokens
     data: NDArray[np.uint8]
     """Only the engine that wrote it can read it, and only with the same model and settings."""
     least: int
-    """The fewest tokens a cache that holds this can be cut to: 0 where any part of it can be cut off."""
+    """The fewest tokens a cache with this content can be cut to; 0 if it can be cut anywhere."""
 
 
 class SavableCache(Cache, Protocol):
-    """A KV cache whose content can be copied out and put back."""
+    """A KV cache whose content can be copied and restored."""
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """Forget everything. Without ``overwrite``, which takes longer, what it held can still be read in memory."""
+        """Forget everything. Without ``overwrite``, which takes longer, the content can still be found in memory."""
 
     def reach(self, length: int) -> int:
         """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
 
     def state_size(self) -> int:
-        """Bytes of the `State` that `save` would return."""
+        """The size in bytes of the `State` that `save` would return."""
 
     def save(self) -> State:
-        """A copy of what it holds. Raises `KnownError` when llama.cpp cannot, `MemoryError` without room for it."""
+        """A copy of the content. Raises `KnownError` if llama.cpp can't copy it, `MemoryError` if there is no memory
+        for it.
+        """
 
     def restore(self, state: State) -> bool:
-        """Hold what ``state`` has, and nothing else; False, and it holds nothing, when that does not work."""
+        """Replace the content with ``state``. Returns False, with the cache empty, if that fails."""
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
-    """`shared_prefix` for arrays, which it compares a thousand times faster."""
+    """`shared_prefix` for arrays, which are compared a thousand times faster."""
     length = min(len(a), len(b))
     different = a[:length] != b[:length]
     return int(different.argmax()) if different.any() else length

@@ -1,4 +1,4 @@
-"""The draft–verify loop. Plain decoding is the same loop with draft length 0."""
+"""The draft–verify loop. Decoding without a draft is the same loop with a draft length of 0."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAUGHT_UP = 4
 
 
 class TargetVocabulary(Protocol):
-    """What the loop needs of `app.engine.llama.context.Model`."""
+    """What the loop needs from `app.engine.llama.context.Model`."""
 
     def piece(self, token: int) -> bytes: ...
     def is_end(self, token: int) -> bool: ...
@@ -40,7 +40,7 @@ class Stops:
 
 
 class Decoding:
-    """Decodes one answer, round after round, into ``target``'s cache behind a processed prompt."""
+    """Decodes one answer, round by round, into ``target``'s cache, after a processed prompt."""
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class Decoding:
         started: float,
         stops: Stops,
     ) -> None:
-        """``target`` holds the prompt, ``sequence`` takes up the answer. Without ``drafting`` it decodes plain.
+        """``target`` contains the prompt; the answer is added to ``sequence``. Without ``drafting`` there are no
+        drafts.
 
         ``started`` is when the request arrived (`time.perf_counter`).
         """
@@ -101,7 +102,7 @@ class Decoding:
                     yield self._next()
         except Cancelled:  # in the middle of a long catch-up
             yield self._closing()
-        finally:  # nothing behind the end of the answer stays in the cache; of a stop string, nothing at all
+        finally:  # nothing after the end of the answer stays in the cache; of a stop string, nothing at all
             end = len(self._sequence)
             if self.finish_reason == "stop_string":
                 end = self._sequence.prompt_length + self.text.safe_tokens
@@ -205,9 +206,9 @@ class Decoding:
         )
 
     def _verify(self, draft_tokens: list[int]) -> Floats:
-        """The logits behind the context and behind each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
+        """The logits after the context and after each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
 
-        A memory that goes back to marks only may lack more than the last token of the context.
+        A memory that can only go back to checkpoints may lack more than the last token of the context.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
@@ -236,7 +237,7 @@ class Decoding:
         return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
-        """Add accepted tokens and the target's own until the answer ends: how many, and what may be shown."""
+        """Add accepted tokens and the target's own until the answer ends; returns how many, and what may be shown."""
         rejected = None
         if verdict.accepted < len(proposal.tokens):
             rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
@@ -274,7 +275,7 @@ class Decoding:
         return shown
 
     def _closing(self) -> Round:
-        """Ends the answer after a stop by the user, with the text that was held back."""
+        """Ends the answer after the user stopped it, with the text that was held back."""
         self.finish_reason = "cancelled"
         return Round(index=self._round, verify_passes=0, pieces=self.text.end(cut=True), time=self._since_start())
 

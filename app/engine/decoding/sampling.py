@@ -26,16 +26,17 @@ Floats = NDArray[np.float32]
 
 
 class InvalidLogitsError(KnownError):
-    """A model computed something that is no number."""
+    """A model computed something that isn't a number."""
 
 
 _LARGE = 65_536
-"""Vocabularies from this size on are worth not going through twice."""
+"""Vocabularies of this size or more are worth going through only once."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
-"""How the search for the top-p cutoff is widened: to weights smaller by this factor, relative to the most likely
-token's, and finally to all of them."""
+"""How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
+likely token's, and finally to all of them.
+"""
 _ROUNDING = 1e-5
-"""How far a bound on values computed in single precision is widened; the exact cut follows."""
+"""How far a bound on values in single precision is widened; the exact cut follows."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Distributions:
         return Distributions(self.ids[start:stop], self.log_probs[start:stop], self.whole)
 
     def probability(self, row: int, token: int) -> float:
-        """The probability of ``token`` at position ``row``; 0 when it was cut."""
+        """The probability of ``token`` at position ``row``; 0 if it was cut."""
         if self.whole:
             return float(np.exp(self.log_probs[row, token])) if token < self.ids.shape[1] else 0.0
         found = np.flatnonzero(self.ids[row] == token)
@@ -91,7 +92,7 @@ def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
     for i, row in enumerate(penalized):
         if i:
             counts[draft[i - 1]] += 1
-            if (left := held + i - sampling.penalty_window - 1) >= 0:  # the window moved on by a token
+            if (left := held + i - sampling.penalty_window - 1) >= 0:  # the window moves on by one token
                 counts[recent[left]] -= 1
                 if not counts[recent[left]]:
                     del counts[recent[left]]
@@ -117,9 +118,9 @@ def _penalize(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
 
 
 def strided_maxima(values: Floats, blocks: int) -> Floats:
-    """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf where there is none.
+    """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf if there is none.
 
-    Vectorized over the blocks, which is many times as quick as maxima of neighboring values.
+    Vectorized over the blocks, which is many times as fast as maxima of neighboring values.
     """
     *rows, size = values.shape
     whole = size - size % blocks
@@ -133,9 +134,9 @@ def strided_maxima(values: Floats, blocks: int) -> Floats:
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """Ids of the exact k largest of each row of ``logits`` (R, vocabulary), largest first, equal ones by id; (R, k).
 
-    Raises `InvalidLogitsError` for logits that are no numbers. The k-th largest of the maxima of disjoint blocks is a
-    lower bound of the k-th largest value, and few values reach it. Rows of large vocabularies are gone through one by
-    one, while they are in the cache, and only blocks that reach the bound, about k, are looked into.
+    Raises `InvalidLogitsError` for logits that aren't numbers. The k-th largest of the maxima of disjoint blocks is a
+    lower bound of the k-th largest value, and few values reach it. Rows of large vocabularies are processed one by one,
+    while they are in the processor's cache, and only the blocks that reach the bound, about k, are examined.
     """
     size = logits.shape[1]
     k = min(k, size)
@@ -174,13 +175,14 @@ def check_finite(values: Floats) -> None:
 
 
 def candidates(logits: Floats, sampling: Sampling) -> Distributions:
-    """What sampling leaves over of rows of (already penalized) logits, shape (R, vocabulary).
+    """The candidates that sampling keeps in rows of (already penalized) logits, shape (R, vocabulary).
 
-    ``log_probs`` may lack a constant in each row, which changes no draw. At temperature 0 each row has one candidate,
-    the most likely token. Raises `InvalidLogitsError` for logits that are no numbers, as a damaged file yields them.
+    ``log_probs`` may be off by a constant in each row, which doesn't affect a draw. At temperature 0 each row has one
+    candidate, the most likely token. Raises `InvalidLogitsError` for logits that aren't numbers, which a damaged file
+    can cause.
     """
     if sampling.temperature == 0:
-        best = np.argmax(logits, axis=1)[:, None]  # a NaN where there is one
+        best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one
         check_finite(np.take_along_axis(logits, best, axis=1))
         return Distributions(best.astype(np.int64), np.zeros(best.shape))
     if keeps_all(sampling):
@@ -189,7 +191,7 @@ def candidates(logits: Floats, sampling: Sampling) -> Distributions:
         return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
     cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
     left = survivors(cut.log_probs, sampling)
-    if len(left) == 1:  # most rows are alone, and then few candidates are left
+    if len(left) == 1:  # usually there is a single row, and few candidates are left
         return Distributions(cut.ids[:, left[0]], cut.log_probs[:, left[0]])
     return Distributions(cut.ids, np.where(left, cut.log_probs, -np.inf))
 
@@ -202,9 +204,10 @@ def distributions(logits: Floats, sampling: Sampling) -> Distributions:
 
 
 def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArray[np.bool_]:
-    """What top-p and min-p leave over of candidates with ``log_probs``, shape (…, K), most likely first.
+    """What top-p and min-p keep of candidates with ``log_probs``, shape (…, K), most likely first.
 
-    Top-p: the smallest set of most likely candidates whose probabilities reach it. Min-p is relative to the likeliest.
+    Top-p: the smallest set of the most likely candidates whose probabilities add up to it. Min-p is relative to the
+    most likely one.
     """
     result = np.ones(log_probs.shape, bool)
     if sampling.top_p < 1.0:
@@ -226,10 +229,10 @@ def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
 
 
 def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
-    """As many of the most likely candidates of one row as top-p and min-p can leave over.
+    """As many of the most likely candidates of one row as top-p and min-p can keep.
 
-    That is all above some weight: of min-p, or so small that together they weigh more than top-p wants. The likeliest
-    token weighs 1. Only top-p needs the sum of all weights.
+    That is everything above some weight: min-p's, or one so small that those above it together weigh more than
+    top-p requires. The most likely token weighs 1. Only top-p needs the sum of all weights.
     """
     best, temperature = row.max(), sampling.temperature
     check_finite(best)
@@ -251,7 +254,7 @@ def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
 
 
 def stack(rows: Sequence[Distributions]) -> Distributions:
-    """Distributions of one position each below each other; shorter ones are padded with candidates of probability 0."""
+    """Distributions of one position each, stacked; shorter ones are padded with candidates of probability 0."""
     width = max(row.ids.shape[1] for row in rows)
     if all(row.whole for row in rows):
         ids = np.broadcast_to(np.arange(width), (len(rows), width))

@@ -1,9 +1,9 @@
-"""A choice of the target looked at again: the scores of candidates, and which of them rounding could make the choice.
+"""Looks again at a choice of the target: the scores of candidates, and which of them rounding could make the choice.
 
-Passes of different width put the same logit into slightly different places, because sums are taken in another order and
-quantized kernels round what they multiply. A candidate *could win* when it becomes the choice after moving each logit
-by at most what rounding does. Two answers that part between candidates that could both win part at a near-tie; where
-one could not, something else went on.
+Passes of different widths compute slightly different logits, because sums are taken in another order and quantized
+kernels round what they multiply. A candidate *could win* if it becomes the choice after moving each logit by at most as
+much as rounding does. If two answers part between candidates that could both win, that is a near-tie; if one could not,
+there is another reason.
 """
 
 from __future__ import annotations
@@ -16,25 +16,27 @@ import numpy as np
 from app.engine.decoding.accept_rules import gumbel, sample
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import Sampling
 
 LEAST_ROUNDING = 0.02
-"""Rounding is always assumed to shift a logit this far, as was seen with F16 weights and an F16 KV cache."""
+"""Rounding is always assumed to shift a logit by at least this much, as was seen with F16 weights and an F16 KV cache.
+"""
 _MARGIN = 1.5
-"""… and this many times what is observed, because the answers used other widths than those looked at."""
+"""… and by this many times what is observed, because the answers used other widths than those compared here."""
 _WIDTH = 16
 LOOKED_AT = 2 * _WIDTH
-"""So many tokens are processed both ways. In quantized targets a logit moves by nothing or by some tenths, so fewer
-tokens miss it by chance (half of them at 7 of 66 places in a Q4_K_M file, these at 1)."""
+"""This many tokens are processed both ways. In quantized targets a logit moves either not at all or by some tenths, so
+with fewer tokens this can be missed (with half as many at 7 of 66 places in a Q4_K_M file, with these at 1).
+"""
 
 
 def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> tuple[Floats, float]:
-    """The logits behind ``tokens``, shape (vocabulary,), and how far rounding is taken to put a logit here.
+    """The logits after ``tokens``, shape (vocabulary,), and how far rounding is assumed to shift a logit here.
 
-    ``cache`` holds a true beginning of ``tokens`` without the last, and all of them afterwards. The last `LOOKED_AT`
-    are processed in passes of 16 and then again one by one, as plain decoding does: the logits are those of the last
-    pass of width 1. Raises `Cancelled`.
+    ``cache`` contains a beginning of ``tokens`` that lacks at least the last, and all of them afterwards. The last
+    `LOOKED_AT` are processed in passes of 16 and then again one by one, as in decoding without a draft: the logits are
+    those of the last pass of width 1. Raises `Canceled`.
     """
     split = max(len(tokens) - LOOKED_AT, 0)
     cache.roll_back(split)
@@ -47,7 +49,7 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
     largest, logits = 0.0, wide[-1]
     for token, row in zip(tokens[split:], wide, strict=True):
         if should_stop():
-            raise Cancelled
+            raise Canceled
         logits = cache.decode([token], 1)[0].copy()
         largest = max(largest, float(np.abs(np.nan_to_num(logits) - np.nan_to_num(row)).max()))
     return logits, max(LEAST_ROUNDING, _MARGIN * largest)
@@ -57,13 +59,13 @@ def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) 
     with cache.aborting(should_stop):
         while (done := len(cache.tokens)) < len(tokens):
             if should_stop():
-                raise Cancelled
+                raise Canceled
             cache.decode(tokens[done : done + cache.chunk], 0)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One choice of the target under ``coupled``: what it is drawn from, and by which noise.
+    """One choice of the target under ``coupled``: the distribution it is drawn from, and the noise.
 
     ``logits`` has shape (vocabulary,), before penalties; ``history`` is prompt and answer up to here, so that its
     length is the position of the noise.
@@ -75,11 +77,11 @@ class Choice:
     seed: int
 
     def logit(self, candidate: int) -> float:
-        """Finite also where the model masks a token: messages have no infinity."""
+        """Finite even if the model masks a token, because messages have no infinity."""
         return float(np.nan_to_num(self.logits[candidate]))
 
     def score(self, candidate: int) -> float | None:
-        """log p + noise, the largest wins; ``None`` for what the sampler leaves out."""
+        """log p + noise, of which the largest wins; ``None`` for a token that the sampler excludes."""
         p = distributions(self._penalized(self.logits), self.sampling)
         found = np.flatnonzero((p.ids[0] == candidate) & np.isfinite(p.log_probs[0]))
         if not len(found):
@@ -104,7 +106,7 @@ class Choice:
         return False
 
     def _keys(self) -> Floats:
-        """Of two tokens that the sampler leaves over the one with the larger key wins. Shape (vocabulary,)."""
+        """Of two tokens that the sampler keeps, the one with the larger key wins. Shape (vocabulary,)."""
         penalized: Floats = self._penalized(self.logits)[0]
         if self.sampling.temperature == 0:
             return penalized

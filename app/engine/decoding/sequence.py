@@ -1,6 +1,6 @@
-"""What an answer is to be, and the tokens of a prompt and its answer, for the loop and the drafters alike.
+"""The task of writing an answer, and the tokens of a prompt and its answer, for the loop and the drafters.
 
-The tokens stand here once: who needs them reads them here and keeps no copy.
+The tokens are stored only here: everyone reads them here and keeps no copy.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Task:
 
 
 class TokenSequence:
-    """A prompt and the answer behind it. A token's index is its position.
+    """A prompt and its answer. A token's index is its position.
 
-    The loop appends to it; drafters and whoever wants to know the answer read it. A KV cache has a list of its own: it
-    may hold less than this or more, and outlives the answer.
+    The loop appends to it; drafters and others read it. A KV cache has a list of its own: it may contain less than this
+    or more, and outlives the answer.
     """
 
     def __init__(self, prompt: Sequence[int] = (), shared: int | None = None) -> None:
@@ -57,24 +57,24 @@ class TokenSequence:
         return len(self.tokens)
 
     def append(self, token: int) -> None:
-        """The answer goes on with ``token``."""
+        """Add ``token`` to the answer."""
         self.tokens.append(token)
 
     def last(self, count: int) -> list[int]:
-        """The last ``count`` tokens, fewer where there are fewer."""
+        """The last ``count`` tokens, or fewer if there aren't as many."""
         return self.tokens[-count:] if count else []
 
     def shared_with(self, other: TokenSequence) -> int:
-        """How many tokens both have in common from their beginning."""
+        """How many tokens both have in common at the beginning."""
         return shared_prefix(self.tokens, other.tokens)
 
 
 def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences share from their beginning."""
+    """How many tokens two sequences have in common at the beginning."""
     end = min(len(one), len(other))
     for start in range(0, end, _COMPARED):
         stop = min(start + _COMPARED, end)
-        if one[start:stop] == other[start:stop]:  # for lists this is several times quicker than token by token
+        if one[start:stop] == other[start:stop]:  # for lists this is several times faster than token by token
             continue
         for index in range(start, stop):
             if one[index] != other[index]:

@@ -32,23 +32,23 @@ _ITEM_INDENT = 2
 class TextKinds:
     """Follows one answer.
 
-    While the beginning of a line leaves it open (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays.
+    While the beginning of a line is ambiguous (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays the same.
     """
 
     def __init__(self) -> None:
         self.kind: TextKind = "prose"
         """The kind of the text that comes next."""
         self._line: str | None = ""
-        """The beginning of the line; ``None`` once it is decided."""
+        """The beginning of the line; ``None`` once its kind is decided."""
         self._fence = ""
-        """What opened the code block; empty outside of one."""
+        """What opened the code block; empty outside a code block."""
         self._is_json = False
         self._is_indented = False
         self._is_list = False
         self._after_blank = True
 
     def add(self, text: str) -> None:
-        """The answer goes on with ``text``."""
+        """The answer continues with ``text``."""
         while text:
             line, newline, text = text.partition("\n")
             if self._line is not None:
@@ -75,7 +75,7 @@ class TextKinds:
             self.kind = "prose"
 
     def _read_code(self, body: str, ended: bool) -> None:
-        """A line between fences: the last one if it is a fence of the same sign, at least as long."""
+        """A line between fences: the last one if it is a fence of the same character, at least as long."""
         if body.strip(self._fence[0]):
             self._line = None
         elif ended and len(body) >= len(self._fence):
@@ -83,7 +83,7 @@ class TextKinds:
             self.kind = "list" if self._is_list else "prose"
 
     def _read_fence(self, body: str, ended: bool) -> bool:
-        """Whether the line opens a code block, as far as it goes: a backtick may still make it a piece of prose."""
+        """Whether the line opens a code block, as far as it is known: a backtick may still make it prose."""
         fence = _FENCE.match(body)
         if not fence:
             return False
@@ -93,7 +93,7 @@ class TextKinds:
         return True
 
     def _read_text(self, body: str, indent: int) -> None:
-        """A line that is neither a fence nor blank nor within a code block."""
+        """A line that is not a fence, not blank and not within a code block."""
         after_blank, self._after_blank, self._line = self._after_blank, False, None
         self._is_json = self._is_json and bool(indent or _IN_JSON.match(body))
         is_code = indent >= _CODE_INDENT and not self._is_list and (after_blank or self._is_indented)

@@ -1,4 +1,4 @@
-"""Drafters: anything that proposes tokens. One file a drafter, one small interface, one line in the table.
+"""Drafters: anything that proposes tokens. Each has one file, a small interface, and a line in the table.
 
 Must never import the loop or the policy, or call llama.cpp: a drafter is given a cache to decode with.
 """
@@ -26,7 +26,7 @@ def always(_confidence: float) -> bool:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a drafter needs to know of the target besides the tokens."""
+    """What a drafter needs to know about the target besides the tokens."""
 
     hidden_states: Literal["none", "last token", "whole prompt"] = "none"
     """For which tokens: the last one of each verify pass, or all of them from the start of the prompt."""
@@ -44,11 +44,13 @@ class Proposal:
     tokens: list[int] = field(default_factory=list)
     distributions: Distributions | None = None
     confidences: list[float] = field(default_factory=list)
-    """The drafter's confidence in each token: larger is surer, on a scale of its own (the policy calibrates it).
+    """The drafter's confidence in each token: larger means more certain, on a scale of its own (the policy calibrates
+    it).
 
-    A draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match."""
+    A draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match.
+    """
     others: list[int] = field(default_factory=list)
-    """What the other method would have proposed at each position, where the drafter has two; otherwise empty."""
+    """What the other method would have proposed at each position, if the drafter has two; otherwise empty."""
 
     def first(self, count: int) -> Proposal:
         """The same with only the first ``count`` tokens."""
@@ -66,38 +68,41 @@ class Drafter(ABC):
 
     @abstractmethod
     def begin(self, sequence: TokenSequence, task: Task) -> None:
-        """Answer ``task`` behind ``sequence``, of which the prompt and the first token are there. Decodes nothing."""
+        """Start answering ``task`` after ``sequence``, which has the prompt and the first token. Decodes nothing."""
 
     @abstractmethod
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
         """Propose at most ``count`` tokens to follow the sequence. Fewer, or none, is always allowed.
 
-        After each token ``worth`` is asked whether one more pays. Drafters with one method ignore ``method``.
+        After each token ``worth`` is asked whether another one is worth its time. Drafters with one method ignore
+        ``method``.
         """
 
     @abstractmethod
     def accepted(self) -> None:
-        """The sequence is longer now, whether this drafter proposed the last draft or not."""
+        """The sequence has become longer, whichever drafter proposed the last draft."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Let go of what chats said. A cache is cleared by whoever made it."""
+        """Forget the content of chats. A cache is cleared by its owner."""
 
     def missing(self) -> int:
-        """How many tokens of the sequence it has to process before it can propose: those cost time, and the policy
-        decides whether and when to spend it."""
+        """How many tokens of the sequence it has to process before it can propose. This costs time, and the policy
+        decides whether and when to spend it.
+        """
         return 0
 
     def catch_up(self, count: int) -> None:  # noqa: B027
-        """Process ``count`` of the missing tokens, fewer where fewer are missing.
+        """Process ``count`` of the missing tokens, or as many as there are.
 
-        Raises `Cancelled` when told to stop meanwhile; what was processed by then stays.
+        Raises `Canceled` if told to stop in the meantime; what has been processed by then is kept.
         """
 
 
 def check_needs(drafters: Iterable[Drafter]) -> None:
-    """Raise `NotImplementedError` for a drafter that needs more of the target than the loop provides: so far nothing
-    but the tokens."""
+    """Raise `NotImplementedError` for a drafter that needs more from the target than the loop provides: so far only
+    tokens.
+    """
     for drafter in drafters:
         if drafter.needs != NOTHING:
             raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which no loop provides yet.")

@@ -1,4 +1,4 @@
-"""A small model of the same vocabulary as drafter."""
+"""The drafter that uses a small model with the same vocabulary."""
 
 from __future__ import annotations
 
@@ -23,33 +23,34 @@ from app.engine.decoding.sampling import (
 )
 from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.messages import DrafterName, ProposalMethod, Sampling
 
 
 class CachedChats(Protocol):
-    """Brings the draft model's cache from chat to chat; `app.engine.host.chat_cache.ChatSwitcher` is the real one."""
+    """Switches the draft model's cache between chats; `app.engine.host.chat_cache.ChatSwitcher` implements it."""
 
     def usable(self, tokens: Sequence[int]) -> int:
-        """How many tokens `begin` would leave in the cache; nothing is changed."""
+        """How many tokens `begin` would leave in the cache; changes nothing."""
 
     def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
-        """Make the cache hold a beginning of ``tokens``, and nothing else; how many that is. No copy is made of it
-        while it is ``private``."""
+        """Make the cache contain a beginning of ``tokens``, and nothing else; returns its length. No copy of the cache
+        is made while it is ``private``.
+        """
 
     def processed(self, count: int, seconds: float) -> None:
-        """So many tokens were processed in so many ``seconds``."""
+        """Report that ``count`` tokens were processed in ``seconds``."""
 
 
 @dataclass(frozen=True)
 class LoadedDraft:
-    """A draft model in memory, beside its target."""
+    """A draft model in memory, alongside its target."""
 
     cache: Cache
     vocabulary: int
-    """The number of token ids that both models know."""
+    """The number of token ids that both models have."""
     ends: Callable[[int], bool]
-    """Says whether nothing follows a token."""
+    """Whether nothing follows a token."""
     should_stop: Callable[[], bool]
     """Asked while the context is processed."""
     chats: CachedChats
@@ -59,8 +60,8 @@ class ModelDrafter(Drafter):
     """Drafts with a draft model and keeps its KV cache for what was accepted.
 
     Under ``coupled`` it proposes either with the target's own noise, so that the two agree as often as their
-    distributions do, or always its likeliest token; under the other rules it samples with noise of its own and hands
-    out the distributions.
+    distributions do, or always its most likely token; under the other rules it samples with its own noise and returns
+    the distributions.
     """
 
     name: DrafterName = "model"
@@ -75,16 +76,16 @@ class ModelDrafter(Drafter):
         self.begin(TokenSequence(), Task(Sampling(), seed=0))
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
-        """The model sees nothing of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
+        """The model doesn't process anything of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
         self._drafted_from: int | None = None
         """The position of the last draft's first token, until it is known how much of the draft was accepted."""
         self._is_prepared = False
-        """Whether the cache holds the beginning of this sequence, and nothing else."""
+        """Whether the cache contains the beginning of this sequence, and nothing else."""
         self._check(sequence.tokens)
 
     def missing(self) -> int:
-        """See `Drafter.missing`. The last token does not count: it is fed with the first proposal."""
+        """See `Drafter.missing`. The last token doesn't count: it is processed with the first proposal."""
         held = len(self._cache.tokens) if self._is_prepared else self._draft.chats.usable(self._sequence.tokens[:-1])
         return max(len(self._sequence) - 1 - held, 0)
 
@@ -121,13 +122,13 @@ class ModelDrafter(Drafter):
     def accepted(self) -> None:
         """See `Drafter.accepted`."""
         start, self._drafted_from = self._drafted_from, None
-        if start is None:  # as in a pause, where every microsecond counts against plain decoding
+        if start is None:  # for example during a pause, where every microsecond counts against decoding without a draft
             return
         length = start + shared_prefix(self._cache.tokens[start:], self._sequence.tokens[start:])
         self._cache.roll_back(min(length, len(self._sequence) - 1))
 
     def _prepare(self) -> None:
-        """Go from the chat the cache is at to this one, when it is first needed. Raises `KnownError`."""
+        """Switch the cache to this chat when it is first needed. Raises `KnownError`."""
         if not self._is_prepared:
             self._draft.chats.begin(self._sequence.tokens[:-1], private=self._task.private)
             self._is_prepared = True
@@ -152,10 +153,10 @@ class ModelDrafter(Drafter):
                     cache.remember()
 
     def _feed(self, end: int) -> Floats:
-        """Decode what the cache lacks of the sequence up to ``end``: the logits behind it, shape (vocabulary,)."""
+        """Decode what the cache lacks of the sequence up to ``end``; the logits after it, shape (vocabulary,)."""
         tokens = self._sequence.tokens[len(self._cache.tokens) : end]
         self._check(tokens)
-        # Without logits llama.cpp returns before a GPU is done, and this would look cheaper than it is.
+        # Without logits llama.cpp returns before a GPU has finished, and this would look cheaper than it is.
         row: Floats = self._cache.decode(tokens, 1)[0]
         return row
 
@@ -191,14 +192,15 @@ class ModelDrafter(Drafter):
 class _Choice:
     token: int
     lead: float
-    """Nats between the best and the second-best score. Where it samples of the distribution, not of the token
-    drawn from it: what is drafted further must not depend on a token that is not yet tested."""
+    """Nats between the best and the second-best score. When sampling, those of the distribution, not of the token drawn
+    from it: the length of the draft must not depend on a token that hasn't been tested yet.
+    """
     other: int | None = None
     distribution: Distributions | None = None
 
 
 def _best(row: Floats) -> tuple[int, float]:
-    """The likeliest token and its lead, without sorting the row."""
-    token = int(np.argmax(row))  # a NaN where there is one
+    """The most likely token and its lead, without sorting the row."""
+    token = int(np.argmax(row))  # NaN if there is one
     check_finite(row[token])
     return token, lead_of(row, token)

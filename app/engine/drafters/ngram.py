@@ -1,4 +1,4 @@
-"""Prompt lookup: what followed the last few tokens when they stood in the conversation before."""
+"""Prompt lookup: proposes what followed the last few tokens when they occurred earlier in the conversation."""
 
 from __future__ import annotations
 
@@ -13,33 +13,34 @@ from app.protocol.messages import DrafterName, ProposalMethod
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12
 INDEXED = (6, SHORTEST_MATCH)
-"""Lengths of the indexed n-grams, the longer first. The most recent places of a frequent short one, such as a line end
-with its indent, hide older places that match longer; a longer one has few places."""
+"""Lengths of the indexed n-grams, longest first. The most recent places of a frequent short one, such as a line end
+with its indent, hide older places that match longer; a longer one has few places.
+"""
 CANDIDATES = 16
-"""How many of the most recent earlier places are looked at for each length."""
+"""How many of the most recent earlier places are examined for each length."""
 
 
 class NgramDrafter(Drafter):
     """Drafts by copying from the conversation so far: needs no model and works with every target.
 
-    The last tokens, `LONGEST_MATCH` down to `SHORTEST_MATCH` of them, are looked up in all before. The longest match
-    wins. Where several are equally long they vote on each next token (the newest breaks ties) and those outvoted drop
-    out. A match that runs into the end of the context goes on through what it has just proposed, so what repeats
-    itself keeps going.
+    The last tokens, from `LONGEST_MATCH` down to `SHORTEST_MATCH` of them, are looked up in everything before. The
+    longest match wins. If several are equally long, they vote on each next token (the newest breaks ties) and those
+    that are outvoted drop out. A match that reaches the end of the context continues with what it has just proposed, so
+    that repetitions go on.
 
     The confidence of a token is the length its match has once the tokens before it are accepted, so one scale serves
-    all places of a draft, times the share of the votes it got: a fork is where a copy goes wrong. It is between 0 and
-    `LONGEST_MATCH`. There are no distributions: a draft that follows from the context alone is judged exactly, under
-    every accept rule, by comparing it with the target's sample.
+    all places of a draft, times the share of the votes it got, because a fork is where a copy goes wrong. It is between
+    0 and `LONGEST_MATCH`. There are no distributions: a draft that follows from the context alone is verified exactly,
+    under every accept rule, by comparing it with the target's sample.
 
-    Work and memory are O(1) for each token added and a draft costs the same at any context length: at most
+    Work and memory are O(1) for each token added, and a draft costs the same at any context length: at most
     `CANDIDATES` places for each of `INDEXED`, compared over at most `LONGEST_MATCH` tokens.
     """
 
     name: DrafterName = "ngram"
 
     def __init__(self, ends: Callable[[int], bool]) -> None:
-        """``ends`` tells tokens after which nothing follows."""
+        """``ends`` says whether nothing follows a token."""
         self._ends = ends
         self.forget()
 
@@ -50,7 +51,7 @@ class NgramDrafter(Drafter):
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
         """See `Drafter.begin`. Only what follows the prefix shared with the last sequence is indexed."""
-        self.accepted()  # the end of the last answer, which nobody told of
+        self.accepted()  # the end of the last answer, which wasn't reported
         shared = self._sequence.shared_with(sequence)
         for index in self._indexes:
             index.shrink(self._sequence.tokens, shared)
@@ -82,11 +83,11 @@ class NgramDrafter(Drafter):
             index.grow(self._sequence.tokens)
 
     def _longest_matches(self) -> tuple[int, list[int]]:
-        """How long the longest match is, and where what follows it begins: one place or more, the newest first."""
+        """The length of the longest match, and where its continuation begins: one place or more, the newest first."""
         for index in self._indexes:
             lengths = {place: self._match(place) for place in index.earlier()}
             longest = max(lengths.values(), default=0)
-            if longest >= index.length:  # not where all have only the same hash
+            if longest >= index.length:  # unless they only have the same hash
                 return longest, [place for place, length in lengths.items() if length == longest]
         return 0, []
 
@@ -100,7 +101,7 @@ class NgramDrafter(Drafter):
         return length
 
     def _follower(self, place: int, draft: list[int]) -> int:
-        """What comes after ``draft`` if the context goes on as it did at ``place``."""
+        """What comes after ``draft`` if the context continues as it did at ``place``."""
         tokens = self._sequence.tokens
         beyond = place + len(draft) - len(tokens)
         return draft[beyond] if beyond >= 0 else tokens[beyond]
@@ -110,8 +111,8 @@ class _Index:
     """The places of each n-gram of one length as a chain, the newest first, as LZ77 compressors keep them.
 
     The n-gram that begins at token ``i`` has link ``i``: where the same n-gram began before, or -1. Growing adds links
-    and shrinking takes the last ones away again, which leaves exactly the index of the shorter text. N-grams are told
-    apart by their hash, so two may share a chain: who looks up compares the tokens.
+    and shrinking removes the last ones again, which leaves exactly the index of the shorter text. N-grams are
+    distinguished by their hash, so two may share a chain: the caller compares the tokens.
     """
 
     def __init__(self, length: int) -> None:
@@ -128,7 +129,7 @@ class _Index:
             newest[gram] = place
 
     def shrink(self, tokens: list[int], count: int) -> None:
-        """Forget all but the first ``count`` of ``tokens``, which are all there still."""
+        """Forget all but the first ``count`` of ``tokens``, which must still contain the others."""
         while len(self._links) > max(count - self.length + 1, 0):
             earlier = self._links.pop()
             gram = self._gram(tokens, len(self._links))
@@ -138,7 +139,7 @@ class _Index:
                 self._newest[gram] = earlier
 
     def earlier(self) -> Iterator[int]:
-        """Where what followed the last n-gram begins, for each earlier place of it, the newest `CANDIDATES`."""
+        """Where the continuation of each earlier occurrence of the last n-gram begins, the newest `CANDIDATES`."""
         place = self._links[-1] if self._links else -1
         for _ in range(CANDIDATES):
             if place < 0:

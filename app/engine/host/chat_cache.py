@@ -1,7 +1,7 @@
-"""KV caches of recently used chats: copied out within a memory limit, the least recently used ones to disk.
+"""KV caches of recently used chats: copied within a memory limit, the least recently used ones to disk.
 
-A model's context holds one chat at a time. Before it goes over to another one, what it holds is copied out if
-processing those tokens again would take long enough to notice; what a copy has of the new chat is put back.
+A model's context contains one chat at a time. Before it is switched to another one, its content is copied if processing
+those tokens again would take noticeable time; what a copy has of the new chat is restored.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ log = logging.getLogger("slipstream.chat_cache")
 _MIB = 1024 * 1024
 _AUTOMATIC_SHARE, _AUTOMATIC_MOST = 8, 2048 * _MIB
 _SHARE_OF_AVAILABLE = 4
-"""One copy uses at most this fraction of the memory currently available."""
+"""One copy may use at most this fraction of the memory that is available now."""
 LEAST_SECONDS = 0.1
 """Tokens that take less than this to process are neither copied nor restored: nobody would notice."""
 READ_SECONDS_PER_BYTE = 5e-9
-"""The time of a file, including its digest, on a slow disk: what is processed as fast as that isn't worth a file."""
+"""The time of a file, including its digest, on a slow disk: what can be processed this fast isn't worth a file."""
 _TOKEN_SECONDS = 0.01
-"""Used until it is known how long processing a token takes: as on a slow machine."""
+"""Used until it is known how long processing a token takes; as on a slow machine."""
 _TELLING_TOKENS = 32
 """Fewer tokens say nothing about the time per token, because the fixed cost of a call dominates."""
 _LOST_SHARE = 4
-"""A copy is made only where at least this fraction of what the cache holds would be lost: rewriting the last message of
-a long chat is not worth a second copy of the whole chat."""
+"""A copy is only made if at least this fraction of the cache's content would be lost: rewriting the last message of a
+long chat isn't worth a second copy of the whole chat.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedState(State):
-    """A copy in memory. ``owner`` names the model and the settings it belongs to."""
+    """A copy in memory. ``owner`` identifies the model and the settings it belongs to."""
 
     owner: str
     seconds: float
@@ -48,7 +49,7 @@ class SavedState(State):
 
     @property
     def size(self) -> int:
-        """Bytes of memory."""
+        """The size in bytes."""
         return self.data.nbytes + self.tokens.nbytes
 
 
@@ -56,10 +57,10 @@ class ChatCaches:
     """The copies of all contexts of one engine, in memory and on disk."""
 
     def __init__(self, files: ChatCacheFiles | None = None) -> None:
-        """Without ``files`` nothing reaches a disk."""
+        """Without ``files`` nothing is stored on disk."""
         self.files = files
         self.limit = 0
-        """Bytes of memory for copies; 0: no copies are made, not on disk either."""
+        """Bytes of memory for copies; 0: no copies are made, not even on disk."""
         self._saved: list[SavedState] = []
         """The least recently used first."""
 
@@ -79,20 +80,20 @@ class ChatCaches:
         return [*self.in_memory(owner), *files]
 
     def add(self, new: SavedState) -> None:
-        """Hold ``new`` in the place of those it makes superfluous. `trim` sees to the limit."""
+        """Add ``new`` and remove the copies it makes redundant. The limit is enforced by `trim`."""
         for other in self.in_memory(new.owner):
             if covers(new.tokens, new.least, other.tokens):
                 self._saved.remove(other)
         self._saved.append(new)
 
     def use(self, saved: SavedState) -> None:
-        """``saved`` was just of use."""
+        """``saved`` has just been used."""
         self._saved.remove(saved)
         self._saved.append(saved)
 
-    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
+    def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
         """See `ChatCacheFiles.read`."""
-        return self.files.read(file, is_cancelled) if self.files else None
+        return self.files.read(file, is_canceled) if self.files else None
 
     def remove(self, copy: SavedState | StateFile) -> None:
         """Delete ``copy``."""
@@ -102,19 +103,19 @@ class ChatCaches:
             self.files.delete(copy)
 
     def held_bytes(self) -> int:
-        """Bytes of memory in use; may be asked from another thread."""
+        """Bytes of memory in use; may be called from another thread."""
         return sum(saved.size for saved in tuple(self._saved))
 
     def trim(self) -> None:
-        """Take the least recently used out of memory until the rest is within the limit, and write them to disk."""
+        """Remove the least recently used from memory until the rest is within the limit, and write them to disk."""
         while self.held_bytes() > self.limit:
             saved = self._saved.pop(0)
-            unwritten = self.files.unwritten_bytes() if self.files else 0  # it holds memory until it is written
+            unwritten = self.files.unwritten_bytes() if self.files else 0  # it stays in memory until it is written
             if not unwritten or unwritten + saved.size <= self.limit // 2:
                 self._write(saved)
 
     def put_away(self, owner: str) -> None:
-        """Take all of ``owner`` out of memory and write them to disk."""
+        """Remove all of ``owner`` from memory and write them to disk."""
         for saved in reversed(self.in_memory(owner)):
             self._saved.remove(saved)
             self._write(saved)
@@ -124,7 +125,7 @@ class ChatCaches:
             self.files.put(saved.owner, saved)
 
     def flush(self, seconds: float) -> None:
-        """Finish writing, within so many ``seconds``."""
+        """Finish writing, within ``seconds``."""
         if self.files:
             self.files.flush(seconds)
 
@@ -136,26 +137,29 @@ class ChatCaches:
 
 
 class ChatSwitcher:
-    """Brings one cache from chat to chat. It is only to be cut and filled behind `begin`."""
+    """Switches one cache between chats. The cache may only be cut and filled after `begin`."""
 
-    def __init__(self, cache: SavableCache, caches: ChatCaches, owner: str, is_cancelled: Callable[[], bool]) -> None:
-        """``owner`` names all that a state of ``cache`` depends on; ``is_cancelled`` is asked while a file is read."""
+    def __init__(self, cache: SavableCache, caches: ChatCaches, owner: str, is_canceled: Callable[[], bool]) -> None:
+        """``owner`` identifies everything a state of ``cache`` depends on; ``is_canceled`` is called while a file is
+        read.
+        """
         self._cache = cache
         self._caches = caches
         self._owner = owner
-        self._is_cancelled = is_cancelled
+        self._is_canceled = is_canceled
         self._token_seconds = _TOKEN_SECONDS
         self._is_private = False
-        """Whether no copy may be made of what the cache holds."""
+        """Whether the content of the cache must not be copied."""
 
     def usable(self, tokens: Sequence[int]) -> int:
-        """How many tokens `begin` would leave in the cache, if nothing fails; nothing is changed."""
+        """How many tokens `begin` would leave in the cache, if nothing fails; changes nothing."""
         wanted, shared = np.array(tokens, np.int32), self._shared(tokens)
         best = self._best(wanted, shared)
         return common_length(best.tokens, wanted) if best else shared
 
     def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
-        """Make the cache hold as much of the beginning of ``tokens`` as there is, and nothing else; how many.
+        """Make the cache contain as much as is available of the beginning of ``tokens``, and nothing else; returns its
+        length.
 
         No copy is ever made of a ``private`` chat.
         """
@@ -165,34 +169,34 @@ class ChatSwitcher:
         held = len(self._cache.tokens)
         if _LOST_SHARE * (held - shared) >= held and self._takes_time(held - shared):
             self.save()
-        while not self._is_cancelled() and (best := self._best(wanted, shared)):
+        while not self._is_canceled() and (best := self._best(wanted, shared)):
             if self._restore(best, wanted, keep=private):
                 break
-            shared = self._shared(tokens)  # nothing, where llama.cpp took half of it
+            shared = self._shared(tokens)  # nothing, if llama.cpp only restored half of it
         self._caches.trim()
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
         self._is_private = private
         return len(self._cache.tokens)
 
     def leave_private(self) -> None:
-        """Another chat is about to be answered: what the cache holds of a private one is overwritten."""
+        """Another chat is about to be answered: if the chat in the cache is private, overwrite it."""
         if self._is_private:
             self._cache.clear(overwrite=True)
             self._is_private = False
 
     def processed(self, count: int, seconds: float) -> None:
-        """So many tokens of a prompt were processed in so many ``seconds``."""
+        """Report that ``count`` tokens of a prompt were processed in ``seconds``."""
         if count >= _TELLING_TOKENS:
             self._token_seconds = seconds / count
 
     def before_measuring(self) -> None:
-        """The cache is about to be used for something nobody reads: save what it holds, if that is worth it."""
+        """The cache is about to be used for something that nobody reads: save its content, if that is worth it."""
         if self._takes_time(len(self._cache.tokens)):
             self.save()
             self._caches.trim()
 
     def save(self) -> None:
-        """Copy what the cache holds, unless it is private, there is such a copy or no memory for it."""
+        """Copy the content, unless it is private, there is such a copy already or no memory for it."""
         if self._is_private:
             return
         held = np.array(self._cache.tokens, np.int32)
@@ -212,7 +216,7 @@ class ChatSwitcher:
         self._caches.add(SavedState(state.tokens, state.data, state.least, self._owner, seconds))
 
     def put_away(self) -> None:
-        """The cache is about to be closed: what is worth it goes to disk, nothing of it stays in memory."""
+        """The cache is about to be closed: its content goes to disk if worthwhile, and nothing stays in memory."""
         if self._caches.files and self._takes_time(len(self._cache.tokens)):
             self.save()
         self._caches.put_away(self._owner)
@@ -222,11 +226,11 @@ class ChatSwitcher:
         return self._cache.reach(shared_prefix(self._cache.tokens, tokens))
 
     def _takes_time(self, tokens: int) -> bool:
-        """Whether it would be noticed that so many ``tokens`` are processed again."""
+        """Whether processing ``tokens`` again would take noticeable time."""
         return tokens > 0 and tokens * self._token_seconds >= LEAST_SECONDS
 
     def _best(self, wanted: Tokens, shared: int) -> SavedState | StateFile | None:
-        """The copy that has most of ``wanted``, if that is noticeably more than the ``shared`` tokens the cache has."""
+        """The copy that has most of ``wanted``, if that is noticeably more than the ``shared`` tokens in the cache."""
         most, best = shared, None
         for copy in self._caches.of(self._owner):
             usable = common_length(copy.tokens, wanted)
@@ -235,11 +239,11 @@ class ChatSwitcher:
         return best if self._takes_time(most - shared) else None
 
     def _restore(self, copy: SavedState | StateFile, wanted: Tokens, *, keep: bool) -> bool:
-        """Put ``copy`` back into the cache; False, and ``copy`` is deleted, where that does not work.
+        """Restore ``copy``; returns False, and deletes ``copy``, if that fails.
 
-        One in memory goes where the cache can make a new one, unless it is to ``keep``.
+        A copy in memory is removed if the cache can make a new one, unless ``keep`` is set.
         """
-        state = self._caches.read(copy, self._is_cancelled) if isinstance(copy, StateFile) else copy
+        state = self._caches.read(copy, self._is_canceled) if isinstance(copy, StateFile) else copy
         if state is None:
             return False
         if not self._cache.restore(state):
@@ -248,7 +252,7 @@ class ChatSwitcher:
             return False
         if isinstance(copy, SavedState):
             if not keep and state.least == 0 and common_length(state.tokens, wanted) == len(state.tokens):
-                self._caches.remove(copy)  # the cache has all of it now, and more soon
+                self._caches.remove(copy)  # the cache has all of it now, and soon more
             else:
                 self._caches.use(copy)
         return True

@@ -1,4 +1,4 @@
-"""Saved KV caches on disk: one folder with a limit, written by a thread of its own while nothing computes."""
+"""Saved KV caches on disk: one folder with a limit, written by a separate thread while nothing computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app import paths
 from app.engine.decoding.kv_cache import State, covers
 from app.engine.host import state_file
 from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.storage.files import erase_files
 
 log = logging.getLogger("slipstream.chat_cache")
@@ -25,7 +25,7 @@ log = logging.getLogger("slipstream.chat_cache")
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
 _DAYS = 30
-"""A file that nobody asked for is deleted after this: its model may be gone, and chats shouldn't lie around."""
+"""A file that nobody used for this long is deleted: its model may be gone, and chats shouldn't be left on disk."""
 _PART_SECONDS = 600.0
 """An unfinished file older than this was left behind by an engine that was killed."""
 _LAST_CHUNK_SECONDS = 0.3
@@ -35,42 +35,42 @@ _LAST_CHUNK_SECONDS = 0.3
 class _Job:
     owner: str
     state: State
-    is_cancelled: bool = False
+    is_canceled: bool = False
 
 
 class ChatCacheFiles:
-    """The files in one folder. Several engines may use the same one: names are unique, and any file may vanish.
+    """The files in one folder. Several engines may use the same one: names are unique, and any file may disappear.
 
-    All but `flush` returns soon. Whatever the disk does costs nothing but the time a file would have saved.
+    All methods but `flush` return quickly. If the disk fails, only the time a file would have saved is lost.
     """
 
     def __init__(self, folder: Path, limit: int = LIMIT) -> None:
-        """``limit`` in bytes, and never more than a tenth of what would be free without these files."""
+        """``limit`` in bytes, but never more than a tenth of what would be free without these files."""
         self._folder = folder
         self._limit = limit
         self._changed = threading.Condition()
         """Guards everything below."""
         self._known: dict[str, list[StateFile]] = {}
         self._jobs: list[_Job] = []
-        """What has not been written yet, in order; the first may be half written."""
+        """What has not been written yet, in order; the first may be half-written."""
         self._is_waiting = False
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ reading
 
     def of(self, owner: str) -> list[StateFile]:
-        """The files of ``owner``; those that are damaged are deleted when it is first asked for."""
+        """The files of ``owner``; damaged ones are deleted when this is first called."""
         with self._changed:
             if owner not in self._known:
                 self._delete_old()
                 self._known[owner] = self._found(owner)
             return list(self._known[owner])
 
-    def read(self, file: StateFile, is_cancelled: Callable[[], bool]) -> State | None:
-        """The state in ``file``; ``None`` when it is cancelled, or cannot be read. A damaged file is deleted."""
+    def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
+        """The state in ``file``; ``None`` if reading is canceled or fails. A damaged file is deleted."""
         try:
-            state = state_file.read(file, is_cancelled)
-        except Cancelled:
+            state = state_file.read(file, is_canceled)
+        except Canceled:
             return None
         except BadFileError as error:
             log.info("a saved cache is deleted: %s", error)
@@ -82,7 +82,7 @@ class ChatCacheFiles:
                 self._drop(file.path)
             return None
         with contextlib.suppress(OSError):
-            os.utime(file.path)  # the time of the last use decides who goes first
+            os.utime(file.path)  # the time of the last use decides which is deleted first
         return state
 
     def delete(self, file: StateFile) -> None:
@@ -124,39 +124,41 @@ class ChatCacheFiles:
     # ------------------------------------------------------------ writing
 
     def put(self, owner: str, state: State) -> None:
-        """Write ``state`` soon, unless a file of ``owner`` or what is still to be written has it already."""
+        """Write ``state`` soon, unless a file of ``owner``, or one still to be written, contains it already."""
         with self._changed:
             others: list[State | StateFile] = list(self.of(owner))
-            others += [job.state for job in self._jobs if job.owner == owner and not job.is_cancelled]
+            others += [job.state for job in self._jobs if job.owner == owner and not job.is_canceled]
             if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
             self._jobs.append(_Job(owner, state))
-            if self._thread is None:  # none outlives what it is for
+            if self._thread is None:  # no file outlives its purpose
                 self._thread = threading.Thread(target=self._write_all, name="saved caches", daemon=True)
                 self._thread.start()
 
     def unwritten_bytes(self) -> int:
-        """Memory held by what is still to be written."""
+        """Memory used by what is still to be written."""
         with self._changed:
             return sum(len(job.state.data) for job in self._jobs)
 
     def wait(self, waits: bool) -> None:
-        """Whether writing waits: two things that compute at the same time on few cores slow each other down."""
+        """Whether to delay writing, because two computations at once on few cores slow each other down."""
         with self._changed:
             self._is_waiting = waits
             self._changed.notify_all()
 
     def flush(self, seconds: float) -> None:
-        """Write what is left for at most so many ``seconds``; what is not written then never will be."""
+        """Write the rest for at most ``seconds``; whatever isn't written by then never will be."""
         with self._changed:
             self._is_waiting = False
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._jobs, seconds)
             self._cancel()
-            self._changed.wait_for(lambda: not self._jobs, _LAST_CHUNK_SECONDS)  # or its unfinished file stays
+            self._changed.wait_for(
+                lambda: not self._jobs, _LAST_CHUNK_SECONDS
+            )  # otherwise, its unfinished file would stay
 
     def forget(self) -> None:
-        """Delete all files, of whichever owner, and what is still to be written."""
+        """Delete all files, of every owner, and what is still to be written."""
         with self._changed:
             self._cancel()
             for files in self._known.values():
@@ -165,7 +167,7 @@ class ChatCacheFiles:
 
     def _cancel(self) -> None:
         for job in self._jobs:
-            job.is_cancelled = True
+            job.is_canceled = True
         self._changed.notify_all()
 
     # ------------------------------------------------------------ the writing thread
@@ -175,7 +177,9 @@ class ChatCacheFiles:
             pass
 
     def _write_next(self) -> bool:
-        """Write one state; False where none is left. A call of its own, so that nothing holds the state after it."""
+        """Write one state; returns False if there is none. In a separate function, so that nothing refers to the state
+        later.
+        """
         with self._changed:
             if not self._jobs:
                 self._thread = None
@@ -183,7 +187,7 @@ class ChatCacheFiles:
             job = self._jobs[0]
         try:
             self._write(job)
-        except Cancelled:
+        except Canceled:
             pass
         except (OSError, MemoryError) as error:
             log.info("a cache is not saved to disk: %s", error)
@@ -196,16 +200,16 @@ class ChatCacheFiles:
         return True
 
     def _write(self, job: _Job) -> None:
-        if self._is_cancelled(job):
+        if self._is_canceled(job):
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if len(job.state.data) > self._allowed_bytes():
             log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_cancelled(job))
+        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_canceled(job))
         with self._changed:
             try:
-                if job.is_cancelled:
+                if job.is_canceled:
                     return
                 path = part.with_name(f"{job.owner}-{secrets.token_hex(8)}{ENDING}")
                 part.replace(path)
@@ -213,14 +217,14 @@ class ChatCacheFiles:
                 _unlink(part)
             self._add(StateFile(path, job.owner, job.state.tokens, len(job.state.data), job.state.least))
 
-    def _is_cancelled(self, job: _Job) -> bool:
+    def _is_canceled(self, job: _Job) -> bool:
         """Waits while something computes."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_waiting or job.is_cancelled)
-            return job.is_cancelled
+            self._changed.wait_for(lambda: not self._is_waiting or job.is_canceled)
+            return job.is_canceled
 
     def _add(self, new: StateFile) -> None:
-        """Know a new file, and delete those it makes superfluous and those there is no space for."""
+        """Register a new file, and delete those it makes redundant and those there is no space for."""
         for other in self.of(new.owner):
             if covers(new.tokens, new.least, other.tokens):
                 self.delete(other)
@@ -235,7 +239,7 @@ class ChatCacheFiles:
             _unlink(oldest)
 
     def _allowed_bytes(self) -> int:
-        """What all files together may take."""
+        """The maximum size of all files together."""
         held = sum(size for _, size, _ in self._sizes())
         return min(self._limit, (shutil.disk_usage(self._folder).free + held) // _SHARE_OF_FREE)
 
@@ -250,7 +254,7 @@ class ChatCacheFiles:
 
 
 def of_this_user() -> ChatCacheFiles | None:
-    """Where an engine process saves KV caches; ``None`` where there is no place for them."""
+    """Where engine processes save KV caches; ``None`` if there is no place for them."""
     try:
         return ChatCacheFiles(paths.chat_caches_dir())
     except KnownError as error:

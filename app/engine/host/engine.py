@@ -1,4 +1,4 @@
-"""Load a pair, generate, cancel, measure. Knows no process and no window; worker and command line use it."""
+"""Loads a pair, generates, cancels, measures. Independent of processes and windows; used by the worker and by tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
 from app.engine.llama.thread_count import default_threads
 from app.engine.policy.auto import AutoPolicy
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
     CheckText,
@@ -58,19 +58,19 @@ from app.protocol.statistics import Statistics
 log = logging.getLogger("slipstream.engine")
 
 _PUT_AWAY_SECONDS = 1.0
-"""The window gives the engine two seconds to end (`app.ui.engine.local_engine.Timings.quit`)."""
+"""The window gives the engine two seconds to quit (`app.ui.engine.local_engine.Timings.quit`)."""
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 
 
 class Engine:
-    """One pair at a time, one generation at a time.
+    """One pair at a time, one answer at a time.
 
     `cancel` and `stop_thinking` may be called from any other thread, `count_tokens` and `check_text` from one other.
     """
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
-        """``caches`` is where the KV caches of recent chats go; by default nothing of them reaches a disk."""
+        """``caches`` stores the KV caches of recent chats; by default none of them is stored on disk."""
         backend.start()
         self.caches = caches or ChatCaches()
         self._target: Target | None = None
@@ -81,7 +81,7 @@ class Engine:
         self._cancel = threading.Event()
         self._stop_thinking = threading.Event()
         self.last_progress = time.monotonic()
-        """When the computation last made progress (`time.monotonic`); the worker reads it to notice a hang."""
+        """When the computation last advanced (`time.monotonic`); the worker reads it to notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
 
@@ -90,13 +90,13 @@ class Engine:
     def load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         """Load a target and its draft.
 
-        A target that is loaded already with the same settings stays as it is. A draft that does not fit or cannot be
-        loaded is left out, with the reason in the result. Raises `KnownError`, or `Cancelled` after `cancel`; nothing
+        If the target is already loaded with the same settings, it isn't loaded again. A draft that doesn't fit or can't
+        be loaded is left out, with the reason in the result. Raises `KnownError`, or `Canceled` after `cancel`; nothing
         is loaded then.
         """
         try:
             return self._load(command, on_progress)
-        except (KnownError, Cancelled):
+        except (KnownError, Canceled):
             self.unload()
             raise
 
@@ -146,9 +146,9 @@ class Engine:
         return LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
 
     def unload(self) -> None:
-        """Give up the loaded pair; large KV caches are written to disk, as far as about a second is enough.
+        """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
 
-        Freeing a large model takes its time, and whoever waits for this process may end it: that comes last.
+        Freeing a large model takes time, and whoever waits for this process may kill it, so that comes last.
         """
         begun = time.perf_counter()
         self._drafters = []
@@ -161,7 +161,7 @@ class Engine:
         self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self) -> None:
-        """Erase what is left of earlier chats: KV caches in memory and on disk, and tokens."""
+        """Erase everything left of earlier chats: KV caches in memory and on disk, and tokens."""
         self.caches.forget()
         self._sequence = TokenSequence()
         for drafter in self._drafters:
@@ -185,7 +185,7 @@ class Engine:
     # ------------------------------------------------------------ generating
 
     def cancel(self) -> None:
-        """Stop what runs, from any thread, within one verify pass."""
+        """Stop whatever is running, within one verify pass; may be called from any thread."""
         self._cancel.set()
 
     def stop_thinking(self) -> None:
@@ -200,7 +200,7 @@ class Engine:
     def generate(self, command: Generate) -> Iterator[GenerationEvent]:
         """Answer a chat: `GenerationStarted`, `PromptProgressed`…, `Round`…, `GenerationFinished`.
 
-        Raises `KnownError` before the first event when there is no model or the message does not fit.
+        Raises `KnownError` before the first event if no model is loaded or the message doesn't fit.
         """
         started = time.perf_counter()
         self.last_progress = time.monotonic()
@@ -256,13 +256,13 @@ class Engine:
                 statistics.add(round_)
                 yield round_
         except InvalidLogitsError:
-            target.context.clear(overwrite=True)  # what is no number would spoil the sums of later answers too
+            target.context.clear(overwrite=True)  # invalid numbers would spoil the sums of later answers, too
             raise
         figures, curve = statistics.figures(time.perf_counter() - started), []
         if drafting and self._costs:
-            learnt = drafting.policy.learnt()
-            self._costs.history.add(figures.kinds, command.accept, learnt.priors)
-            self._costs.costs, curve = learnt.costs, learnt.curve
+            learned = drafting.policy.learned()
+            self._costs.history.add(figures.kinds, command.accept, learned.priors)
+            self._costs.costs, curve = learned.costs, learned.curve
         yield GenerationFinished(
             request=command.request,
             finish_reason=decoding.finish_reason or "cancelled",
@@ -276,7 +276,7 @@ class Engine:
             self._costs.history.save_now_and_then()
 
     def _drafting(self, command: Generate) -> Drafting | None:
-        """By those drafters that ``command`` asks for and this pair has; ``None`` where there are none."""
+        """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
         drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
         if command.draft_length == 0 or not drafters or not self._costs:
             return None
@@ -292,26 +292,26 @@ class Engine:
         return Drafting(policy, drafters)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
-        """The plain decode speed of the target on ``command``'s chat. Raises `Cancelled` or `KnownError`."""
+        """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""
         self._loaded().switcher.before_measuring()
         plain = Generate(**msgspec.structs.asdict(command), draft_length=0)
         *_, finished = self.generate(plain)
         assert isinstance(finished, GenerationFinished)
         if finished.finish_reason == "cancelled":
-            raise Cancelled
+            raise Canceled
         tokens, speed = finished.figures.completion_tokens, finished.figures.decode_tokens_per_second
         if speed is None:
             raise KnownError("The answer was too short to measure a speed. Try again with another chat.")
         return PlainMeasured(request=command.request, tokens=tokens, decode_tokens_per_second=speed)
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
-        """What the target thinks of ``command``'s candidates behind its chat and answer, chosen as under ``coupled``.
+        """How the target scores ``command``'s candidates after its chat and answer, chosen as under ``coupled``.
 
-        What the KV cache does not hold of chat and answer is processed like a prompt, many tokens at once, only the
-        last 32 of them one by one, as plain decoding does (`logits_behind`). The logits are those of the last pass,
-        before penalties. The answers' own logits came out of passes of other widths: what that can explain is told by
-        ``could_win``. Raises `Cancelled`, and `KnownError` for ids that the target does not have and for an answer that
-        does not fit into the context.
+        The part of chat and answer that isn't in the KV cache is processed like a prompt, many tokens at once, and only
+        the last 32 tokens one by one, as in decoding without a draft (`logits_behind`). The logits are those of the
+        last pass, before penalties. The logits of the answers themselves came from passes of other widths:
+        ``could_win`` says what that can explain. Raises `Canceled`, and `KnownError` for ids that the target doesn't
+        have and for an answer that doesn't fit in the context.
         """
         target = self._loaded()
         unknown = _unknown(target, [*command.answer, *command.candidates])
@@ -339,7 +339,7 @@ class Engine:
         return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
 
     def check_text(self, command: CheckText) -> TextChecked:
-        """Tokens that give the text. Raises `KnownError` where that cannot be told now."""
+        """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
         return TextChecked(request=command.request, tokens=self._loaded().counter.check(command.text))
 
     def _loaded(self) -> Target:
@@ -349,14 +349,16 @@ class Engine:
         return target
 
     def _begin(self, target: Target, tokens: list[int], *, private: bool = False) -> int:
-        """Bring the target's cache to a prompt of ``tokens``; how many of them it holds, at most all but the last."""
+        """Prepare the target's cache for a prompt of ``tokens``; returns how many of them it contains, at most all but
+        the last.
+        """
         if not private and self._draft:
             self._draft.switcher.leave_private()
         return target.switcher.begin(tokens[:-1], private=private)
 
     @staticmethod
     def _check_continued(target: Target, tokens: list[int]) -> None:
-        """Raise `KnownError` unless an answer that begins with ``tokens`` can go on."""
+        """Raise `KnownError` unless an answer that begins with ``tokens`` can be continued."""
         if _unknown(target, tokens) is not None:
             raise KnownError(
                 "This answer can't be continued because another model wrote it. Open that model, or regenerate the "
@@ -413,5 +415,5 @@ class Engine:
 
 
 def _unknown(target: Target, tokens: Sequence[int]) -> int | None:
-    """The first of ``tokens`` that the target does not have."""
+    """The first of ``tokens`` that the target doesn't have."""
     return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)

@@ -1,4 +1,4 @@
-"""Brings a target and its draft into memory: from files to models and contexts."""
+"""Loads a target and its draft: from files to models and contexts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ _DRAFT_NO_ROLL_BACK = (
     "The architecture of this draft model can't undo rejected tokens, so it can't be used for drafting."
 )
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
-"""How many bytes are read at each of three places of a model, shared by its parts; and at least of each part."""
+"""How many bytes are read at each of three places of a model, distributed over its parts; and the minimum for each
+part.
+"""
 _SAMPLING_KEYS = {
     "temperature": "temp",
     "top_k": "top_k",
@@ -73,12 +75,13 @@ _SAMPLING_KEYS = {
 }
 """Fields of `Sampling` and their names in a GGUF file, after ``general.sampling.``."""
 _ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
-"""What llama.cpp's -1 stands for: every token of the vocabulary, the whole context."""
+"""The meaning of llama.cpp's -1: every token of the vocabulary, the whole context."""
 _MOST_RECOMMENDED = 2**31 - 1
 """llama.cpp reads 32 bits, and so do the window's fields."""
 
 Stamp = tuple[int, ...]
-"""Size in bytes and modification time in nanoseconds of each file of a model; if these are the same, the model is."""
+"""Size in bytes and modification time in nanoseconds of each file of a model; if these are the same, so is the model.
+"""
 
 
 # ---------------------------------------------------------------- files
@@ -86,7 +89,7 @@ Stamp = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """The file of a model, or all its parts, as they were when the header was read."""
+    """The file of a model, or all its parts, in the state in which the header was read."""
 
     header: GgufHeader
     paths: tuple[Path, ...]
@@ -94,7 +97,7 @@ class ModelFiles:
 
     @classmethod
     def checked(cls, path: Path) -> ModelFiles:
-        """Read the header. Raises `KnownError` for what llama.cpp cannot load, or what changes meanwhile."""
+        """Read the header. Raises `KnownError` for files that llama.cpp can't load, or that change in the meantime."""
         header = read_header(path)
         check_loadable(header)
         paths = header.split.files if header.split else (path,)
@@ -104,13 +107,14 @@ class ModelFiles:
         return files
 
     def check_unchanged(self) -> None:
-        """Raise `KnownError` where a file was replaced, or written to, since `checked`."""
+        """Raise `KnownError` if a file was replaced or written to since `checked`."""
         if _stamp(self.paths) != self.stamp:
             raise _changed(self.header.path)
 
     def fingerprint(self) -> str:
-        """A digest of parts of the files: header, middle and end of each. Times of change are not always to be trusted,
-        and a state of another model of the same shape would be taken for its own."""
+        """A digest of parts of the files: header, middle and end of each. Modification times can't always be trusted,
+        and a state of another model with the same shape would be taken for one of its own.
+        """
         digest = hashlib.sha256()
         length = max(_FINGERPRINT_BYTES // len(self.paths), _LEAST_FINGERPRINT_BYTES)
         for path in self.paths:
@@ -150,9 +154,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
-    """How the file of ``model`` says to sample, and the names of the fields it says something about.
+    """The sampling that the file of ``model`` recommends, and the names of the fields it specifies.
 
-    A value that makes no sense is left out, and none of the others.
+    Invalid values are left out; the others are used.
     """
     sampling, fields = Sampling(), list[str]()
     for name, key in _SAMPLING_KEYS.items():
@@ -183,7 +187,7 @@ def default_draft_length(model: Model) -> int:
 
 
 def target_context(model: Model, settings: LoadSettings, length: int, threads: int) -> Context:
-    """With as many snapshots of its running state as there is memory for, or none if it would not fit otherwise."""
+    """With as many snapshots of its running state as there is memory for, or none if it wouldn't fit otherwise."""
     snapshots = _affordable_snapshots(model, settings, threads)
     while snapshots:
         try:
@@ -203,11 +207,11 @@ def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) ->
         if not probe.checkpoints.snapshots:
             return 0
         size = probe.checkpoints.size()
-    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp cannot tell
+    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp can't tell
 
 
 def _longest_draft(context: Context, owner: str) -> int:
-    """How many draft tokens the memory of ``owner`` can take back: tried out the first time, then known."""
+    """How many draft tokens the memory of ``owner`` can undo: tested the first time, then remembered."""
     back = context.checkpoints
     if back.any_length:
         return MAX_DRAFT_LENGTH
@@ -238,7 +242,7 @@ class LoadedModel:
     """How many rejected tokens its memory can undo; 0: none."""
 
     def close(self) -> None:
-        """Free it; what is worth it of its KV cache was put away before (`ChatSwitcher.put_away`)."""
+        """Free it; the useful part of its KV cache was saved before (`ChatSwitcher.put_away`)."""
         self.context.close()
         self.model.close()
 
@@ -247,8 +251,8 @@ class LoadedModel:
 class Target(LoadedModel):
     """A loaded target and what belongs to it.
 
-    Its ``longest_draft`` of 0: drafting is off. On a GPU it is no more than there are snapshots: for longer drafts the
-    running state would be copied to the computer's memory before each verify pass.
+    A ``longest_draft`` of 0 means that drafting is off. On a GPU it is at most the number of snapshots: for longer
+    drafts the running state would be copied to system memory before each verify pass.
     """
 
     prompts: PromptBuilder
@@ -295,32 +299,34 @@ class Target(LoadedModel):
 
 
 class Loader:
-    """Carries out one `Load`. Its methods raise `KnownError`, or `Cancelled` when ``is_cancelled`` says so."""
+    """Carries out one `Load`. Its methods raise `KnownError`, or `Canceled` if ``is_canceled`` returns true."""
 
     def __init__(
         self,
         command: Load,
         threads: int,
         on_progress: Callable[[LoadProgressed], None],
-        is_cancelled: Callable[[], bool],
+        is_canceled: Callable[[], bool],
         caches: ChatCaches,
     ) -> None:
         self._command = command
-        self._settings = msgspec.structs.replace(command.settings, chat_cache_mib=0)  # changes nothing that is loaded
+        self._settings = msgspec.structs.replace(
+            command.settings, chat_cache_mib=0
+        )  # doesn't change anything that is loaded
         self._caches = caches
         self._threads = threads
         self._on_progress = on_progress
-        self._is_cancelled = is_cancelled
+        self._is_canceled = is_canceled
         self._files = ModelFiles.checked(Path(command.target))
 
     def is_loaded(self, target: Target) -> bool:
-        """Whether ``target`` is what the command asks for, unchanged."""
+        """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
         return same_files and target.settings == self._settings
 
     def target(self) -> Target:
         """Load the target."""
-        helper.shared().start()  # it gets ready for the chat template while the model loads
+        helper.shared().start()  # it prepares for the chat template while the model is loading
         with contextlib.ExitStack() as undo:
             layers = self._settings.target_gpu_layers
             loaded = self._loaded(undo, self._files, "target", layers, self._new_target_context)
@@ -341,7 +347,7 @@ class Loader:
         )
 
     def draft(self, target: Target) -> LoadedModel:
-        """Load the draft, which has to fit ``target``."""
+        """Load the draft, which must fit ``target``."""
         files = ModelFiles.checked(Path(self._command.draft or ""))
         verdict = compare(target.files.header, files.header)
         if not verdict.fits:
@@ -350,7 +356,7 @@ class Loader:
             raise KnownError(NO_ROLL_BACK)
 
         def context_of(model: Model) -> Context:
-            # below this size waiting for each other costs threads more than they share
+            # below this size, waiting for each other costs threads more than they gain
             threads = 1 if model.parameters < _SMALL_DRAFT_PARAMETERS else self._threads
             length = target.context.length
             return Context(model, self._settings, length=length, threads=threads, outputs=DRAFT_OUTPUTS)
@@ -375,13 +381,13 @@ class Loader:
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
-        with context.aborting(self._is_cancelled):
-            context.decode([0], 1)  # pages the weights in and sets the compute buffers up
+        with context.aborting(self._is_canceled):
+            context.decode([0], 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
             owner = self._owner(context, files, gpu_layers)
             longest = _longest_draft(context, owner)
         files.check_unchanged()
-        switcher = ChatSwitcher(context, self._caches, owner, self._is_cancelled)
+        switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
         info = _info(files, model, gpu_layers)
         return LoadedModel(files, self._settings, model, context, switcher, info, longest)
 
@@ -393,7 +399,7 @@ class Loader:
         return target_context(model, self._settings, length, self._threads)
 
     def _owner(self, context: Context, files: ModelFiles, gpu_layers: int) -> str:
-        """A name for all that the memory behind ``context`` depends on."""
+        """A name for everything that the memory of ``context`` depends on."""
         settings = self._settings
         return key_of(
             {
@@ -414,7 +420,7 @@ class Loader:
             if share - last >= 0.01 or share == 1.0:
                 last = share
                 self._on_progress(LoadProgressed(request=self._command.request, stage=stage, fraction=share))
-            return not self._is_cancelled()
+            return not self._is_canceled()
 
         log.info("loading %s %s", stage, path.name)
         return Model(path, gpu_layers, report)

@@ -1,4 +1,6 @@
-"""What passes of a pair cost on this machine, and what its earlier answers taught: measured once, then remembered."""
+"""The costs of a pair's passes on this machine, and what was learned in its earlier answers: measured once, then
+stored.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,19 @@ from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 @dataclass
 class PairCosts:
-    """What passes of a pair cost here and what its answers taught, and where that is written down."""
+    """The costs of a pair's passes here, what was learned in its answers, and where that is stored."""
 
     costs: Costs
     written: MeasuredCosts
     store: KeyedFile[MeasuredCosts]
     key: str
     history: PairHistory
-    """What earlier answers of this pair achieved on this machine, whatever the context length was."""
+    """The results of drafting in earlier answers of this pair on this machine, at any context length."""
     slower: SpeedChange | None = None
-    """Set where the engine or a driver changed and the pair became slower."""
+    """Set if the engine or a driver has changed and the pair has become slower."""
 
     def save(self) -> None:
-        """Write down what is known now, with what the answers taught."""
+        """Store what is known now, including what was learned in answers."""
         if self.costs != self.written.costs:
             self.written = replace(self.written, costs=self.costs)
             self.store.put(self.key, self.written)
@@ -39,11 +41,11 @@ class PairCosts:
 
 
 def measured_costs(
-    target: Target, draft: LoadedModel | None, threads: int, is_cancelled: Callable[[], bool]
+    target: Target, draft: LoadedModel | None, threads: int, is_canceled: Callable[[], bool]
 ) -> PairCosts:
-    """What passes of this pair cost here, from the last time if nothing has changed, and its history.
+    """The costs of this pair's passes here, from the last time if nothing has changed, and its history.
 
-    Raises `Cancelled`.
+    Raises `Canceled`.
     """
     pair = {
         "target": target.files.stamp,
@@ -53,7 +55,7 @@ def measured_costs(
     }
     settings = msgspec.to_builtins(target.settings)
     layers = (settings["target_gpu_layers"], settings["draft_gpu_layers"])
-    settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # as it was called when others were written down
+    settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # the name under which older versions stored it
     key = key_of({**pair, "settings": settings, "snapshots": target.context.checkpoints.snapshots})
     store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
     written = store.get(key)
@@ -62,7 +64,7 @@ def measured_costs(
     def measured() -> Costs:
         target.switcher.before_measuring()
         target.context.clear()
-        return measure(target.context, draft.context if draft else None, is_cancelled)
+        return measure(target.context, draft.context if draft else None, is_canceled)
 
     latest, slower = up_to_date(written, build, measured)
     if latest is not written:

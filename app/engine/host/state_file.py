@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from app.engine.decoding.kv_cache import State, Tokens
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.storage.json_file import NOT_UNDERSTOOD
 
 ENDING, PART_ENDING = ".kept", ".part"
@@ -37,11 +37,11 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class BadFileError(Exception):
-    """The file is damaged, cut short, or none of ours."""
+    """The file is damaged, cut off, or not one of ours."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What a file says of the state in it; see `StateFile`."""
+    """What a file says about the state in it; see `StateFile`."""
 
     owner: str
     tokens: _Count
@@ -51,23 +51,23 @@ class Header(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class StateFile:
-    """What a file says of itself; only `read` checks it all."""
+    """What a file says about itself; only `read` checks everything."""
 
     path: Path
     owner: str
     tokens: Tokens
     size: int
-    """Bytes of the state."""
+    """The size of the state in bytes."""
     least: int
     """See `State.least`."""
 
 
-def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], bool]) -> Path:
+def write(folder: Path, owner: str, state: State, is_canceled: Callable[[], bool]) -> Path:
     """Write a file that only the user can read under a temporary name, and return its path.
 
-    Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so, and `OSError`; nothing is left then. No
-    ``fsync``: a file that a power cut damaged is found out when it is read, and costs nothing but the time it would
-    have saved.
+    Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true, and `OSError`; nothing is left
+    then. There is no ``fsync``: a file damaged by a power cut is detected when it is read, and only the time it would
+    have saved is lost.
     """
     descriptor, name = tempfile.mkstemp(prefix=f"{owner}-", suffix=PART_ENDING, dir=folder)
     part = Path(name)
@@ -76,8 +76,8 @@ def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], boo
         with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor is open already
             digest = hashlib.sha256()
             for chunk in chunks(header, state):
-                if is_cancelled():
-                    raise Cancelled
+                if is_canceled():
+                    raise Canceled
                 file.write(chunk)
                 digest.update(chunk)
             file.write(digest.digest())
@@ -88,24 +88,24 @@ def write(folder: Path, owner: str, state: State, is_cancelled: Callable[[], boo
 
 
 def look(path: Path, owner: str) -> StateFile:
-    """What ``path`` says of itself. Raises `BadFileError` when that cannot be ``owner``'s, and `OSError`."""
+    """What ``path`` says about itself. Raises `BadFileError` if it can't be ``owner``'s, and `OSError`."""
     with path.open("rb") as file:
         _, header, tokens = _read_front(file, owner)
     return StateFile(path, owner, tokens, header.size, header.least)
 
 
-def read(known: StateFile, is_cancelled: Callable[[], bool]) -> State:
-    """The state in a file, checked. Raises `Cancelled` when ``is_cancelled``, asked every few MiB, says so.
+def read(known: StateFile, is_canceled: Callable[[], bool]) -> State:
+    """The state in a file, checked. Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true.
 
-    Raises `BadFileError`, `OSError`, and `MemoryError` where there is too little memory for it.
+    Raises `BadFileError`, `OSError`, and `MemoryError` if there isn't enough memory for it.
     """
     with known.path.open("rb") as file:
         front, header, tokens = _read_front(file, known.owner)
         digest = hashlib.sha256(front)
         data = np.empty(header.size, np.uint8)
         for begin in range(0, header.size, _CHUNK):
-            if is_cancelled():
-                raise Cancelled
+            if is_canceled():
+                raise Canceled
             chunk = data.data[begin : begin + _CHUNK]
             if file.readinto(chunk) != len(chunk):
                 raise BadFileError("cut short")
@@ -116,7 +116,7 @@ def read(known: StateFile, is_cancelled: Callable[[], bool]) -> State:
 
 
 def chunks(header: Header, state: State) -> Iterator[memoryview | bytes]:
-    """What goes into a file, the digest left out."""
+    """The content of a file, without the digest."""
     encoded = msgspec.json.encode(header)
     yield _MAGIC + _LENGTH.pack(len(encoded)) + encoded + state.tokens.astype(_TOKEN).tobytes()
     for begin in range(0, len(state.data), _CHUNK):
@@ -124,7 +124,7 @@ def chunks(header: Header, state: State) -> Iterator[memoryview | bytes]:
 
 
 def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens]:
-    """Everything before the state: its bytes, and what they say."""
+    """Everything before the state: its bytes, and their meaning."""
     front = file.read(len(_MAGIC) + _LENGTH.size)
     if len(front) != len(_MAGIC) + _LENGTH.size or not front.startswith(_MAGIC):
         raise BadFileError("not a saved cache")

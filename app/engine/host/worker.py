@@ -1,7 +1,7 @@
 """The engine process: framed commands on stdin, framed events on stdout, a log on stderr.
 
-The main thread computes. A second thread reads commands, so that Cancel and Ping are answered while the first is inside
-llama.cpp; it ends the process when the window is gone (end of stdin). A third one counts tokens (`questions`).
+The main thread computes. A second thread reads commands, so that Cancel and Ping are answered while the first one is
+inside llama.cpp; it ends the process when the window is gone (end of stdin). A third one counts tokens (`questions`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO
 
+import msgspec
+
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Questions
 from app.engine.llama.backend import devices, engine_name, processor_features
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.machine_memory import private_bytes
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    ChatPart,
     CheckText,
     Command,
     CountTokens,
@@ -44,6 +47,7 @@ from app.protocol.messages import (
     LoadFailed,
     MeasurePlain,
     MemoryRead,
+    Message,
     Ping,
     Pong,
     Quit,
@@ -59,7 +63,7 @@ log = logging.getLogger("slipstream.worker")
 
 _FLUSH_SECONDS = 1 / 60
 _UNWATCHED_FLUSH_SECONDS = 0.5
-"""Each flush wakes another process, which takes a core away from the computation where there are few."""
+"""Each flush wakes another process, which takes a core away from the computation if there are few."""
 _QUIT_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1
 
@@ -69,10 +73,12 @@ class _WindowGoneError(OSError):
 
 
 class Worker:
-    """Carries out one command after the other."""
+    """Carries out one command after another."""
 
     def __init__(self, commands: BinaryIO, events: BinaryIO, *, chat_files: bool = True, watched: bool = True) -> None:
-        """Without ``chat_files`` nothing that chats said reaches a disk. ``watched``: somebody reads along."""
+        """Without ``chat_files`` no content of chats is stored on disk. ``watched``: someone is watching the answer
+        being written.
+        """
         self._flush_seconds = _FLUSH_SECONDS if watched else _UNWATCHED_FLUSH_SECONDS
         self._commands = commands
         self._events = events
@@ -82,8 +88,10 @@ class Worker:
         self._quits = False
         self._done = threading.Event()
         self._received = 0
-        self._cancelled = 0
-        """Cancel applies to every command received before it, even one that has not begun."""
+        self._canceled = 0
+        """Cancel applies to every command received before it, even to one that hasn't started."""
+        self._chat: list[Message] = []
+        """The messages that were sent last; the next command may keep some. Used only in the reading thread."""
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
         self._engine = Engine(self._caches)
@@ -128,8 +136,8 @@ class Worker:
         except BaseException:
             log.exception("the thread that reads commands failed")
         if self._quits:
-            self._done.wait(_QUIT_SECONDS)  # it is ending in order, and may have something to write
-        os._exit(status)  # llama.cpp may be in the middle of an answer, which nobody reads or could still stop
+            self._done.wait(_QUIT_SECONDS)  # it is ending normally, and may have something to write
+        os._exit(status)  # llama.cpp may be in the middle of an answer that nobody reads or could stop
 
     def _read_some(self) -> bytes:
         try:
@@ -146,7 +154,9 @@ class Worker:
             case ReadMemory():
                 own = private_bytes() - self._bytes_at_start - self._caches.held_bytes()
                 self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
-            case CountTokens() | CheckText():
+            case ChatPart() | CountTokens() | Generate():
+                self._receive_chat(command)
+            case CheckText():
                 self._questions.ask(command)
             case Cancel():
                 self._cancel()
@@ -158,25 +168,33 @@ class Worker:
                 self._enqueue(command)
             case Forget():
                 if self._caches.files:
-                    self._caches.files.forget()  # at once: what the engine is computing may take long
-                self._questions.forget()
+                    self._caches.files.forget()  # at once, because the current computation may take long
+                self._chat = []
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
+
+    def _receive_chat(self, command: ChatPart | CountTokens | Generate) -> None:
+        """What is about a chat is passed on with all its messages."""
+        self._chat = [*self._chat[: command.kept], *command.messages]
+        if isinstance(command, CountTokens):
+            self._questions.ask(msgspec.structs.replace(command, messages=self._chat, kept=0))
+        elif isinstance(command, Generate):
+            self._enqueue(msgspec.structs.replace(command, messages=self._chat, kept=0))
 
     def _enqueue(self, command: Command) -> None:
         self._received += 1
         self._queue.put((self._received, command))
 
     def _cancel(self) -> None:
-        self._cancelled = self._received
+        self._canceled = self._received
         self._engine.cancel()
 
     # ------------------------------------------------------------ the computing thread
 
     def _carry_out(self, number: int, command: Command) -> None:
         self._engine.ready()
-        if number <= self._cancelled:
+        if number <= self._canceled:
             self._engine.cancel()
         self._engine.last_progress = time.monotonic()
         match command:
@@ -195,14 +213,14 @@ class Worker:
     def _load(self, command: Load) -> None:
         try:
             self._send(self._engine.load(command, self._send))
-        except Cancelled:
+        except Canceled:
             self._send(LoadFailed(request=command.request, message="Loading was canceled.", cancelled=True))
         except KnownError as error:
             self._send(LoadFailed(request=command.request, message=str(error)))
 
     def _generate(self, command: Generate) -> None:
         rounds: list[Round] = []
-        flushed = -self._flush_seconds  # the first token is sent at once, however soon it comes
+        flushed = -self._flush_seconds  # the first token is sent at once, however soon it arrives
         try:
             for event in self._engine.generate(command):
                 if isinstance(event, Round):
@@ -221,10 +239,10 @@ class Worker:
             self._send(GenerationFailed(request=command.request, message=str(error)))
 
     def _measure(self, request: int, measure: Callable[[], Event]) -> None:
-        """Answer a command that has one event for an answer."""
+        """Carry out a command that is answered by one event."""
         try:
             self._send(measure())
-        except Cancelled:
+        except Canceled:
             self._send(GenerationFailed(request=request, message="The measurement was stopped."))
         except KnownError as error:
             self._send(GenerationFailed(request=request, message=str(error)))
@@ -235,19 +253,19 @@ class Worker:
             with self._write_lock:
                 self._events.write(frame)
                 self._events.flush()
-        except OSError as error:  # Windows has other names for a broken pipe
+        except OSError as error:  # Windows uses other errors for a broken pipe
             raise _WindowGoneError(str(error)) from error
 
 
 def run(*, chat_files: bool = True, watched: bool = True) -> int:
-    """The entry of the engine process. ``chat_files``, ``watched``: as `Worker` has them."""
+    """The entry point of the engine process. ``chat_files``, ``watched``: see `Worker`."""
     faulthandler.enable()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(name)s: %(message)s")
-    if sys.platform == "linux":  # elsewhere only the end of stdin ends it with its parent
+    if sys.platform == "linux":  # elsewhere only the end of stdin ends it together with its parent
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
-            signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process in order
+            signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process properly
     events = _claim_stdout()
     try:
         try:
@@ -273,4 +291,4 @@ def _claim_stdout() -> BinaryIO:
 
         msvcrt.setmode(own, os.O_BINARY)
         msvcrt.setmode(0, os.O_BINARY)
-    return os.fdopen(own, "wb")  # buffered: a raw file may write less than it was given
+    return os.fdopen(own, "wb")  # buffered, because a raw file may write less than it was given

@@ -1,4 +1,4 @@
-"""llama.cpp as a whole: started once in a process, what it computes on, what it logs, and its reasons for failures."""
+"""llama.cpp as a whole: started once per process; its devices, its log, and its reasons for failures."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ log = logging.getLogger("slipstream.llama")
 
 _LOG_INFO, _LOG_WARN, _LOG_ERROR = 2, 3, 4
 errors: deque[str] = deque(maxlen=5)
-"""Errors since somebody cleared the list, the most recent last."""
+"""Errors since the list was last cleared, the most recent last."""
 _WHERE_AND_WHAT = re.compile(r"^(\w+: )?(error loading model: )*")
-"""What llama.cpp puts before a reason: its own function and, once or twice, what it was doing."""
+"""What llama.cpp writes before a reason: its own function and, once or twice, what it was doing."""
 _LOADED_VARIANT = re.compile(rb"loaded CPU backend from .*ggml-cpu-([\w.]+)\.[a-z]+\s*$")
 _variant = ""
-"""The variant of llama.cpp's CPU library that computes; empty where there is only one."""
+"""The variant of llama.cpp's CPU library in use; empty if there is only one."""
 CPU, GPU, INTEGRATED_GPU = 0, 1, 2
-"""Kinds of devices as ggml numbers them."""
+"""Kinds of devices, by ggml's numbers."""
 _NVIDIA_VERSION = Path("/proc/driver/nvidia/version")
 _NVIDIA_MODULE = re.compile(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s")
 """The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
@@ -49,14 +49,14 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
     "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
 }
-"""ggml's functions that llama-cpp-python does not declare: their return and argument types."""
+"""ggml functions that llama-cpp-python doesn't declare: their return and argument types."""
 
 
 def start() -> None:
-    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it cannot compute here.
+    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it can't compute here.
 
-    In packages what computes is in libraries of its own, of which the best for this processor and those for GPUs are
-    loaded; built from source, llama.cpp has one processor's code inside.
+    In packages, the code that computes is in separate libraries: the best one for this processor and those for GPUs are
+    loaded. Built from source, llama.cpp contains the code for one processor.
     """
     llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
     if not _handles(CPU):
@@ -70,13 +70,13 @@ def start() -> None:
 
 
 def engine_name() -> str:
-    """What computes, for About and reports; with the variant for this kind of processor, where `start` chose one."""
+    """The engine's name for About and reports; with the variant for this kind of processor, if `start` chose one."""
     variant = f", {_variant} variant" if _variant else ""
     return f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
 
 
 def reason() -> str:
-    """The first of `errors`: what llama.cpp says later only follows from it."""
+    """The first of `errors`, because what llama.cpp logs later only follows from it."""
     return _WHERE_AND_WHAT.sub("", errors[0]) if errors else "no reason given"
 
 
@@ -90,16 +90,16 @@ def _on_log(level: int, text: bytes, _data: object) -> None:
     line = text.decode("utf-8", "replace").rstrip()
     if level == _LOG_ERROR:
         errors.append(line)
-    log.info("%s", line)  # llama.cpp warns about things that are no news to the user
+    log.info("%s", line)  # llama.cpp's warnings are nothing new to the user
 
 
 # ---------------------------------------------------------------- devices
 
 
 def processor_features() -> list[str]:
-    """Instruction sets the code that computes was built for and this processor has, as ggml names them."""
+    """Instruction sets that the code was built for and this processor has, as ggml names them."""
     report = llama_cpp.llama_print_system_info().decode("utf-8", "replace")
-    processor = re.search(r"\bCPU : ((?:\w+ = \w+ \| )*)", report)  # GPUs have parts of their own
+    processor = re.search(r"\bCPU : ((?:\w+ = \w+ \| )*)", report)  # GPUs have their own features
     return re.findall(r"(\w+) =", processor[1]) if processor else []
 
 
@@ -109,10 +109,10 @@ def gpu_devices() -> list[str]:
 
 
 def devices(*kinds: int) -> list[Device]:
-    """The devices of these kinds with their memory as it is now; without kinds the GPUs.
+    """The devices of these kinds with their current memory; without kinds, the GPUs.
 
-    Known after `start`. Asking is safe from any thread, also while llama.cpp computes. The
-    first time, a CUDA device is initialized, which takes some of its memory.
+    Available after `start`. Safe to call from any thread, even while llama.cpp computes. The first call initializes
+    CUDA devices, which takes some of their memory.
     """
     return [_device(handle) for handle in _handles(*(kinds or (GPU, INTEGRATED_GPU)))]
 
@@ -121,7 +121,7 @@ def _device(handle: int) -> Device:
     ggml = _library()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     ggml.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
-    # Metal calls the GPU of a Mac with Apple silicon a device of its own; its memory is the system's.
+    # Metal treats the GPU of a Mac with Apple silicon as a separate device; its memory is the system's.
     is_apple = sys.platform == "darwin" and platform.machine() == "arm64"
     shared = is_apple or ggml.ggml_backend_dev_type(handle) == INTEGRATED_GPU
     return Device(
@@ -134,11 +134,10 @@ def _device(handle: int) -> Device:
 
 
 def driver_name(devices: Sequence[str]) -> str:
-    """The driver of these GPUs (by description), with its version, for people; empty where there are none.
+    """The driver of these GPUs (by description), with its version, for display; empty if there are none.
 
-    After an update of it a pair's costs are measured anew.
-    Metal is a part of macOS, and elsewhere what is not NVIDIA's comes with the system as well: there it is its version
-    that counts.
+    After an update of the driver, a pair's costs are measured again. Metal is part of macOS, and on other systems
+    drivers other than NVIDIA's come with the system as well, so the system's version is used there.
     """
     if not devices:
         return ""
@@ -156,7 +155,7 @@ def _nvidia_version() -> str:
         return found[1] if found else ""
     tool = windows_program("System32", "nvidia-smi.exe") if sys.platform == "win32" else "nvidia-smi"
     command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
-    hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only Windows has it, and would show a console
+    hidden = getattr(subprocess, "CREATE_NO_WINDOW", 0)  # only exists on Windows, which would otherwise show a console
     try:
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=_DRIVER_SECONDS, check=False, creationflags=hidden

@@ -37,14 +37,15 @@ WHOLE, CHECKPOINT = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE, llama_cpp.LLAMA_STATE_
 Bytes = NDArray[np.uint8]
 
 _MOST_BYTES = 512 * 1024 * 1024
-"""What the checkpoints at the ends of prompts may use together."""
+"""What the checkpoints at the ends of prompts may take together."""
 _LARGEST_ERROR = 0.03
-"""Of logits after a roll-back: mean squared difference to those without one ÷ their variance. What passes of different
-widths round differently makes 1e-6 (F16) to 4e-3 (4-bit KV cache) of it in random models, a wrong state 0.1 to 2."""
+"""For logits after a roll-back: mean squared difference to those without one ÷ their variance. Rounding in passes of
+different widths causes 1e-6 (F16) to 4e-3 (4-bit KV cache) in random models, a wrong state 0.1 to 2.
+"""
 
 
 class Memory:
-    """What a context holds. Callers check what its methods return."""
+    """The memory of a context. Callers check what its methods return."""
 
     def __init__(self, context: int) -> None:
         """``context`` is llama.cpp's handle."""
@@ -52,33 +53,33 @@ class Memory:
         self._memory = llama_cpp.llama_get_memory(context)
 
     def cut(self, length: int) -> bool:
-        """Forget all but the first ``length`` tokens. May say True and leave another state."""
+        """Forget all but the first ``length`` tokens. May return True and leave another state."""
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, SEQUENCE, length, -1))
 
     def oldest(self) -> int:
-        """The first position all layers hold, −1 when there is none."""
+        """The first position that all layers have, −1 if there is none."""
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, SEQUENCE))
 
     def newest(self) -> int:
-        """The last position all layers hold, −1 when there is none."""
+        """The last position that all layers have, −1 if there is none."""
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, SEQUENCE))
 
     def size(self, flags: int) -> int:
-        """Bytes of a copy: of `WHOLE` or of `CHECKPOINT`."""
+        """The size of a copy in bytes, either `WHOLE` or `CHECKPOINT`."""
         return int(llama_cpp.llama_state_seq_get_size_ext(self._context, SEQUENCE, flags))
 
     def copy_out(self, into: Bytes, flags: int) -> bool:
-        """Copy out what ``flags`` say."""
+        """Copy the parts that ``flags`` selects."""
         done = llama_cpp.llama_state_seq_get_data_ext(self._context, _pointer(into), len(into), SEQUENCE, flags)
         return bool(done == len(into) > 0)
 
     def copy_back(self, data: Bytes, flags: int) -> bool:
-        """Put it back in place of what is there. What lies behind a `CHECKPOINT` has to be cut then."""
+        """Replace the content with a copy. What comes after a `CHECKPOINT` has to be cut then."""
         done = llama_cpp.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), SEQUENCE, flags)
         return bool(done == len(data) > 0)
 
     def erase(self, overwrite: bool = False) -> None:
-        """Forget everything, and ``overwrite`` what it was."""
+        """Forget everything, and ``overwrite`` the memory."""
         llama_cpp.llama_memory_clear(self._memory, overwrite)
 
 
@@ -87,7 +88,7 @@ def _pointer(data: Bytes) -> object:
 
 
 class RollBackSupport(msgspec.Struct, frozen=True):
-    """What works with a memory, as it was tried out; it lies on users' disks, where two fields have older names."""
+    """What works with a memory, as tested. It is stored on users' disks, where two fields have older names."""
 
     longest_draft: int
     """How many draft tokens can be undone; 0: none."""
@@ -103,10 +104,10 @@ class _Checkpoint:
 
 
 class Checkpoints:
-    """Knows how far one memory can go back, and goes there."""
+    """Knows how far one memory can go back, and does it."""
 
     def __init__(self, memory: Memory, *, running_state: bool, window: int, snapshots: int) -> None:
-        """``window``: tokens of the sliding windows, 0 without; ``snapshots``: what llama.cpp keeps of a pass."""
+        """``window``: tokens of the sliding windows, 0 without; ``snapshots``: how many llama.cpp keeps of a pass."""
         self._memory = memory
         self.running_state = running_state
         self.window = window
@@ -123,15 +124,17 @@ class Checkpoints:
         return not self.running_state and not self.window
 
     def use(self, support: RollBackSupport) -> None:
-        """Go back only in ways that work."""
+        """Only go back in ways that work."""
         self.snapshots, self.can_restore, self.can_cut = support.snapshots, support.can_restore, support.can_cut
 
     def passed(self, width: int) -> None:
-        """A pass took in ``width`` tokens."""
+        """A pass processed ``width`` tokens."""
         self._pass_width = width
 
     def go_back(self, length: int, held: int) -> int:
-        """Go back from ``held`` tokens to ``length``, or to the nearest length before that; returns which."""
+        """Go back from ``held`` tokens to ``length``, or to the nearest possible length before that; returns the
+        length.
+        """
         if self._before_draft and self._before_draft.length > length:
             self._before_draft = None
         self._at_prompts = [checkpoint for checkpoint in self._at_prompts if checkpoint.length <= length]
@@ -153,7 +156,7 @@ class Checkpoints:
         return max((checkpoint.length for checkpoint in self._all() if checkpoint.length <= length), default=0)
 
     def least_of_copy(self, held: int) -> int:
-        """The fewest tokens, other than none, that a whole copy of the memory can be cut to once it is put back."""
+        """The fewest tokens, other than none, that a whole copy of the memory can be cut to after it is restored."""
         return held if self.running_state or held > self.window > 0 else 0
 
     def _is_cut_enough(self, length: int, held: int) -> bool:
@@ -166,11 +169,11 @@ class Checkpoints:
         return 0 <= self._memory.oldest() <= max(length - self.window + 1, 0)
 
     def size(self) -> int:
-        """Bytes of a checkpoint as the memory is now."""
+        """The size in bytes of a checkpoint of the current memory."""
         return self._memory.size(CHECKPOINT)
 
     def hold(self, length: int, count: int) -> None:
-        """Be ready to come back to ``length`` tokens, or a few more: ``count`` draft tokens are about to follow."""
+        """Prepare for coming back to ``length`` tokens or a few more: ``count`` draft tokens are about to follow."""
         if self.running_state and count > self.snapshots and self._is_new(length):
             self._before_draft = self._made(length, self._before_draft)
 
@@ -179,10 +182,12 @@ class Checkpoints:
         return self.running_state or 0 < self.window < length
 
     def remember(self, length: int) -> None:
-        """Be ready to come back to ``length`` tokens later, as far as there is memory for it."""
+        """Prepare for coming back to ``length`` tokens later, if there is memory for that."""
         if not self.remembers(length) or not self._is_new(length):
             return
-        if not self.running_state and self._memory.oldest() <= 0:  # nothing is lost yet, or it is no window after all
+        if (
+            not self.running_state and self._memory.oldest() <= 0
+        ):  # nothing has been lost yet, or it isn't a window after all
             return
         if self.size() > _MOST_BYTES:
             return
@@ -192,7 +197,7 @@ class Checkpoints:
             del self._at_prompts[0]
 
     def forget(self) -> None:
-        """The memory holds something else now: no checkpoint is of it."""
+        """The memory now contains something else, so no checkpoint is valid."""
         self._before_draft, self._pass_width = None, 0
         self._at_prompts.clear()
 
@@ -205,7 +210,7 @@ class Checkpoints:
     def _made(self, length: int, replaced: _Checkpoint | None = None) -> _Checkpoint | None:
         """A checkpoint at ``length`` tokens, in the memory of the one it replaces if that has the same size."""
         size = self.size()
-        if size == 0:  # llama.cpp could not tell; reading and writing nothing would count as success
+        if size == 0:  # llama.cpp couldn't tell; reading and writing nothing would count as success
             return None
         try:
             data = replaced.data if replaced and replaced.data.nbytes == size else np.empty(size, np.uint8)
@@ -214,7 +219,7 @@ class Checkpoints:
         return _Checkpoint(length, data) if self._memory.copy_out(data, CHECKPOINT) else None
 
 
-# ---------------------------------------------------------------- trying it out
+# ---------------------------------------------------------------- testing
 
 
 class TestedCache(Cache, Protocol):
@@ -226,10 +231,10 @@ class TestedCache(Cache, Protocol):
 
 
 def try_out(cache: TestedCache, vocabulary: int) -> RollBackSupport:
-    """How the memory behind ``cache`` can go back, tried out in a few passes.
+    """Test, in a few passes, how the memory of ``cache`` can go back.
 
-    llama.cpp reports success for roll-backs that leave another state, so logits after them are compared with those of
-    a memory that never saw what was taken back. The cache is empty afterwards; what does not work is switched off.
+    llama.cpp reports success for roll-backs that leave another state, so logits after them are compared with those of a
+    memory that never processed what was undone. The cache is empty afterwards; what doesn't work is switched off.
     """
     back = cache.checkpoints
     right, wrong = ([place * step % vocabulary for place in range(1, 11)] for step in (7, 11))
@@ -248,7 +253,7 @@ def try_out(cache: TestedCache, vocabulary: int) -> RollBackSupport:
 def _try_running_state(
     cache: TestedCache, right: Sequence[int], wrong: Sequence[int], expected: Sequence[Floats]
 ) -> int:
-    """Try llama.cpp's snapshots, then checkpoints; returns how many draft tokens can be taken back."""
+    """Test llama.cpp's snapshots, then checkpoints; returns how many draft tokens can be undone."""
     back, known = cache.checkpoints, 8
     if back.snapshots:
         cache.decode(right[:4], 0)
@@ -265,8 +270,7 @@ def _try_running_state(
 
 
 def _comes_back(cache: Cache, right: Sequence[int], wrong: Sequence[int], expected: Floats) -> bool:
-    """Whether the last logits of ``right`` are as ``expected`` after wrong tokens behind its first half were taken
-    back."""
+    """Whether the last logits of ``right`` are as ``expected`` after undoing wrong tokens after its first half."""
     half, begun = len(right) // 2, len(cache.tokens)
     context = [*cache.tokens, *right]
     cache.hold(2)
@@ -282,7 +286,7 @@ def _comes_back(cache: Cache, right: Sequence[int], wrong: Sequence[int], expect
 
 
 def _error(logits: Floats, expected: Floats) -> float:
-    """Mean squared difference ÷ variance; infinite for logits that are none."""
+    """Mean squared difference ÷ variance; infinite for logits that aren't numbers."""
     variance = float(np.var(expected, dtype=np.float64))
     error = float(np.mean(np.square(logits - expected, dtype=np.float64)))
     return error / variance if np.isfinite(error) and variance > 0.0 else float("inf")

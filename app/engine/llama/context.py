@@ -1,4 +1,4 @@
-"""A KV cache over one model: fed with tokens, rolled back, copied out and put back."""
+"""A KV cache for one model: adds tokens, rolls back, is copied and restored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
 from app.protocol.messages import LoadSettings
 
@@ -27,12 +27,12 @@ _KV_TYPES: dict[KvType, int] = {
 _ABORTED = 2
 _NO_SLOT = 1
 _LEAST_CONTEXT = 256
-"""llama.cpp rounds the cache up to this but splits batches at what was requested, and a verify pass has to fit into
-one."""
+"""llama.cpp rounds the cache up to this but splits batches at what was requested, and a verify pass has to fit in one.
+"""
 
 
 class Context:
-    """A KV cache over one model, always holding exactly ``tokens``: what is fed, less what is rolled back."""
+    """A KV cache for one model, always containing exactly ``tokens``: those added and not rolled back."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Context:
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
-        params.swa_full = model.has_running_state  # else what is behind the windows would only take memory
+        params.swa_full = model.has_running_state  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True
         backend.errors.clear()
         self._handle = model.new_context(params)
@@ -91,16 +91,16 @@ class Context:
         self._rows_address = 0
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-        """Feed ``tokens`` (at most a batch) after the cached ones.
+        """Add ``tokens`` (at most a batch) after the cached ones.
 
         Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and when the abort check of `aborting` says stop (`Cancelled`), the cache is rolled
-        back to what it was before, as far as it can be.
+        next call. On any error, and if the check of `aborting` stops it (`Canceled`), the cache is rolled back to what
+        it was before, as far as possible.
         """
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
-        if count == 1:  # a draft's token, where arrays would take longer
+        if count == 1:  # a draft's token, for which arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
         else:
             ids, positions, wanted = self._views
@@ -121,7 +121,7 @@ class Context:
     @staticmethod
     def _raise(code: int) -> None:
         if code == _ABORTED:
-            raise Cancelled
+            raise Canceled
         if code == _NO_SLOT:
             raise KnownError("The context is full. Choose a longer context or start a new chat.")
         reason = f": {backend.errors[-1]}" if backend.errors else ""
@@ -186,8 +186,9 @@ class Context:
         return True
 
     def lengthen(self, length: int) -> bool:
-        """See `MeasurableCache.lengthen`. What a pass costs depends on the cells that are used and seen, not on what
-        is in them: each gets the place of the one token, and zeros."""
+        """See `MeasurableCache.lengthen`. The cost of a pass depends on which cells are used and visible, not on their
+        content: each gets the position of the one token, and zeros.
+        """
         state = np.empty(self.state_size(), np.uint8)
         if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
             longer = lengthened(state, length)
@@ -197,8 +198,8 @@ class Context:
         return False
 
     @contextlib.contextmanager
-    def aborting(self, is_cancelled: Callable[[], bool]) -> Iterator[None]:
-        """``with`` block in which a running `decode` ends early (CPU backend) when ``is_cancelled`` says so.
+    def aborting(self, is_canceled: Callable[[], bool]) -> Iterator[None]:
+        """``with`` block in which a running `decode` ends early (CPU backend) if ``is_canceled`` returns true.
 
         Only for prompt processing: the check costs a call into Python for each node of the graph.
         """
@@ -207,8 +208,8 @@ class Context:
         def check(_data: object) -> bool:
             nonlocal failure
             try:
-                return failure is not None or is_cancelled()
-            except BaseException as error:  # ctypes would print it and go on
+                return failure is not None or is_canceled()
+            except BaseException as error:  # ctypes would print it and continue
                 failure = error
                 return True
 

@@ -1,7 +1,7 @@
-"""A copy of llama.cpp's memory that holds one token, rewritten as one of many tokens: what a long context costs.
+"""Rewrites a copy of llama.cpp's memory that contains one token as one of many tokens, to measure long contexts.
 
-To decode so many takes minutes on a CPU; to put such a copy back takes a fraction of a second. Only zeros are added,
-which the operating system has not to find memory for. What is not laid out as expected is left alone.
+Decoding that many takes minutes on a CPU; restoring such a copy takes a fraction of a second. Only zeros are added, for
+which the operating system needs no memory. A copy with an unexpected layout is left alone.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _EXTENSIONS = (0, 8, 12)
 """Extra bytes of a cell where positions have several dimensions."""
 _MOST_LAYERS, _MOST_ROW = 4096, 1 << 24
 _MOST_BYTES = 2 << 30
-"""The status of a copy: what is uncertain is not worth having."""
+"""The status of a copy: if it is uncertain, the copy isn't used."""
 
 
 class _OtherLayoutError(Exception):
-    """The copy is not laid out as expected, or its memory has no cells for tokens, or too large ones."""
+    """The copy doesn't have the expected layout, or its memory has no cells for tokens, or cells that are too large."""
 
 
 def lengthened(state: Bytes, count: int) -> Bytes | None:
-    """``state``, which holds one token, with ``count`` of them at the same place; ``None`` where that is not known.
+    """``state``, which has one token, with ``count`` of them at the same position; ``None`` if the layout is unknown.
 
-    Running states and sliding windows, which lie behind the ordinary memory, stay as they are: their cost does not
+    Running states and sliding windows, which come after the ordinary memory, stay as they are: their cost doesn't
     depend on the length.
     """
     for extension in _EXTENSIONS:
@@ -67,7 +67,7 @@ def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
 
 
 def _row(state: bytes, at: int, is_transposed: bool) -> int:
-    """Bytes in a layer's matrix for each token."""
+    """Bytes per token in a layer's matrix."""
     if is_transposed:
         _, element, width = struct.unpack_from("<iII", state, at)
         row = element * width

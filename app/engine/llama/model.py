@@ -1,4 +1,4 @@
-"""The weights and the vocabulary of a model, as llama.cpp has them."""
+"""The weights and the vocabulary of a model, in llama.cpp."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import llama_cpp
 
 from app.engine.llama import backend
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -21,20 +21,20 @@ class Model:
     def __init__(self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool]) -> None:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all).
 
-        ``on_progress`` gets the share done, 0 to 1; when it returns False the load is given up and `Cancelled` raised.
-        Raises `KnownError` when llama.cpp cannot load the file.
+        ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
+        Raises `KnownError` if llama.cpp can't load the file.
         """
-        cancelled = False
+        canceled = False
         failure: BaseException | None = None
 
         @llama_cpp.llama_progress_callback  # type: ignore[untyped-decorator]
         def report(share: float, _data: object) -> bool:
-            nonlocal cancelled, failure
+            nonlocal canceled, failure
             try:
-                cancelled = cancelled or not on_progress(min(max(share, 0.0), 1.0))
-            except BaseException as error:  # ctypes would print it and go on
-                failure, cancelled = error, True
-            return not cancelled
+                canceled = canceled or not on_progress(min(max(share, 0.0), 1.0))
+            except BaseException as error:  # ctypes would print it and continue
+                failure, canceled = error, True
+            return not canceled
 
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
@@ -45,8 +45,8 @@ class Model:
             self.close()
             raise failure
         if not self._handle:
-            if cancelled:
-                raise Cancelled
+            if canceled:
+                raise Canceled
             raise KnownError(f"llama.cpp can't load {path.name}: {backend.reason()}")
         self.path = path
         self._vocab = llama_cpp.llama_model_get_vocab(self._handle)
@@ -56,23 +56,23 @@ class Model:
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
         self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
         self.window: int = llama_cpp.llama_model_n_swa(self._handle)
-        """Tokens of the sliding window of those layers that attend to no more; 0 where all attend to everything."""
+        """The sliding window, in tokens, of the layers that have one; 0 if all layers attend to everything."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
     def new_context(self, params: llama_cpp.llama_context_params) -> int:
-        """A llama.cpp context handle for `Context`; 0 when there is not enough memory."""
+        """A llama.cpp context handle for `Context`; 0 if there isn't enough memory."""
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
 
     @property
     def has_running_state(self) -> bool:
-        """Recurrent and hybrid models keep a state that cannot be cut at a token."""
+        """Recurrent and hybrid models have a state that can't be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
 
     @property
     def has_decoder_only(self) -> bool:
-        """Encoder and diffusion models cannot write token after token."""
+        """Encoder and diffusion models can't write token after token."""
         encoder = llama_cpp.llama_model_has_encoder(self._handle)
         return not encoder and not llama_cpp.llama_model_is_diffusion(self._handle)
 
@@ -82,19 +82,19 @@ class Model:
         return source.decode("utf-8", "replace") if source else None
 
     def metadata(self, key: str) -> str | None:
-        """A metadata value as text, ``None`` when the file has none."""
+        """A metadata value as text, ``None`` if the file doesn't have it."""
         buffer = ctypes.create_string_buffer(4096)
         length = llama_cpp.llama_model_meta_val_str(self._handle, key.encode(), buffer, len(buffer))
         return buffer.value.decode("utf-8", "replace") if length >= 0 else None
 
     def special_text(self, which: str) -> str:
-        """The text of ``bos``, ``eos`` or ``eot``; empty when the vocabulary has none."""
+        """The text of ``bos``, ``eos`` or ``eot``; empty if the vocabulary doesn't have it."""
         token = getattr(llama_cpp, f"llama_vocab_{which}")(self._vocab)
         return self._token_text(token) if token >= 0 else ""
 
     def special_texts(self) -> tuple[list[str], list[str]]:
-        """The texts of tokens that `tokenize` reads only with ``special`` (control and unknown), and of user-defined
-        tokens, which llama.cpp reads in any text."""
+        """The texts of tokens that `tokenize` reads only with ``special`` (control and unknown), and those of
+        user-defined tokens, which llama.cpp reads in any text."""
         special, user_defined = list[str](), list[str]()
         for token in range(self.vocabulary_size):
             attributes = llama_cpp.llama_vocab_get_attr(self._vocab, token)
@@ -108,8 +108,9 @@ class Model:
         return (llama_cpp.llama_vocab_get_text(self._vocab, token) or b"").decode("utf-8", "replace")
 
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
-        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` puts the BOS token in front
-        where the model wants one. (The EOS token that some want behind it would end the text before the answer.)"""
+        """Token ids of ``text``. ``special`` reads control tokens from their text; ``bos`` adds the BOS token if the
+        model wants one. (The EOS token that some want at the end would end the text before the answer.)
+        """
         data = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
         size = len(data) + 8
         while True:

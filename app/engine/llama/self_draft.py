@@ -36,11 +36,11 @@ _SPARE_BYTES = 16 * 1024 * 1024
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _LONGEST_NAME = 127
 _QUANTIZE_BYTES = 256 * 1024 * 1024
-"""The most bytes of a tensor in memory at once while it is quantized."""
+"""The most bytes of a tensor that are in memory at once during quantization."""
 
 
 def layers_to_choose(target: Path) -> int:
-    """The most layers a draft of ``target`` can have. Raises `KnownError` where none can be cut from it."""
+    """The most layers a draft of ``target`` can have. Raises `KnownError` if none can be cut from it."""
     return _own_layers(_cuttable(target)) - 1
 
 
@@ -58,7 +58,7 @@ def cut(target: Path, layers: int, destination: Path, quantization: Quantization
     _check_quantization(header, quantization)
     check_destination(destination)
     _check_free_space(header, layers, destination, quantization)
-    made = destination.with_name(f".{destination.name}")  # not yet: nobody shall open it before it was checked
+    made = destination.with_name(f".{destination.name}")  # not yet: nobody should open it before it has been checked
     try:
         _write(header, layers, made, quantization, threads or default_threads())
         _check_result(header, layers, made)
@@ -84,7 +84,7 @@ def _own_layers(header: GgufHeader) -> int:
 
 
 def _cuttable(target: Path) -> GgufHeader:
-    """The header of ``target``. Raises `KnownError` where no draft can be cut from it."""
+    """The header of ``target``. Raises `KnownError` if no draft can be cut from it."""
     header = read_header(target)
     check_loadable(header)
     verdict = compare(header, header)
@@ -110,7 +110,7 @@ def _check_quantization(header: GgufHeader, quantization: Quantization | None) -
 
 
 def check_destination(destination: Path) -> None:
-    """Raises `KnownError` where no new file can be made."""
+    """Raises `KnownError` if no new file can be created there."""
     if destination.exists():
         raise KnownError(f"{destination} already exists. Choose a different file with --output, or remove this one.")
     if not destination.parent.is_dir():
@@ -134,7 +134,7 @@ def _check_free_space(header: GgufHeader, layers: int, destination: Path, quanti
 
 
 def _check_result(target: GgufHeader, layers: int, made: Path) -> None:
-    """llama.cpp does not notice a disk that fills up, and does not know which models it can cut."""
+    """llama.cpp doesn't notice when a disk is full, and doesn't know which models it can cut."""
     try:
         header = read_header(made)
         check_loadable(header)
@@ -185,7 +185,7 @@ def quantize(
 
 
 def _overrides(metadata: Mapping[str, int | str]) -> ctypes.Array[llama_cpp.llama_model_kv_override]:
-    """``metadata`` as llama.cpp takes it: ended by an entry without a key."""
+    """``metadata`` in llama.cpp's format, which ends with an entry without a key."""
     overrides = (llama_cpp.llama_model_kv_override * (len(metadata) + 1))()
     for override, (key, value) in zip(overrides, metadata.items(), strict=False):
         override.key = key.encode()

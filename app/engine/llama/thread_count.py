@@ -1,8 +1,8 @@
-"""How many threads to compute with: one for each core that is not a slow one.
+"""How many threads to compute with: one for each core that isn't a slow one.
 
 A pass waits for its slowest thread, so the efficiency cores of a hybrid processor slow it down. The number follows from
-the hardware alone and nothing is timed: another number of threads rounds differently, and the same seed would give
-another text after the next start.
+the hardware alone and nothing is timed, because a different number of threads rounds differently, and the same seed
+would give a different text after the next start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def default_threads() -> int:
 
 
 def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
-    """The quick cores among the ``allowed`` logical processors; 0 where ``cpus`` (of sysfs) does not say."""
+    """The fast cores among the ``allowed`` logical processors; 0 if ``cpus`` (from sysfs) doesn't say."""
     capacity = {cpu: _capacity(cpus / f"cpu{cpu}") for cpu in allowed}
     core = {cpu: _text(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list") for cpu in capacity}
     if not capacity or not all(core.values()):
@@ -48,7 +48,7 @@ def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
 
 
 def _capacity(cpu: Path) -> int:
-    """Relative speed: the kernel's own figure where there is one, as on Arm; 0 where nothing differs.
+    """Relative speed: the kernel's own figure if there is one, as on Arm; 0 if there are no differences.
 
     The highest frequency is no measure: cores of one kind have different ones on some processors.
     """
@@ -75,7 +75,7 @@ def _numbers(ranges: str) -> set[int]:
 
 
 def _macos_cores() -> int:
-    """Untried: written from Apple's documentation of ``hw.perflevel0``, the quickest kind of core."""
+    """Not tested: written from Apple's documentation of ``hw.perflevel0``, the fastest kind of core."""
     value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
     system = ctypes.CDLL(None)
     code = system.sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(value), ctypes.byref(size), None, 0)
@@ -83,7 +83,7 @@ def _macos_cores() -> int:
 
 
 def _windows_cores() -> int:
-    """Untried: written from Microsoft's documentation of GetLogicalProcessorInformationEx."""
+    """Not tested: written from Microsoft's documentation of GetLogicalProcessorInformationEx."""
     kernel = ctypes.CDLL("kernel32")
     size = ctypes.c_uint32(0)
     kernel.GetLogicalProcessorInformationEx(0, None, ctypes.byref(size))

@@ -1,4 +1,4 @@
-"""How likely the target accepts a drafter's next token, learnt from the recent past and the drafter's confidence."""
+"""How likely the target accepts a drafter's next token, learned from the recent past and the drafter's confidence."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ MATCH_EDGES = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
 _POSITION_GROUPS = (0, 1, 2, 2, 3, 3, 3, 3, 4)
 """Positions in a draft that are counted together; the last group is open-ended."""
 _HORIZONS = (5.0, 20.0, 400.0)
-"""Numbers of judged tokens that count as the recent past; the one that predicted best lately weighs most."""
+"""Numbers of judged tokens that count as the recent past; the one that has predicted best recently has the most weight.
+"""
 _WEIGHTS = (0.1, 0.3, 1.0)
-"""The weight of a horizon before it has proved anything: steady text is the rule."""
+"""The weight of a horizon before it has proved anything, because most text is steady."""
 _LONG = 1.0 - 1.0 / 800
 _BIN = 1.0 - 1.0 / 80
 _POSITION = 1.0 - 1.0 / 600
@@ -34,30 +35,32 @@ _BIN_PRIOR = 4.0
 _POSITION_PRIOR = 30.0
 """The number of judged tokens a prior is worth."""
 _START_WEIGHT = 8.0
-"""The most that what was learned from an earlier answer may weigh: this one may be of another kind."""
+"""The maximum weight of what was learned from an earlier answer, because this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
 _MODEL_SHAPE = (0.43, 0.5, 0.61, 0.745, 0.86, 0.93, 0.973, 0.98, 0.98)
-"""Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, and much
-the same at temperature 0 and 0.8, drawn to the mean by a tenth of its log odds: another pair's may tell less."""
+"""Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, almost
+the same at temperatures 0 and 0.8, moved toward the mean by a tenth of its log odds, because confidence may say less in
+another pair.
+"""
 _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 """Acceptance by match length, 3 to 12 and more, before any was judged."""
 
 
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
 Weight = Annotated[float, Meta(ge=0.0)]
-"""Judged tokens something is worth."""
+"""The number of judged tokens something is worth."""
 
 
 @dataclass(frozen=True)
 class RatePrior:
-    """What is known of a drafter before it is tried here."""
+    """What is known about a drafter before it is tried here."""
 
     rate: Rate
     """Acceptance rate."""
     weight: Annotated[float, Meta(gt=0.0)]
-    """Judged tokens it is worth."""
+    """The number of judged tokens it is worth."""
     calibration: tuple[tuple[Rate, Weight], ...] = ()
-    """Acceptance rate and weight for each bin of confidence; empty where not known."""
+    """Acceptance rate and weight for each bin of confidence; empty if unknown."""
 
 
 _MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
@@ -67,32 +70,32 @@ _STARTING_POINTS = {
     "greedy": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "ngram": (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
 }
-"""Bins, prior and shape of each estimate: of both proposal methods of a draft model, and of n-grams."""
+"""Bins, prior and shape of each estimate: for both proposal methods of a draft model, and for n-grams."""
 
 
 @dataclass(frozen=True)
 class AcceptancePrior:
-    """What is known of one kind of text, as the next answer's starting point.
+    """What is known about one kind of text, as the next answer's starting point.
 
-    The rates are of n-grams (``ngram``) and of both proposal methods of a draft model (``coupled``, ``greedy``).
+    The rates are for n-grams (``ngram``) and for both proposal methods of a draft model (``coupled``, ``greedy``).
     """
 
     rates: Mapping[str, RatePrior] = field(default_factory=dict)
     greedy_advantage: Annotated[float, Meta(ge=-1.0, le=1.0)] = 0.0
-    """By how much of the judged tokens more ``greedy`` proposals are accepted than ``coupled`` ones."""
+    """How many more ``greedy`` proposals are accepted than ``coupled`` ones, as a share of the judged tokens."""
     greedy_advantage_weight: Weight = 0.0
-    """Judged tokens that is worth."""
+    """The number of judged tokens that is worth."""
 
     def weight(self) -> float:
-        """Judged tokens all of it is worth."""
+        """The number of judged tokens all of it is worth."""
         return sum(known.weight for known in self.rates.values())
 
 
 class Deviation:
     """How far the recent past is off from an expectation, as a factor on the odds of acceptance.
 
-    Short horizons are quick, long ones are steady: they are mixed by how well each predicted the last tokens, so that
-    steady text gets a steady estimate and a change of text is noticed within a few tokens.
+    Short horizons react fast, long ones are steady: they are weighted by how well each predicted the last tokens, so
+    that steady text gets a steady estimate and a change of text is noticed within a few tokens.
     """
 
     def __init__(self) -> None:
@@ -103,10 +106,10 @@ class Deviation:
         self._factors = [1.0] * len(_HORIZONS)
         self._records = [0.0] * len(_HORIZONS)
         self.factor = 1.0
-        """Of the odds; 1 while everything is as expected."""
+        """A factor on the odds; 1 while everything is as expected."""
 
     def judge(self, expected: float, value: float) -> None:
-        """A token that was expected to be accepted with chance ``expected`` was (1) or was not (0)."""
+        """A token that was expected to be accepted with the chance ``expected`` was accepted (1) or not (0)."""
         k, odds = _ODDS_PRIOR, expected / (1.0 - expected)
         records = self._records
         for i, keep in enumerate(self._keep):
@@ -127,11 +130,11 @@ class Deviation:
 
 
 class AcceptanceEstimate:
-    """Of a drafter, and of one of its proposal methods.
+    """The acceptance of a drafter, with one of its proposal methods.
 
-    A slow estimate remembers what the drafter is worth, a quick one follows the text. Confidence is calibrated by hit
-    counts in bins that forget slowly; how far the recent past is off from what they say, as a ratio of odds, corrects
-    them, and so where confidence tells nothing, the recent past decides alone. Positions are corrected likewise.
+    A slow estimate remembers how good the drafter is, a fast one follows the text. Confidence is calibrated by hit
+    counts in bins that forget slowly; the deviation of the recent past from these, as a ratio of odds, corrects them,
+    so that the recent past decides alone if confidence says nothing. Positions are corrected in the same way.
     """
 
     def __init__(self, edges: Sequence[float], prior: RatePrior, shape: Sequence[float]) -> None:
@@ -152,7 +155,7 @@ class AcceptanceEstimate:
 
     @property
     def weight(self) -> float:
-        """Judged tokens the estimate stands on, those of earlier answers included."""
+        """The number of judged tokens the estimate is based on, including those of earlier answers."""
         return self._long[1]
 
     @property
@@ -162,7 +165,7 @@ class AcceptanceEstimate:
 
     @property
     def rate(self) -> float:
-        """The acceptance rate expected of the next token, whatever its confidence."""
+        """The expected acceptance rate of the next token, regardless of its confidence."""
         odds = _odds(self.long_rate) * self._recent.factor
         return odds / (1.0 + odds)
 
@@ -185,7 +188,7 @@ class AcceptanceEstimate:
         return odds / (1.0 + odds)
 
     def judge(self, hit: bool, position: int, confidence: float | None) -> None:
-        """The target judged a token: accepted or not. ``confidence`` is ``None`` where there is none."""
+        """The target judged a token: accepted or not. ``confidence`` is ``None`` if there is none."""
         value = 1.0 if hit else 0.0
         if confidence is not None:
             self._judge_confidence(value, position, confidence)
@@ -209,7 +212,7 @@ class AcceptanceEstimate:
         self._hits[place] = self._hits[place] * _BIN + value
         self._counts[place] = self._counts[place] * _BIN + 1.0
         self._stale += 1
-        if self._stale * 4 >= min(self.judged, 64):  # often at first
+        if self._stale * 4 >= min(self.judged, 64):  # often in the beginning
             self._calibrate()
 
     def _calibrate(self) -> None:
@@ -228,10 +231,10 @@ class AcceptanceEstimate:
         ]
 
     def _expected_rates(self) -> Sequence[float]:
-        """Of each bin before anything was judged in it.
+        """For each bin, before anything was judged in it.
 
-        Those of a draft model follow what was judged in other bins: a text on which it is right more often than usual
-        has doubtful tokens that are, too.
+        Those of a draft model follow what was judged in other bins: in a text in which it is right more often than
+        usual, doubtful tokens are, too.
         """
         if self._edges is MATCH_EDGES:
             return self._shape
@@ -240,9 +243,10 @@ class AcceptanceEstimate:
         return [one / (1.0 + one) for one in odds]
 
     def forked(self, prior: RatePrior | None) -> AcceptanceEstimate:
-        """The same expectations, at the rate of ``prior`` if there is one, that go their own way from here.
+        """The same expectations, at the rate of ``prior`` if there is one, which develop separately from here.
 
-        Both go on to learn together what a confidence and a position tell: that is the drafter's, not the text's.
+        Both continue to learn together what confidence and position mean, because that depends on the drafter, not on
+        the text.
         """
         fork = copy.deepcopy(self)
         fork._hits, fork._counts, fork._positions = self._hits, self._counts, self._positions
@@ -258,7 +262,7 @@ class AcceptanceEstimate:
         self._recent_calibrated = Deviation()
 
     def snapshot(self) -> RatePrior:
-        """What was learnt, for the next answer."""
+        """What was learned, for the next answer."""
         calibration = tuple(
             (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
         )
@@ -266,7 +270,7 @@ class AcceptanceEstimate:
 
 
 def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
-    """The estimates for one kind of text, named as the rates of ``prior``."""
+    """The estimates for one kind of text, with the names of the rates in ``prior``."""
     return {
         name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
         for name, (edges, usual, shape) in _STARTING_POINTS.items()
@@ -274,16 +278,16 @@ def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
 
 
 class MethodChoice:
-    """Chooses how a draft model proposes: both methods are judged wherever one is, so nothing has to be tried out."""
+    """Chooses how a draft model proposes: both methods are judged whenever one is, so nothing has to be tried out."""
 
     _FORGET = 1.0 - 1.0 / 1000
     _LEAST_WEIGHT, _MOST_WEIGHT = 25.0, 200.0
-    """Judged tokens that a lead to begin with is worth: an answer at another temperature may turn it round."""
+    """The number of judged tokens that an initial lead is worth: an answer at another temperature may reverse it."""
     _MARGIN = 0.005
-    """Of the judged tokens; below it the choice stays."""
+    """As a share of the judged tokens; if the lead is smaller, the choice stays the same."""
 
     def __init__(self, greedy_advantage: float, weight: float = 0.0) -> None:
-        """``greedy_advantage``: what earlier answers taught, ``weight``: the judged tokens they had."""
+        """``greedy_advantage``: learned in earlier answers; ``weight``: the number of judged tokens in them."""
         self._start = greedy_advantage
         self._known = min(weight, self._MOST_WEIGHT)
         self._difference = self._count = 0.0
@@ -292,18 +296,18 @@ class MethodChoice:
 
     @property
     def greedy_advantage(self) -> float:
-        """By how much of the judged tokens more ``greedy`` proposals are accepted."""
+        """How many more ``greedy`` proposals are accepted, as a share of the judged tokens."""
         return self._start + (self._difference - self._count * self._start) / (
             self._count + max(self._known, self._LEAST_WEIGHT)
         )
 
     @property
     def weight(self) -> float:
-        """Judged tokens that lead is worth."""
+        """The number of judged tokens that lead is worth."""
         return self._known + self._count
 
     def judge(self, coupled: bool, greedy: bool) -> None:
-        """The target judged what both methods would have proposed in one place."""
+        """The target judged what both methods would have proposed at one position."""
         self._difference = self._difference * self._FORGET + (greedy - coupled)
         self._count = self._count * self._FORGET + 1.0
         self._settle()

@@ -1,8 +1,8 @@
-"""How many tokens to draft next, by whom and how: whatever yields the most tokens per second.
+"""Decides which drafter drafts next, how, and how many tokens: whatever yields the most tokens per second.
 
 A round of n drafted tokens yields E(n) = 1 + Σ Π a_j tokens (a_j: acceptance of position j given those before it) in
-T(n) = n·c + v(n + 1) + other seconds. Cost curves have steps and cliffs, so all n are compared. Seconds come in as
-numbers: nothing here looks at a clock. What each mechanism earns is in ``docs/policy.md``.
+T(n) = n·c + v(n + 1) + other seconds. Cost curves have steps and cliffs, so all n are compared. Seconds are passed in
+as numbers: nothing here uses a clock. ``docs/policy.md`` says how much each mechanism contributes.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from dataclasses import dataclass
 from app.engine.drafters import Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, MethodChoice, estimates_from
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.policy import Decision, Learnt, Outcome, Situation
+from app.engine.policy.policy import Decision, Learned, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
 from app.protocol.messages import Pause, ProposalMethod, Propose, TextKind
 
 _PAUSE = 0.98
-"""Drafting stops when it promises less than this share of plain decoding's speed, and starts again when it is level:
-the promise does not know what stopping early will gain."""
+"""Drafting stops when it promises less than this share of the speed without a draft, and starts again when both are
+equal, because the promise doesn't include what stopping early will gain.
+"""
 _EXPECTED_LEFT = 300
-"""Tokens that are expected to follow, in this answer and in the next ones of its chat: what the draft model has to
-catch up with is spread over them, or over those there is room for. A constant: how long an answer has been tells
-little about how much longer it gets."""
+"""Tokens that are expected to follow, in this answer and in the next ones of its chat: the cost of catching up is
+distributed over them, or over those there is room for. A constant, because the length of an answer so far says little
+about how much longer it gets.
+"""
 _TRIAL_SHARE = 0.03
-"""Of the time that is expected to follow, what catching up with a draft model that was never tried may cost."""
+"""The share of the expected time that catching up with a draft model that was never tried may cost."""
 _PORTION, _LEAST_PORTION = 1.5, 32
-"""Plain passes that a portion of a long catch-up takes as long as, so that the text flows meanwhile; and the least
-tokens in it, for many at once are cheaper."""
+"""A portion of a long catch-up takes as long as this many plain passes, so that the text continues meanwhile; and the
+minimum number of tokens in it, because many at once are cheaper.
+"""
 _REST = 16
-"""Rounds for which a pause is not thought over again while nothing new is learnt: on a small target that would show."""
+"""Rounds before a pause is reconsidered if nothing new is learned: on a small target, the time for that would show."""
 _CURVE_WEIGHT = 16.0
-"""Judged tokens from which on a kind of text has a curve."""
+"""The number of judged tokens above which a kind of text has a curve."""
 
 
 @dataclass(frozen=True)
@@ -42,19 +45,19 @@ class _Promise:
     """What a drafter promises for the next round, before the confidences of a draft model's tokens are known."""
 
     chances: Sequence[float]
-    """Of positions 0, 1, …, each given that those before it are accepted."""
+    """For positions 0, 1, …, each given that those before it are accepted."""
     survivals: Sequence[float]
     """How likely all of 0, 1, … tokens are accepted."""
     expected: Sequence[float]
-    """Tokens the round yields whose draft has 0, 1, … tokens."""
+    """Tokens yielded by a round whose draft has 0, 1, … tokens."""
     length: int
-    """The best one of at least 1; 0 where nothing can be drafted."""
+    """The best length of at least 1; 0 if nothing can be drafted."""
     rate: float
     """Tokens per second at that length."""
 
 
 def _promise(chances: Sequence[float], seconds: Sequence[float], draft: float) -> _Promise:
-    """``seconds``: of a round that tests 0, 1, … tokens; ``draft``: of a drafted token."""
+    """``seconds``: for a round that tests 0, 1, … tokens; ``draft``: for a drafted token."""
     survivals, expected = [1.0], [1.0]
     best, best_rate = 0, 0.0
     for length, chance in enumerate(chances, 1):
@@ -90,7 +93,7 @@ def speeds_by_length(
 
 
 def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> float:
-    """The smallest acceptance rate at which some draft length from 1 on is as quick as 0; 1 if none is.
+    """The smallest acceptance rate at which some draft length of 1 or more is as fast as 0; 1 if none is.
 
     ``seconds`` and ``draft`` are those of `speeds_by_length`; ``late``: seconds that each token has to pay for what the
     draft model has to catch up with.
@@ -110,7 +113,7 @@ def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> flo
 
 
 class AutoPolicy:
-    """Chooses who drafts, how far and how, from measured costs and what was accepted so far."""
+    """Chooses the drafter, the method and the draft length, from measured costs and what was accepted so far."""
 
     def __init__(
         self,
@@ -137,23 +140,23 @@ class AutoPolicy:
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
         self._kind: TextKind = "prose"
         self._texts: dict[TextKind, dict[str, AcceptanceEstimate]] = {"prose": estimates_from(prior)}
-        """What is expected of each kind of text that occurred."""
+        """What is expected of each kind of text that has occurred."""
         self._tokens: Counter[TextKind] = Counter()
-        """Of each kind in the answer."""
+        """For each kind in the answer."""
         self._methods = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
         self._probes = ProbeBudget(self.costs.verify(1))
         self._is_new = not any(method in prior.rates for prior in start.values() for method in ("coupled", "greedy"))
-        """Whether this draft model was never tried on this target."""
+        """Whether this draft model has never been tried with this target."""
         self._must_test = False
-        """Whether a draft was seen that is sampled: an untested token tells nothing then."""
+        """Whether there was a sampled draft: an untested token says nothing then."""
         self._is_measured = costs.draft is not None
         self._has_model = self._is_measured
         self._is_paused = False
         self._rest: Decision | None = None
-        """The pause that goes on while nothing is judged."""
+        """The pause that continues while nothing is judged."""
         self._rested = 0
         self._probe_debt = 0.0
-        """Seconds that were left of a catch-up which goes on for a probe; 0: there is none."""
+        """Seconds that were left of a catch-up that continues for a probe; 0: there is none."""
 
     # ------------------------------------------------------------ before a round
 
@@ -188,7 +191,9 @@ class AutoPolicy:
         return decision
 
     def _enter(self, kind: TextKind) -> dict[str, AcceptanceEstimate]:
-        """What is expected of text of this ``kind``; of a new one, what is known of it, or of the text before it."""
+        """What is expected of text of this ``kind``; for a new one, what is known about it, or about the text before
+        it.
+        """
         if kind != self._kind:
             if kind not in self._texts:
                 known = self._start.get(kind, AcceptancePrior()).rates
@@ -207,10 +212,10 @@ class AutoPolicy:
         plain = 1.0 / seconds[0]
         late = self._debt(situation) / _left(situation)
         pause = None
-        slowed = model.rate / (1.0 + model.rate * late)  # each token takes so many seconds more
+        slowed = model.rate / (1.0 + model.rate * late)  # each token takes this many seconds more
         if slowed < plain * (1.0 if self._is_paused else _PAUSE):
             pause = self._pause(sum(model.chances[: model.length]) / model.length, seconds, late)
-            goes_on = self._debt(situation) < self._probe_debt  # else it got no cheaper meanwhile
+            goes_on = self._debt(situation) < self._probe_debt  # otherwise, it hasn't become cheaper
             if not goes_on and not self._is_probe_due(situation):
                 return Decision(method=method, paused=pause)
         estimate = self._texts[self._kind][method]
@@ -220,7 +225,7 @@ class AutoPolicy:
         return self._draft(situation, Decision("model", len(model.chances), method, stopping, paused=pause))
 
     def _draft(self, situation: Situation, decision: Decision) -> Decision:
-        """Draft as in ``decision`` if little is missing, else catch up with a portion first."""
+        """Draft as in ``decision`` if little is missing, otherwise catch up with a portion first."""
         if self._samples and self._fixed is not None:
             return decision
         portion = max(round(_PORTION * self.costs.round(1) / self.costs.catch_up), _LEAST_PORTION)
@@ -229,7 +234,7 @@ class AutoPolicy:
         return Decision(method=decision.method, catch_up=portion, paused=decision.paused)
 
     def _debt(self, situation: Situation) -> float:
-        """Seconds the draft model takes for all it has missed."""
+        """Seconds the draft model needs for everything it has missed."""
         return self.costs.catch_up * situation.missing
 
     def _is_probe_due(self, situation: Situation) -> bool:
@@ -239,20 +244,20 @@ class AutoPolicy:
         return self._probes.is_due(self.costs.draft + debt + self._forced(), self.costs.catch_up, plain)
 
     def _forced(self) -> float:
-        """Seconds that testing a token costs where it cannot be left out."""
+        """Seconds that testing a token costs if it can't be left out."""
         return max(self.costs.round(2) - self.costs.round(1), 0.0) if self._must_test else 0.0
 
     def _pause(self, chance: float, seconds: Sequence[float], late: float) -> Pause:
-        """What the decision was made from."""
+        """What the decision was based on."""
         draft = self.costs.draft if self._has_model else 0.0
         return Pause(acceptance_rate=chance, break_even_rate=break_even(seconds[: self.limit + 1], draft, late))
 
     # ------------------------------------------------------------ after a round
 
     def learn(self, outcome: Outcome) -> None:
-        """Take in what a round brought and took.
+        """Learn from the result and the times of a round.
 
-        The target's own token also judges what was proposed in its place but not tested, which is all a probe needs,
+        The target's own token also judges what was proposed at its position but not tested, which is all a probe needs,
         what the other method would have proposed, and what n-grams proposed in vain.
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
@@ -284,7 +289,7 @@ class AutoPolicy:
         costs.observe_other(outcome.tested + 1, outcome.other_seconds)
 
     def _account(self, outcome: Outcome, by_model: bool) -> None:
-        """What a probe and its catch-up cost is paid from the credit, and drafting that pays adds to it."""
+        """The cost of a probe and its catch-up is paid from the credit, and drafting that saves time adds to it."""
         costs, decision, tokens = self.costs, outcome.decision, outcome.accepted + 1
         plain, round_ = costs.round(1), costs.round(outcome.tested + 1)
         drafted, missing = len(outcome.proposal.tokens), outcome.situation.missing
@@ -301,7 +306,7 @@ class AutoPolicy:
         proposal, method = outcome.proposal, outcome.decision.method
         estimates = self._texts[self._kind]
         own, other = estimates[method], estimates["greedy" if method == "coupled" else "coupled"]
-        # An untested token that equals the target's would have been accepted; of samples others would, too.
+        # An untested token that equals the target's would have been accepted; with samples, others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), outcome.tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
             hit = i < outcome.accepted or token == right
@@ -315,21 +320,20 @@ class AutoPolicy:
 
     # ------------------------------------------------------------ after an answer
 
-    def learnt(self) -> Learnt:
-        """For the next answer; what was not tried in this one stays as it was."""
+    def learned(self) -> Learned:
+        """For the next answer; what wasn't tried in this one stays as it was."""
         priors = dict(self._start)
         for kind, estimates in self._texts.items():
             known = priors[kind].rates if kind in priors else {}
             rates = {**known, **{name: each.snapshot() for name, each in estimates.items() if each.judged}}
             if rates:
                 priors[kind] = AcceptancePrior(rates, self._methods.greedy_advantage, self._methods.weight)
-        return Learnt(self.costs.snapshot(), priors, self._curve())
+        return Learned(self.costs.snapshot(), priors, self._curve())
 
     def _curve(self) -> list[float]:
-        """The speed of each draft length of the draft model; empty without one, and where too little was judged.
+        """The speed of each draft length of the draft model; empty without one, and if too little was judged.
 
-        n-grams have no such curve: how much they bring depends on how often they find something, not on how far they
-        draft.
+        n-grams have no such curve: their gain depends on how often they find something, not on their draft length.
         """
         if not self._has_model:
             return []

@@ -1,4 +1,4 @@
-"""What drafting and verifying cost on this machine, in seconds: measured at load, refreshed by every round."""
+"""The costs of drafting and verifying on this machine, in seconds: measured at load, updated by every round."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from typing import Annotated
 from msgspec import Meta
 
 _DRIFT_GAIN = 0.08
-"""Share of a round's surprise that is taken for all widths: context grew, the processor got slower."""
+"""The share of a round's deviation that is applied to all widths: the context grew, the processor became slower."""
 _CORRECTION_GAIN = 0.05
-"""Share that is taken for this width alone: its measurement at load was off."""
+"""The share that is applied to this width alone: its measurement at load was off."""
 _COST_GAIN = 0.05
 _SURPRISE_LIMIT = 0.25
-"""A round counts as at most so far off (relative), so that a single outlier moves little."""
+"""The maximum (relative) deviation of a round that counts, so that a single outlier changes little."""
 _CORRECTION_LIMIT = 2.0
-"""What is further off was measured wrongly: the measurement itself is changed."""
+"""A larger deviation means that it was measured wrongly, and the measurement itself is changed."""
 _FORGOTTEN = 0.02
-"""Share of a width's correction lost each time its turn comes; a width seen as slow once is tried again."""
+"""The share of a width's correction that is lost each time, so that a width that was slow once is tried again."""
 _FIRST_RUNS = 3
 """Passes after which the cost of a width that was not measured is known. The first one does not count: drivers load and
 compile in it."""
 _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
-"""Of the time, at most so much goes into plain passes that are run to be timed; such a pass counts as at least so
-much lost, as a share of itself."""
+"""The maximum share of the time for plain passes that are run to be timed; the loss of such a pass counts as at least
+this share of it.
+"""
 _CHECKS = 3
-"""Passes whose median replaces the cost of width 1, where all of them were off by more than `_CERTAIN`."""
+"""The number of passes whose median replaces the cost of width 1, if all of them were off by more than `_CERTAIN`."""
 _CERTAIN, _CHECK_LIMIT = 0.15, 4.0
 _CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
 """Of a token the draft model has missed: its cost in drafted tokens where it was not measured; the missed tokens the
 first figure is worth; and what is left of what was observed after one more catch-up."""
 _MANY = 32
-"""Tokens in one catch-up from which on it tells what the next answer's costs for each."""
+"""The number of tokens in one catch-up above which it says what each token costs in the next answer."""
 _FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
 """Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
 `_CERTAIN`; at most so many times as much or as little."""
@@ -43,34 +44,34 @@ _ROW_SHARE = 0.3
 """Of what a round takes besides, expected to grow with its width before rounds of several widths were seen."""
 _OTHER_KEEP = 1.0 - 1.0 / 60
 _OTHER_LIMIT = 1.5
-"""A round counts as at most so many times what was expected."""
+"""The maximum time of a round that counts, as a multiple of what was expected."""
 _LEAST_BASE = 0.1
-"""Of a pass, at least so much does not come from its context."""
+"""The minimum share of a pass that doesn't come from its context."""
 _FLOOR = 1e-9
-"""Seconds; nothing is free, and ratios need it."""
+"""Seconds; nothing is free, and ratios need a positive number."""
 _LONG = 4000
-"""Tokens of context that may well make a pass twice as long: the step in which growth is learnt."""
+"""A number of tokens of context that may double the time of a pass: the step in which growth is learned."""
 
 
 MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]
-"""Of a pass, as a file may say: above zero, as ratios need it."""
+"""For a pass; as a file may contain it: above zero, because ratios need that."""
 SecondsOrZero = Annotated[float, Meta(ge=0.0)]
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured on this machine at load; all in seconds. Raises `ValueError` where width 1 was not measured."""
+    """Measured on this machine at load; all in seconds. Raises `ValueError` if width 1 wasn't measured."""
 
     verify: Mapping[int, MeasuredSeconds]
-    """Width → one target pass over so many tokens, for the measured widths. 1 is always there."""
+    """Width → one target pass over that many tokens, for the measured widths. 1 is always included."""
     draft: MeasuredSeconds | None
     """One token of the draft model; ``None`` without a draft model."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
     catch_up: SecondsOrZero | None = None
-    """One token of many that the draft model processes at once; ``None`` where not known."""
+    """One of many tokens that the draft model processes at once; ``None`` if unknown."""
     growth: Mapping[int, SecondsOrZero] = field(default_factory=dict)
-    """Width → what each token of context adds to its pass, for some widths; empty where not known."""
+    """Width → what each token of context adds to its pass, for some widths; empty if unknown."""
     draft_growth: SecondsOrZero = 0.0
     """What each token of context adds to a token of the draft model."""
 
@@ -80,20 +81,20 @@ class Costs:
 
 
 class OtherCosts:
-    """What a round takes besides drafting and its pass: each position is judged by itself, some work is done once.
+    """What a round takes besides drafting and its pass: some work is done per position, some once.
 
-    A line through the rounds seen, by exponentially forgotten least squares; the slope is held near an expected one
+    A line through the observed rounds, by exponentially forgotten least squares; the slope is kept near an expected one
     (ridge regression, Hoerl and Kennard 1970) while all rounds have the same width.
     """
 
     def __init__(self) -> None:
         self._sums = (0.0,) * 5
-        """Of 1, width, seconds, width², width · seconds."""
+        """Sums of 1, width, seconds, width², width · seconds."""
         self._expected_slope = 0.0
         self._fixed = self._each = 0.0
 
     def at(self, width: int) -> float:
-        """Seconds of a round of ``width``; 0 before one was seen."""
+        """Seconds of a round of ``width``; 0 before one was observed."""
         return self._fixed + self._each * width
 
     def observe(self, width: int, seconds: float) -> None:
@@ -129,23 +130,23 @@ class CostModel:
     """
 
     def __init__(self, costs: Costs, limit: int) -> None:
-        """``limit``: the largest width ever asked for."""
+        """``limit``: the largest width that will be requested."""
         self._measured = costs
         """What was known when this began."""
         self._known = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
         """The widths that were measured, or run often enough since, with their `_base`."""
         self.length = 0
-        """Tokens of the context, to be kept up to date by the caller."""
+        """Tokens in the context; the caller updates it."""
         self._base = [_interpolated(self._known, width) for width in range(limit + 1)]
         self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
         self._first_runs: dict[int, list[float]] = {}
-        """Of the others, the passes so far: seconds at the drift of now."""
+        """For the others, the passes so far: seconds at the current drift."""
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
         self._check_gap = 0.0
         """Seconds of verify passes between two plain passes that are run to be timed, when one was planned last."""
         self._checks: list[float] = []
-        """Of the plain passes of a check so far: seconds ÷ those expected."""
+        """For the plain passes of a check so far: seconds ÷ expected seconds."""
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
@@ -154,7 +155,7 @@ class CostModel:
         self._first_drafts: list[float] = []
         self._measured_catch_up = costs.catch_up
         self._caught_up = [0.0, 0.0]
-        """Seconds the draft model took for what it had missed, and tokens."""
+        """Seconds that the draft model took to catch up, and tokens."""
         self._other = OtherCosts()
 
     def verify(self, width: int) -> float:
@@ -190,7 +191,7 @@ class CostModel:
         return (seconds + _CATCH_UP_PRIOR * prior) / (tokens + _CATCH_UP_PRIOR)
 
     def plain_due(self, rate: float) -> bool:
-        """Whether to run a plain pass now only to time it, where drafting gives ``rate`` tokens per second."""
+        """Whether to run a plain pass now only to time it, if drafting yields ``rate`` tokens per second."""
         plain = self.round(1)
         self._check_gap = max(plain - 1.0 / rate, _LEAST_LOSS * plain) / _CHECK_SHARE
         return bool(self._checks) or self._since_plain >= self._check_gap
@@ -211,7 +212,7 @@ class CostModel:
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
 
     def _follow(self, width: int, surprise: float) -> None:
-        """Move all widths a little, and this one: their factors, and their growth as far as the context has weight."""
+        """Move all widths a little, and this one: their factors, and their growth as far as the context matters."""
         steps = [max(growth, base / _LONG) for growth, base in zip(self._growth, self._base, strict=True)]
         weight = self.length * steps[width] / (self._base[width] + self.length * self._growth[width])
         share = surprise / (1.0 + weight * weight)
@@ -229,7 +230,7 @@ class CostModel:
         runs.append(max(whole - self.length * self._growth[width], _LEAST_BASE * whole))
         if len(runs) < _FIRST_RUNS:
             return
-        self._known[width] = min(runs[1:])  # whatever else runs only ever adds
+        self._known[width] = min(runs[1:])  # whatever else is running only adds to it
         del self._first_runs[width]
         self._observed.add(width)
         self._corrections[width] = 1.0
@@ -242,24 +243,24 @@ class CostModel:
         self._corrections[width] = correction
 
     def _change(self, width: int, times: float) -> None:
-        """What was measured of ``width`` is ``times`` as much."""
+        """The measurement of ``width`` changes by the factor ``times``."""
         self._base[width] *= times
         self._growth[width] *= times
         self._known[width] = self._base[width]
 
     def _check(self, seconds: float) -> bool:
-        """Take in the first plain pass after a long time; whether it is too far off to be like any other."""
+        """The first plain pass after a long time; returns whether it is too far off to be used like any other."""
         expected = self.verify(1)
         stale = self._since_plain * _CHECK_SHARE >= _LEAST_LOSS * expected
         self._since_plain = 0.0
         if not stale and not self._checks:
             return False
         self._checks.append(seconds / expected)
-        self._since_plain = (1 - len(self._checks)) * self._check_gap  # the second and third are ahead of their time
+        self._since_plain = (1 - len(self._checks)) * self._check_gap  # the second and third come early
         if abs(self._checks[-1] - 1.0) <= _CERTAIN:
             self._checks = []
             return False
-        if len(self._checks) == _CHECKS:  # what is off is this width: the others were seen all the time
+        if len(self._checks) == _CHECKS:  # only this width is off, because the others were observed all the time
             self._change(1, min(max(statistics.median(self._checks), 1.0 / _CHECK_LIMIT), _CHECK_LIMIT))
             self._checks = []
         return True
@@ -297,12 +298,12 @@ class CostModel:
         self._other.observe(width, max(seconds, _FLOOR))
 
     def snapshot(self) -> Costs:
-        """The costs as they are known now, for the next answer, at the widths that were measured or run often enough.
+        """The current costs, for the next answer, at the widths that were measured or run often enough.
 
-        Of what moved all widths (the median of those observed), and of what moved the draft model's cost, only half
-        (the square root) is taken over: it may be something that ran beside this answer, but where it stays, as on a
-        machine that became slower, a few answers bring it in. What is known of single widths, and how they grow with
-        the context, is taken over whole.
+        A change of all widths (the median of those observed), or of the draft model's cost, is only taken over by half
+        (the square root): its cause may have been something that ran during this answer. If it stays, as on a machine
+        that became slower, this takes a few answers. What is known about single widths, and how they grow with the
+        context, is taken over completely.
         """
         before, count = self._measured, len(self._base)
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
@@ -333,7 +334,7 @@ def _interpolated(measured: Mapping[int, float], width: int) -> float:
 
 
 def _line(measured: Mapping[int, float], width: int) -> float:
-    """Between its neighbors, or on the last line prolonged."""
+    """Between its neighbors, or on the last line extended."""
     if width in measured:
         return measured[width]
     widths = sorted(measured)
@@ -343,5 +344,5 @@ def _line(measured: Mapping[int, float], width: int) -> float:
     left, right = widths[place - 1], widths[place]
     slope = (measured[right] - measured[left]) / (right - left)
     if width > right:
-        slope = max(slope, 0.0)  # a dip at the end of the curve does not go on for ever
+        slope = max(slope, 0.0)  # a dip at the end of the curve doesn't continue forever
     return measured[right] + slope * (width - right)

@@ -1,4 +1,4 @@
-"""What drafting brought a pair in earlier answers on this machine, by kind of text: to be shown, and to begin with."""
+"""The results of drafting in a pair's earlier answers on this machine, by kind of text: for display, and as a start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RENAMED = {
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What is written down. Raises `ValueError` for counters that cannot be."""
+    """What is stored. Raises `ValueError` for impossible counters."""
 
     kinds: list[KindFigures] = []
     priors: dict[AcceptRule, dict[TextKind, AcceptancePrior]] = {}
@@ -39,12 +39,12 @@ class Remembered(msgspec.Struct, frozen=True):
 
 
 def history_file(path: Path | None) -> KeyedFile[Remembered]:
-    """The pairs' histories at ``path``; nothing is written down without one."""
+    """The pairs' histories at ``path``; nothing is stored without one."""
     return KeyedFile(path, Remembered, version=2, upgrade=_upgraded)
 
 
 def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Up to version 1 what is known of a kind of text had other names."""
+    """Up to version 1, what is known about a kind of text had other names."""
     for by_kind in entry.get("priors", {}).values():
         for kind, prior in by_kind.items():
             by_kind[kind] = {_RENAMED.get(name, name): value for name, value in prior.items()}
@@ -55,7 +55,7 @@ class PairHistory:
     """Counters and acceptance of one pair."""
 
     def __init__(self, store: KeyedFile[Remembered], key: str) -> None:
-        """Begins with what ``store`` has for ``key``."""
+        """Starts with what ``store`` has for ``key``."""
         self._store = store
         self._key = key
         self._known = store.get(key) or Remembered()
@@ -63,7 +63,7 @@ class PairHistory:
         self._saved_at = -math.inf
 
     def figures(self) -> list[KindFigures]:
-        """What drafting brought, by kind of text."""
+        """The results of drafting, by kind of text."""
         return list(self._known.kinds)
 
     def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
@@ -71,19 +71,19 @@ class PairHistory:
         return self._known.priors.get(rule, {})
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
-        """Count an answer that was drafted, and take over what the policy knows after it."""
+        """Add an answer with a draft, and what the policy knows after it."""
         sums = sums_by_kind(self._known.kinds, kinds)
         counters = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums]
         self._known = Remembered(counters, {**self._known.priors, rule: dict(priors)})
         self._is_saved = False
 
     def save_now_and_then(self) -> None:
-        """Write down what is known, unless that was done a moment ago."""
+        """Store what is known, unless that was done a moment ago."""
         if time.monotonic() - self._saved_at >= _SAVE_SECONDS:
             self.save()
 
     def save(self) -> None:
-        """Write down what is known now."""
+        """Store what is known now."""
         if not self._is_saved:
             self._is_saved, self._saved_at = True, time.monotonic()
             self._store.put(self._key, self._known)

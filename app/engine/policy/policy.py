@@ -1,4 +1,4 @@
-"""What every policy does: `decide` before a round, `learn` after it; and the frozen data that goes in and out."""
+"""What every policy does: `decide` before a round, `learn` after it; and the frozen data it uses and returns."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ class Decision:
     method: ProposalMethod = "coupled"
     """How the draft model proposes."""
     stopping: Stopping | None = None
-    """When a draft ends early, and how much of it is tested; ``None``: it never ends early, and all of it is tested."""
+    """When a draft ends early, and how many of its tokens are tested; ``None``: it never ends early, and all are
+    tested.
+    """
     catch_up: int = 0
     """How many of the missing tokens the draft model processes before the pass, to be able to draft later."""
     paused: Pause | None = None
-    """Set where drafting does not pay off, even while it is being tried anyway."""
+    """Set if drafting doesn't save time, even while it is being tried anyway."""
 
     def worth(self) -> Worth:
-        """For `Drafter.propose`: is told the confidence of each token, and says whether to propose another."""
+        """For `Drafter.propose`: gets the confidence of each token, and says whether to propose another."""
         stopping = self.stopping
         if stopping is None:
             return always
@@ -63,8 +65,8 @@ class Decision:
     def tested(self, proposal: Proposal) -> int:
         """How many of the proposed tokens the verify pass tests; the rest is ignored.
 
-        A token that was sampled is right only if its test does not depend on what it is, and the confidence of the
-        tokens behind it does: of those all are tested.
+        A sampled token is only correct if its test doesn't depend on what it is, but the confidence of the tokens after
+        it does, so all of those are tested.
         """
         count = min(len(proposal.tokens), self.length)
         if self.stopping is None or proposal.distributions is not None:
@@ -74,7 +76,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a decision."""
+    """The result of a decision."""
 
     situation: Situation
     decision: Decision
@@ -90,8 +92,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """What an answer taught, for the next one and for the window."""
+class Learned:
+    """What was learned in an answer, for the next one and for the window."""
 
     costs: Costs
     priors: Mapping[TextKind, AcceptancePrior]
@@ -109,4 +111,4 @@ class Policy(Protocol):
 
     def learn(self, outcome: Outcome) -> None: ...
 
-    def learnt(self) -> Learnt: ...
+    def learned(self) -> Learned: ...

@@ -15,15 +15,15 @@ _LOSS_LIMIT = 0.3
 
 
 class ProbeBudget:
-    """Says when to probe, from a credit that grows with the time that passes.
+    """Says when to probe, from a credit that grows over time.
 
-    A probe drafts, and tests the draft only where that pays by itself: the target's own token then judges the first
+    A probe drafts, and tests the draft only if that saves time by itself: the target's own token then judges the first
     drafted token for the price of drafting it, and of what the draft model has to catch up with first. All of that is
-    paid, nothing is forgiven; what a probe gains is paid in.
+    paid for; what a probe gains is added to the credit.
 
-    What has to be caught up with grows with every token. Where that is more than the share, as with a large draft model
-    on a CPU, the credit never gets there once it is spent, and there are no more probes in this answer. The next one
-    starts with the draft model up to date.
+    What has to be caught up with grows with every token. If it grows faster than the credit, as with a large draft
+    model on a CPU, the credit is never enough once it is spent, and there are no more probes in this answer. The next
+    one starts with the draft model up to date.
     """
 
     def __init__(self, plain: float) -> None:
@@ -35,7 +35,7 @@ class ProbeBudget:
         self._again = False
 
     def is_due(self, price: float, growth: float, plain: float) -> bool:
-        """Whether to probe now for ``price`` seconds, ``growth`` more with each token that passes."""
+        """Whether to probe now for ``price`` seconds, which grow by ``growth`` with each token."""
         if self._again and self._credit > -_MOST_DEBT * plain:
             return True
         income = self._income(growth, plain)
@@ -45,28 +45,28 @@ class ProbeBudget:
         return self._waited * income + saved_up >= price
 
     def pass_time(self, tokens: int, growth: float, plain: float) -> None:
-        """A round gave ``tokens``."""
+        """A round yielded ``tokens``."""
         self._waited += 1
         self.pay(self._income(growth, plain) * tokens, plain)
 
     def probed(self, draft: float, gain: float, forced: float, plain: float) -> None:
         """A probe drafted for ``draft`` seconds; testing saved ``gain`` seconds (negative: lost).
 
-        ``forced``: seconds that testing costs where it cannot be left out.
+        ``forced``: seconds that testing costs if it can't be left out.
         """
         self._waited = 0
         self._again = False
         self.pay(max(gain, -_LOSS_LIMIT * plain - forced) - draft, plain)
 
     def judged(self, hit: bool) -> None:
-        """The first token of a probe was right or not: one that was is repeated at once."""
+        """The first token of a probe was right or not; a probe whose token was right is repeated at once."""
         self._again = hit
         self._share = _SHARE if hit else max(self._share * _PATIENCE, _SHARE * _LEAST)
 
     def _income(self, growth: float, plain: float) -> float:
-        """Seconds of credit for each token: failed probes make only what is left for the probe itself smaller."""
+        """Seconds of credit per token: failed probes only reduce what is left for the probe itself."""
         return min(self._share * plain + growth, _SHARE * plain)
 
     def pay(self, seconds: float, plain: float) -> None:
-        """Add ``seconds`` to the credit; negative: take them off."""
+        """Add ``seconds`` to the credit; negative: subtract them."""
         self._credit = min(self._credit + seconds, _MOST_CREDIT * plain)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Stopping:
-    """What the end of one draft is decided from. Chances: of each drafted token, that it is accepted if those before
-    it are."""
+    """What the end of one draft is decided from. Chances are for each drafted token to be accepted if those before it
+    are.
+    """
 
     chance: Callable[[float, int], float]
     """The chance of acceptance of a token with this confidence at this position."""
@@ -29,13 +30,13 @@ class Stopping:
     """Tokens per second that a round has to reach."""
 
     def goes_on(self, chances: Sequence[float]) -> bool:
-        """Whether one more token pays, behind tokens of these ``chances``, which are paid for."""
+        """Whether one more token pays off, after tokens of these ``chances``, which are already paid for."""
         rate, seconds, expected, done = self.rate, self.seconds, self.expected, len(chances)
         survival = total = before = 1.0
         for chance in chances:
             survival *= chance
             before, total = total, total + survival
-        # To stop here is to test all, to leave the last token to the target, or to pass all of them one by one.
+        # To stop here is to test all, to leave the last token to the target, or to process all of them one by one.
         stopped = max(total - rate * seconds[done], before - rate * seconds[done - 1], done * (1.0 - rate * seconds[0]))
         scale = survival / self.survivals[done]
         base, cost = total - scale * expected[done], rate * self.draft
@@ -45,17 +46,18 @@ class Stopping:
         )
 
     def count_worth_testing(self, confidences: Sequence[float]) -> int:
-        """The number of drafted tokens whose test is worth most.
+        """The number of drafted tokens that is best to test.
 
-        What is left out behind the tested tokens and the target's own stays ahead, the doubtful token that ended the
-        draft among it: it has to be drafted again and dealt with in the next rounds, at worst by as many plain passes.
+        The tokens left out after the tested ones and the target's own are still to come, including the doubtful token
+        that ended the draft: they have to be drafted again and processed in the next rounds, at worst by as many plain
+        passes.
         """
         chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
         count = len(chances)
         prices = [self.rate * taken for taken in self.seconds[: count + 1]]
         best, _ = _best(chances, prices, 0, ())
         if best >= count - 1:
-            return best  # nothing is left ahead
+            return best  # nothing is still to come
         ahead = [0.0] * count
         for start in range(count - 1, 0, -1):
             _, value = _best(chances, prices, start, ahead)

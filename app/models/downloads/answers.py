@@ -1,4 +1,4 @@
-"""What a server's answer to the request for a file means."""
+"""The meaning of a server's answer to the request for a file."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ class RetryLaterError(KnownError):
     """It may work later."""
 
     def __init__(self, message: str, *, after: float | None = None, tries: int | None = None) -> None:
-        """``after``: seconds the server asks for; ``tries``: failures in a row after which it is hopeless."""
+        """``after``: seconds the server asks us to wait; ``tries``: the number of failures in a row after which it is
+        hopeless.
+        """
         super().__init__(message)
         self.after = after
         self.tries = tries
 
 
 class NoRangesError(RetryLaterError):
-    """The server cannot send a file from its middle; asked for all of it, it may."""
+    """The server can't send a file from its middle, but perhaps all of it."""
 
 
 def file_url(endpoint: str, file: RemoteFile) -> str:
-    """Where the hub gives out a file, pinned to its commit."""
+    """Where the hub provides a file, pinned to its commit."""
     return f"{endpoint}/{quote(file.repository)}/resolve/{quote(file.commit, safe='')}/{quote(file.path)}"
 
 
 def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, start: int) -> int:
-    """Where in the file the content of this answer begins, when ``start`` was asked for.
+    """The position in the file at which this answer's content begins, after ``start`` was requested.
 
-    Raises `NoAccessError`, `RetryLaterError` or another `KnownError` when it is not its content.
+    Raises `NoAccessError`, `RetryLaterError` or another `KnownError` if it isn't the file's content.
     """
     _check_linked(response, file)
     if response.status_code == 206:
@@ -70,7 +72,7 @@ def is_known_content(response: httpx2.Response, file: RemoteFile) -> bool:
 
 
 def etag(response: httpx2.Response) -> str:
-    """The name of the content at the server that sends it, for comparing."""
+    """The name that the sending server gives the content, for comparison."""
     value: str = response.headers.get("ETag", "")
     return "" if value.startswith("W/") else value.strip('"')
 
@@ -99,7 +101,7 @@ def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
         reason = "asks to try again later" if status == 429 else f"has a problem (status {status})"
         return RetryLaterError(f"{host} {reason}.", after=_retry_after(response.headers.get("Retry-After", "")))
     if response.history and not str(response.url).startswith(f"{endpoint}/"):
-        # The address came from the hub and is good for some time only; the next attempt gets a fresh one.
+        # The address came from the hub and is only valid for some time; the next attempt gets a new one.
         return RetryLaterError(f"{host} refuses to send {_name(file)} (status {status}).", tries=_HOPELESS_TRIES)
     return refused(response, endpoint, file.repository)
 
@@ -116,7 +118,7 @@ def _retry_after(value: str) -> float | None:
 
 
 def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
-    # What is on disk stays: it may be the login page of a network in between that answers.
+    # What is on disk stays, because the answer may be the login page of a network in between.
     return RetryLaterError(f"{_name(file)} should be {file.size} bytes long, but the server sends {size}.", tries=3)
 
 

@@ -1,4 +1,4 @@
-"""Where a file goes, whether it may, and whether there is room."""
+"""Where a file is stored, whether that is allowed, and whether there is enough space."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ RESERVE_BYTES = 1024**3
 
 
 class DiskFullError(KnownError):
-    """There is no room; it can go on when the user has made some."""
+    """There isn't enough space; the download can continue when the user has freed some."""
 
 
 def destination(models_folder: Path, file: RemoteFile) -> Path:
-    """Where a downloaded file goes: ``<models folder>/<owner>/<repository>/<path>``.
+    """Where a downloaded file is stored: ``<models folder>/<owner>/<repository>/<path>``.
 
-    The names come from the network: those that could lead elsewhere, or that some system does not allow, raise
+    The names come from the network: those that could lead elsewhere, or that some system doesn't allow, raise
     `KnownError` on every system.
     """
     parts = [*file.repository.split("/"), *file.path.split("/")]
@@ -36,7 +36,7 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
 
 
 def free_bytes(folder: Path) -> int:
-    """What can be written below ``folder``, which need not exist yet. Raises `KnownError` where the disk is gone."""
+    """How much can be written below ``folder``, which need not exist yet. Raises `KnownError` if the disk is gone."""
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free
@@ -48,7 +48,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def check_space(folder: Path, needed: int, reserve: int) -> None:
-    """Raise `DiskFullError` unless ``needed`` bytes more can be written and ``reserve`` is left."""
+    """Raise `DiskFullError` unless ``needed`` more bytes can be written and ``reserve`` is left."""
     free = free_bytes(folder)
     if free < needed + reserve:
         raise DiskFullError(
@@ -59,7 +59,7 @@ def check_space(folder: Path, needed: int, reserve: int) -> None:
 
 @contextmanager
 def writing(path: Path, size: int) -> Iterator[None]:
-    """Where a file of ``size`` bytes is written: what the system does not let us is a `KnownError`."""
+    """For writing a file of ``size`` bytes: failures of the system become a `KnownError`."""
     try:
         yield
     except OSError as error:

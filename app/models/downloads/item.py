@@ -1,4 +1,4 @@
-"""One entry of the download queue and how far it is."""
+"""One entry of the download queue and its progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.models.hub.repository import RemoteFile, RemoteModel
 
 
 class ItemState(Enum):
-    """Where an item stands."""
+    """The state of an item."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -18,7 +18,7 @@ class ItemState(Enum):
     """It will try again after a network failure."""
     PAUSED = "paused"
     """Paused by the user, or because the disk is full (then with a message)."""
-    CANCELLED = "cancelled"
+    CANCELED = "cancelled"
     """Canceled by the user; the downloaded parts are kept until they are discarded."""
     FAILED = "failed"
     """Trying again automatically would not help."""
@@ -26,18 +26,18 @@ class ItemState(Enum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is downloaded together: a model, or a target with its draft, as one."""
+    """What is downloaded together: a model, or a target with its draft."""
 
     id: str
     title: str
-    """For people: ``Qwen3 8B Q4_K_M with draft``."""
+    """For display: ``Qwen3 8B Q4_K_M with draft``."""
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...] = ()
-    licence: str = ""
+    license: str = msgspec.field(default="", name="licence")
 
     @classmethod
     def of(
-        cls, title: str, target: RemoteModel, draft: RemoteModel | None = None, licences: tuple[str, ...] = ()
+        cls, title: str, target: RemoteModel, draft: RemoteModel | None = None, licenses: tuple[str, ...] = ()
     ) -> Item:
         """A model, or a target with its draft. The same content of a repository always gives the same id."""
         models = (target,) if draft is None else (target, draft)
@@ -46,7 +46,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
             title=title,
             target=target.files,
             draft=draft.files if draft is not None else (),
-            licence=", ".join(dict.fromkeys(licence for licence in licences if licence)),
+            license=", ".join(dict.fromkeys(license for license in licenses if license)),
         )
 
     @property
@@ -61,7 +61,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an item is. Bytes, seconds."""
+    """The progress of an item. Bytes, seconds."""
 
     item: Item
     state: ItemState

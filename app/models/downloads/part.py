@@ -1,7 +1,7 @@
-"""A file that is not complete: its bytes, what they belong to, and their checksum as it grows.
+"""An incomplete file: its bytes, what they belong to, and their checksum as it grows.
 
-``<file>.part`` holds the bytes, ``<file>.part.json`` what they belong to (written before the first of them), and
-``<file>.part.lock`` keeps two processes apart.
+``<file>.part`` contains the bytes, ``<file>.part.json`` what they belong to (written before the first of them), and
+``<file>.part.lock`` keeps other processes away.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def part_path(destination: Path) -> Path:
-    """Where the bytes are while a file is not complete."""
+    """Where the bytes are while a file is incomplete."""
     return destination.with_name(f"{destination.name}.part")
 
 
 def bytes_on_disk(destination: Path, file: RemoteFile) -> int:
-    """How much of a file is there, complete or not."""
+    """How much of a file is on disk, complete or not."""
     for path in (destination, part_path(destination)):
         with contextlib.suppress(OSError):
             return min(path.stat().st_size, file.size)
@@ -60,7 +60,7 @@ def bytes_on_disk(destination: Path, file: RemoteFile) -> int:
 
 
 def discard(destination: Path) -> None:
-    """Delete what there is of an incomplete file. Raises `KnownError` while another process works at it."""
+    """Delete an incomplete file. Raises `KnownError` if another process is using it."""
     if not destination.parent.is_dir():
         return
     lock = _locked(destination)
@@ -74,7 +74,7 @@ def discard(destination: Path) -> None:
 
 
 class Part:
-    """The incomplete file at ``destination``, from ``with`` to its end; nobody else can have it meanwhile.
+    """The incomplete file at ``destination``; nobody else can use it during the ``with`` block.
 
     Writing and hashing run at the same time in two threads. Failures of the disk are `KnownError`.
     """
@@ -91,7 +91,7 @@ class Part:
         self._hashing: deque[Future[None]] = deque()
         self._syncing: Future[None] | None = None
         self._unsynced = self._syncing_to = self._safe = 0
-        """Bytes: not yet handed to the disk, being written, and written."""
+        """Bytes: not yet written, being written, and written."""
 
     def __enter__(self) -> Part:
         with writing(self.destination, self.file.size):
@@ -126,7 +126,7 @@ class Part:
             self.restart()
 
     def hash_what_is_there(self, check: Callable[[], None]) -> None:
-        """Bring the checksum up to what is on disk; ``check`` may raise to stop."""
+        """Update the checksum to what is on disk; ``check`` may raise to stop."""
         self._hash = hashlib.sha256()
         left = self.size
         try:
@@ -141,7 +141,7 @@ class Part:
         self._safe = self.size
 
     def restart(self) -> None:
-        """Throw away what is there."""
+        """Discard what is there."""
         self._settle()
         self.size, self.etag, self._unsynced, self._safe = 0, "", 0, 0
         self._syncing = None
@@ -151,7 +151,7 @@ class Part:
         self._write_info()
 
     def remember_etag(self, etag: str) -> None:
-        """The content's server names it so."""
+        """Store the name that the content's server gives it."""
         if etag != self.etag:
             self.etag = etag
             self._write_info()
@@ -175,16 +175,16 @@ class Part:
             self._syncing = self._syncer.submit(_sync, self._descriptor)
 
     def sha256(self) -> str:
-        """Of what is there, 64 hexadecimal digits."""
+        """The checksum of what is there, 64 hexadecimal digits."""
         self._settle()
         return self._hash.hexdigest()
 
     def complete(self) -> None:
-        """Make it the file at the destination, safe against a power cut."""
+        """Turn it into the file at the destination, safe against a power cut."""
         self._check_synced()
         with writing(self.destination, self.file.size):
             _sync(self._descriptor)
-            self._close()  # Windows does not rename what is open
+            self._close()  # Windows can't rename an open file
             self.path.replace(self.destination)
             sync_folder(self.destination.parent)
             _info_path(self.destination).unlink(missing_ok=True)
@@ -202,7 +202,7 @@ class Part:
             self._hashing.popleft().result()
 
     def _check_synced(self) -> None:
-        """Wait for what is being written to the disk. The system tells of a failure once: a later sync may succeed."""
+        """Wait until everything is on the disk. The system reports a failure only once: a later sync may succeed."""
         syncing, self._syncing = self._syncing, None
         if syncing is None:
             return
@@ -235,9 +235,9 @@ class Part:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor of the file at ``path``, which is made if it is not there; never what a link leads to.
+    """A descriptor of the file at ``path``, which is created if necessary; links are never followed.
 
-    Raises `OSError`, and `KnownError` where something else is there.
+    Raises `OSError`, and `KnownError` if something else is there.
     """
     flags = os.O_RDWR | _NO_LINK | getattr(os, "O_BINARY", 0)
     try:
@@ -275,7 +275,8 @@ def _locked(destination: Path) -> filelock.BaseFileLock:
 
 
 def _unlock(lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
-    # On Windows it cannot be deleted while it is open; elsewhere it must be, or somebody else may hold it already.
+    # On Windows it can't be deleted while it is open; elsewhere it must be, or somebody else may have locked it
+    # already.
     path = Path(lock.lock_file)
     if not keep and os.name != "nt":
         path.unlink(missing_ok=True)

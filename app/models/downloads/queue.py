@@ -1,4 +1,4 @@
-"""The download queue: what is downloaded in which order, in threads of its own, over restarts."""
+"""The download queue: what is downloaded in which order, in separate threads, across restarts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads import part
 from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destination
 from app.models.downloads.item import Item, ItemProgress, ItemState
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 class DownloadQueue:
-    """All downloads of the application. Every method but `close` returns at once and can be called from any thread.
+    """All downloads of the application. Every method except `close` returns at once and can be called from any thread.
 
-    Files are taken in the queue's order, ``parallel`` at a time. An item is done with its last file. What waits for the
-    disk, as keeping the list, happens in a thread of its own, outside the lock.
+    Files are downloaded in the queue's order, ``parallel`` at a time. An item is done when its last file is. Anything
+    that waits for the disk, such as storing the queue, happens in a separate thread, outside the lock.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class DownloadQueue:
         origins: Origins | None = None,
         on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Read the queue of ``data_folder`` and go on with what ran.
+        """Read the queue of ``data_folder`` and continue what was running.
 
-        ``limit`` is bytes a second of all together, ``reserve`` bytes that stay free on the disk. ``origins`` are
-        those of ``data_folder`` unless others are named. ``on_change`` is called with an item's id, from any thread,
-        at each change of its state and ten times a second while it moves.
-        Raises `KnownError` if another process works at this queue or its file cannot be read.
+        ``limit`` is in bytes per second for all downloads together, ``reserve`` is how many bytes stay free on the
+        disk. ``origins`` are those of ``data_folder`` unless others are given. ``on_change`` is called with an item's
+        id, from any thread, at each change of its state and ten times a second while it is running. Raises `KnownError`
+        if another process is using this queue or its file can't be read.
         """
         self.models_folder = models_folder
         """The folder for items added from now on."""
@@ -75,26 +75,27 @@ class DownloadQueue:
             self._file.release()
             raise
         self._leaving: list[QueuedItem] = []
-        """Removed from the queue, but some of their transfers have not stopped yet, or their files are still to be
-        deleted."""
+        """Removed from the queue, but some of their transfers are still running, or their files are still to be
+        deleted.
+        """
         self._changed = set(self._entries)
-        """Items the thread has to look at."""
+        """Items the thread has to check."""
         self._is_busy = False
         self._saving = threading.Lock()
         self._is_over = False
-        """Whether another process may have the file now."""
+        """Whether another process may be using the file now."""
         self._threads: list[threading.Thread] = []
-        """All transfers that have not ended, and those whose end has not been handled."""
+        """All transfers that are running, and those whose end hasn't been handled."""
         self._worker = threading.Thread(target=self._work, name="downloads", daemon=True)
         self._worker.start()
 
-    # --- what the user does
+    # --- user actions
 
     def add(self, item: Item) -> None:
-        """Put an item at the end; one that is there with the same files and not done is resumed instead.
+        """Add an item at the end; if it is there with the same files and isn't done, it is resumed instead.
 
-        One of the same id with other files, as those of an older commit, makes way for it. Raises `KnownError` for
-        names of files that are not safe.
+        One with the same id but other files, such as those of an older commit, is replaced. Raises `KnownError` for
+        unsafe file names.
         """
         for file in item.files:
             destination(self.models_folder, file)
@@ -107,15 +108,15 @@ class DownloadQueue:
         self.resume(item.id)
 
     def pause(self, id: str) -> None:
-        """Stop an item; it goes on with `resume`."""
+        """Pause an item; `resume` continues it."""
         self._stop(id, ItemState.PAUSED)
 
     def cancel(self, id: str) -> None:
-        """Stop an item for good; what came of it is kept until `discard`."""
-        self._stop(id, ItemState.CANCELLED)
+        """Cancel an item; what has been downloaded is kept until `discard`."""
+        self._stop(id, ItemState.CANCELED)
 
     def resume(self, id: str) -> None:
-        """Go on with an item that is paused, cancelled or failed, or try at once what waits."""
+        """Continue an item that is paused, canceled or failed, or retry at once if it is waiting."""
         with self._lock:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
@@ -125,48 +126,50 @@ class DownloadQueue:
             self._look_after(id)
 
     def discard(self, id: str) -> None:
-        """Take an item off the queue and delete what is not complete of it. Finished files stay."""
+        """Remove an item from the queue and delete its incomplete files. Finished files stay."""
         with self._lock:
             entry = self._take_off(id)
-            entry.set(ItemState.CANCELLED)
+            entry.set(ItemState.CANCELED)
             entry.discarded = True
             self._look_after(id)
 
     def remove(self, id: str) -> None:
-        """Take an item off the queue; its files stay, complete or not."""
+        """Remove an item from the queue; its files stay, complete or not."""
         with self._lock:
             self._take_off(id)
             self._look_after(id)
 
     def pause_all(self) -> None:
-        """Pause what runs, waits or is queued."""
+        """Pause everything that is running, waiting or queued."""
         for progress in self.progress():
             if progress.state in (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING):
                 self.pause(progress.item.id)
 
     def resume_all(self) -> None:
-        """Go on with what is paused."""
+        """Continue everything that is paused."""
         for progress in self.progress():
             if progress.state is ItemState.PAUSED:
                 self.resume(progress.item.id)
 
     def progress(self) -> list[ItemProgress]:
-        """How far all items are, in the queue's order. Cheap."""
+        """The progress of all items, in the queue's order. Cheap."""
         with self._lock:
             return [entry.progress() for entry in self._entries.values()]
 
     def is_working(self) -> bool:
-        """Whether anything is still written; for a moment also after a pause."""
+        """Whether anything is still being written, possibly for a moment after a pause."""
         with self._lock:
             return any(entry.transfers for entry in self._entries.values())
 
     def is_settling(self) -> bool:
-        """Whether what was asked for last is still being carried out, so that `progress` will change."""
+        """Whether the last action is still being carried out, so that `progress` will change."""
         with self._lock:
             return bool(self._changed) or self._is_busy
 
     def paths(self, id: str) -> tuple[Path, Path | None]:
-        """Where an item's target and draft are, or will be: what is opened, the first file of a split model."""
+        """The paths of an item's target and draft, now or later: for a split model, its first file, which is the one to
+        open.
+        """
         with self._lock:
             entry = self._entries[id]
             places = entry.destinations
@@ -175,7 +178,9 @@ class DownloadQueue:
     # --- settings
 
     def folder_moved(self, old: Path, new: Path) -> None:
-        """All files of the models folder ``old`` are in ``new`` now, unfinished ones too. Nothing may run meanwhile."""
+        """All files of the models folder ``old`` are in ``new`` now, including unfinished ones. Nothing may be running
+        meanwhile.
+        """
         with self._lock:
             for entry in self._entries.values():
                 if entry.folder == old:
@@ -183,17 +188,19 @@ class DownloadQueue:
             self._look_after(*self._entries)
 
     def set_parallel(self, parallel: int) -> None:
-        """How many files at a time, from now on; what runs goes on."""
+        """How many files at a time, from now on; running transfers continue."""
         with self._lock:
             self._parallel = parallel
             self._look_after(*self._entries)
 
     def set_limit(self, limit: int | None) -> None:
-        """Bytes a second of all together, from now on."""
+        """Bytes per second for all downloads together, from now on."""
         self._limiter.limit = limit
 
     def close(self) -> None:
-        """Stop all threads and keep everything; what ran goes on at the next start. Nothing is written afterwards."""
+        """Stop all threads and keep everything; what was running continues at the next start. Nothing is written
+        afterwards.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -229,18 +236,18 @@ class DownloadQueue:
         return entry
 
     def _transferring(self) -> list[Path]:
-        """Where all that runs goes, also what was cancelled and has not ended yet."""
+        """The destinations of everything that is running, including what was canceled and hasn't ended yet."""
         entries = (*self._entries.values(), *self._leaving)
         return [transfer.destination for entry in entries for transfer in entry.transfers.values()]
 
     def _look_after(self, *ids: str) -> None:
-        """Have the thread see to these items, whose state has changed."""
+        """Have the thread check these items, whose state has changed."""
         with self._lock:
             self._changed.update(ids)
             self._wake.notify()
 
     def _work(self) -> None:
-        """After each change: delete what was discarded, use free places, keep the list, tell."""
+        """After each change: delete what was discarded, start transfers, store the queue, report."""
         while True:
             with self._lock:
                 self._is_busy = False
@@ -256,11 +263,11 @@ class DownloadQueue:
                 for id in changed:
                     self._on_change(id)
             except Exception:
-                _log.exception("the downloads could not be handled")  # a bug, which must not end them all
+                _log.exception("the downloads could not be handled")  # a bug, which must not stop all downloads
 
     def _save(self) -> None:
         if self._is_over:
-            return  # a disk that did not answer held us up for longer than `close` waits
+            return  # a disk that didn't respond blocked us for longer than `close` waits
         with self._lock:
             items = [entry.saved() for entry in self._entries.values()]
         try:
@@ -269,7 +276,7 @@ class DownloadQueue:
             _log.warning("%s", error)
 
     def _start_some(self) -> set[str]:
-        """Give the free places to what comes next; the ids of items that had to be paused for want of room."""
+        """Start the next transfers; returns the ids of items that had to be paused because the disk is full."""
         paused: set[str] = set()
         needed: dict[Path, int] = {}
         with self._lock:
@@ -282,7 +289,7 @@ class DownloadQueue:
             problem = ""
             try:
                 check_space(entry.folder, needed[entry.folder], self._reserve)
-            except KnownError as error:  # all up to this item do not fit on the disk
+            except KnownError as error:  # all files up to this item don't fit on the disk
                 problem = str(error)
             with self._lock:
                 if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
@@ -299,7 +306,7 @@ class DownloadQueue:
         running = self._transferring()
         for index in entry.waiting_files():
             path = entry.destinations[index]
-            # Two items may have a file in common, as a draft.
+            # Two items may have a file in common, such as a draft.
             if len(running) < self._parallel and path not in running:
                 self._start(entry, index, path)
                 running.append(path)
@@ -310,7 +317,7 @@ class DownloadQueue:
             entry.item.files[index],
             path,
             origins=self.origins,
-            licence=entry.item.licence,
+            license=entry.item.license,
             limiter=self._limiter,
             backoff=self._backoff,
             reserve=self._reserve,
@@ -330,8 +337,8 @@ class DownloadQueue:
         try:
             transfer.run()
             outcome, message = ItemState.DONE, ""
-        except Cancelled:
-            outcome, message = ItemState.CANCELLED, ""
+        except Canceled:
+            outcome, message = ItemState.CANCELED, ""
         except KnownError as error:
             message = str(error)
             if isinstance(error, DiskFullError):
@@ -357,7 +364,7 @@ class DownloadQueue:
             self._look_after(entry.item.id)
 
     def _delete_discarded(self) -> None:
-        """What is not complete, and what no other item needs. What is still being stopped is deleted when it has."""
+        """Incomplete files that no other item needs. What is still being stopped is deleted later."""
         with self._lock:
             left = [entry for entry in self._leaving if not entry.transfers]
             self._leaving = [entry for entry in self._leaving if entry.transfers]

@@ -13,15 +13,15 @@ from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Vers
 from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
-_STOPPED = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED, ItemState.DONE)
+_STOPPED = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED, ItemState.DONE)
 
 
 class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item with what outlives the process."""
+    """An item with everything that is stored about it."""
 
     item: Item
     folder: str
-    """The models folder at the time it was added: its parts are there."""
+    """The models folder when it was added: its parts are there."""
     state: ItemState
     message: str = ""
     page: str = ""
@@ -32,7 +32,7 @@ class _File(Versioned):
 
 
 class QueueFile:
-    """The queue of one folder, for one process at a time: others are kept out until `release`."""
+    """The queue of one folder, for one process at a time: others are locked out until `release`."""
 
     def __init__(self, folder: Path) -> None:
         """Raises `KnownError` if another process has the queue."""
@@ -48,10 +48,10 @@ class QueueFile:
             raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
 
     def read(self) -> tuple[list[SavedItem], str | None]:
-        """The items, and what the user should know about the file; what ran is `ItemState.QUEUED`.
+        """The items, and what to tell the user about the file; items that were running are `ItemState.QUEUED`.
 
-        A file that cannot be understood is put aside. Raises `KnownError` if it cannot be read or put aside, and for
-        one of a newer version.
+        A file that can't be understood is renamed. Raises `KnownError` if it can't be read or renamed, and if it is of
+        a newer version.
         """
         try:
             items = self._file.load().items
@@ -71,16 +71,18 @@ class QueueFile:
         return [_as_queued(saved) for saved in items], notice
 
     def write(self, items: list[SavedItem]) -> None:
-        """Keep the items. Raises `NotSavedError`."""
+        """Store the items. Raises `NotSavedError`."""
         self._file.update(lambda _: _File(items=items))
 
     def release(self) -> None:
-        """Let other processes have it."""
+        """Let other processes use it."""
         self._file.lock.release()
 
 
 def has_work(path: Path) -> bool:
-    """Whether anything of a queue goes on at the next start; also true of a file that cannot be used, to say so."""
+    """Whether anything continues at the next start; also true for a file that can't be used, so that this gets
+    reported.
+    """
     try:
         data = path.read_bytes()
         items = decode(data, _File).items

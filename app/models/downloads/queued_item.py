@@ -1,4 +1,4 @@
-"""An item of the queue while the process runs: its files, what works at them, and how far they are."""
+"""An item of the queue while the process runs: its files, their transfers and their progress."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 @dataclass(eq=False)
 class QueuedItem:
-    """The queue's lock protects it, but for what `progress` reads of the transfers.
+    """Protected by the queue's lock, except for what `progress` reads from the transfers.
 
-    Raises `KnownError` for names of files that are not safe.
+    Raises `KnownError` for unsafe file names.
     """
 
     item: Item
@@ -46,7 +46,7 @@ class QueuedItem:
 
     @classmethod
     def restored(cls, saved: SavedItem) -> QueuedItem:
-        """As it was when it was saved."""
+        """In the state in which it was saved."""
         entry = cls(saved.item, Path(saved.folder), saved.state, saved.message, saved.page)
         if saved.state is ItemState.DONE:
             entry.finished = set(range(len(saved.item.files)))
@@ -55,19 +55,19 @@ class QueuedItem:
         return entry
 
     def look(self) -> None:
-        """Find out what is there already, before anything is downloaded. Waits for the disk."""
+        """Find out what is on disk already, before anything is downloaded. Waits for the disk."""
         if not self.has_looked:
             files = zip(self.destinations, self.item.files, strict=True)
             self.file_done, self.has_looked = [bytes_on_disk(path, file) for path, file in files], True
 
     @property
     def destinations(self) -> list[Path]:
-        """Where its files go, in the item's order."""
+        """The destinations of its files, in the item's order."""
         return [destination(self.folder, file) for file in self.item.files]
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it should go on: neither the user nor a failure stopped it."""
+        """Whether it should continue: neither the user nor a failure has stopped it."""
         return self.state in _WANTED
 
     @property
@@ -77,21 +77,21 @@ class QueuedItem:
         return sum(running.get(index, count) for index, count in enumerate(self.file_done))
 
     def set(self, state: ItemState, message: str = "", page: str = "") -> None:
-        """Another state, and why."""
+        """Set the state and the reason for it."""
         self.state, self.message, self.page = state, message, page
 
     def cancel(self, *, only_waiting: bool = False) -> None:
-        """End all transfers soon, or those that wait: the queue starts them anew."""
+        """End all running and waiting transfers soon: the queue starts new ones."""
         for transfer in list(self.transfers.values()):
             if transfer.retry_at is not None or not only_waiting:
                 transfer.cancelled.set()
 
     def waiting_files(self) -> list[int]:
-        """The files that are not complete and that nobody works at."""
+        """The incomplete files that have no transfer."""
         return [index for index in range(len(self.item.files)) if index not in self.finished | self.transfers.keys()]
 
     def changed_what_shows(self) -> bool:
-        """Whether anything but the number of bytes is different from the last time this was asked."""
+        """Whether anything but the number of bytes has changed since the last call."""
         before = self._shown
         self._shown = [
             (transfer.message, transfer.notice, transfer.retry_at) for transfer in list(self.transfers.values())
@@ -99,13 +99,13 @@ class QueuedItem:
         return before != self._shown
 
     def saved(self) -> SavedItem:
-        """What outlives the process."""
+        """What is stored."""
         return SavedItem(
             item=self.item, folder=str(self.folder), state=self.state, message=self.message, page=self.page
         )
 
     def progress(self) -> ItemProgress:
-        """How far it is."""
+        """Its progress."""
         state = self.state
         transfers = list(self.transfers.values()) if self.is_wanted else []
         waiting = [transfer for transfer in transfers if transfer.retry_at is not None]

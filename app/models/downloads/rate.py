@@ -1,4 +1,4 @@
-"""How fast downloads may be, and how fast they are."""
+"""The speed limit and the speed of downloads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAMPLE_SECONDS = 0.25
 
 
 class RateLimiter:
-    """One limit for everything that takes from it: what was taken is paid for before more is taken."""
+    """One limit shared by all its users: bytes must be paid for before more can be taken."""
 
     def __init__(self, limit: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -27,19 +27,19 @@ class RateLimiter:
 
     @property
     def limit(self) -> int | None:
-        """Bytes a second; ``None`` is none. May be changed while others wait."""
+        """Bytes per second; ``None`` is no limit. May be changed while others wait."""
         return self._limit
 
     @limit.setter
     def limit(self, limit: int | None) -> None:
         with self._lock:
             self._refill()
-            # A debt made under another limit would be paid for at this one.
+            # A debt from another limit would be paid for at this one.
             self._balance = max(self._balance, -float(limit or 0))
             self._limit = limit
 
     def piece(self) -> int:
-        """How many bytes to take at a time so that they flow and do not jump."""
+        """How many bytes to take at a time so that the download flows evenly."""
         return _LARGEST_PIECE if self._limit is None else max(1024, min(_LARGEST_PIECE, self._limit // 4))
 
     def take(self, count: int, wait: Callable[[float], None]) -> None:
@@ -66,7 +66,7 @@ class RateLimiter:
 
 
 class SpeedMeter:
-    """Bytes a second over the last `WINDOW_SECONDS` seconds."""
+    """Bytes per second over the last `WINDOW_SECONDS` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -74,7 +74,7 @@ class SpeedMeter:
         self._samples: deque[tuple[float, int]] = deque()
 
     def add(self, count: int) -> None:
-        """So many bytes came just now."""
+        """``count`` bytes have just arrived."""
         now = self._clock()
         with self._lock:
             if self._samples and now - self._samples[-1][0] < _SAMPLE_SECONDS:
@@ -85,7 +85,7 @@ class SpeedMeter:
             self._forget(now)
 
     def speed(self) -> float | None:
-        """``None`` while nothing moves, or moved too shortly to tell."""
+        """``None`` while nothing arrives, or not for long enough to tell."""
         now = self._clock()
         with self._lock:
             self._forget(now)

@@ -1,4 +1,4 @@
-"""One file from the hub to its place on disk: resumed, repeated, checked, and only then given its name.
+"""Downloads one file from the hub to its place on disk: resumed, retried, checked, and only then renamed.
 
 Every request is pinned to the file's commit, and the checksum known before the first byte decides in the end.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.answers import NoRangesError, RetryLaterError, check_answer, etag, file_url, is_known_content
 from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, free_bytes, writing
 from app.models.downloads.part import Part, discard
@@ -35,37 +35,37 @@ _log = logging.getLogger(__name__)
 
 
 class WrongContentError(KnownError):
-    """What came is not the file; what is on disk of it is worth nothing."""
+    """The content isn't the file's; what is on disk of it is useless."""
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait after failures: doubling, a minute at most, and never all clients at the same moment."""
+    """How long to wait after failures: doubling, a minute at most, and not all clients at the same moment."""
 
     first_seconds: float = 1.0
     cap_seconds: float = 60.0
 
     def seconds(self, failures: int, asked_for: float | None = None) -> float:
-        """After so many failures in a row, from 1; not sooner than the server asked for."""
+        """After this many failures in a row, from 1; not sooner than the server asks."""
         doubled: float = min(self.cap_seconds, self.first_seconds * 2.0 ** min(failures - 1, 30))
         return max(doubled * random.uniform(0.5, 1.0), min(asked_for or 0.0, _LONGEST_WAIT_SECONDS))
 
 
 @dataclass(eq=False)
 class Transfer:
-    """The download of one file. `run` blocks; the rest can be read from any thread meanwhile."""
+    """The download of one file. `run` blocks; everything else can be read from any thread in the meantime."""
 
     network: Network
     file: RemoteFile
     destination: Path
     _: KW_ONLY
     origins: Origins
-    licence: str = ""
+    license: str = ""
     limiter: RateLimiter = field(default_factory=RateLimiter)
     backoff: Backoff = Backoff()
     reserve: int = RESERVE_BYTES
     on_bytes: Callable[[int], None] = lambda _: None
-    """Receives what came from the network."""
+    """Gets the number of bytes received from the network."""
     on_change: Callable[[], None] = lambda: None
     """Called when anything below changes."""
     done: int = 0
@@ -79,21 +79,21 @@ class Transfer:
     notice: str = ""
     """Why it started over, if it did."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set to end it soon. What has arrived stays for the next time, and how the transfer ended says nothing."""
+    """Set to end it soon. What has arrived is kept for the next time, and the way the transfer ends means nothing."""
     _ranges: bool = field(default=True, init=False)
     _refusals: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Come back when the file is at its destination.
+        """Return when the file is at its destination.
 
-        Waits for the network as long as it takes. Raises `Cancelled` when told to; `DiskFullError`,
-        `NoAccessError` or another `KnownError` when waiting does not help. What came stays for the next time.
+        Waits for the network as long as it takes. Raises `Canceled` if told to stop; `DiskFullError`, `NoAccessError`
+        or another `KnownError` if waiting doesn't help. What has arrived is kept for the next time.
         """
         with writing(self.destination, self.file.size):
             if self.destination.exists():
                 self._check_existing()
-                with contextlib.suppress(KnownError):  # another process works at it
-                    discard(self.destination)  # what a process that was killed at the end left beside it
+                with contextlib.suppress(KnownError):  # another process is downloading it
+                    discard(self.destination)  # what a process that was killed at the end left next to it
             else:
                 with Part(self.destination, self.file) as part:
                     self._fill(part)
@@ -102,11 +102,11 @@ class Transfer:
         self._save_origin()
         self._changed(done=self.file.size)
 
-    # --- until it is whole
+    # --- until it is complete
 
     def _fill(self, part: Part) -> None:
         self._changed(done=part.size)
-        part.hash_what_is_there(self._check_cancelled)
+        part.hash_what_is_there(self._check_canceled)
         began_again = False
         while True:
             try:
@@ -131,8 +131,8 @@ class Transfer:
                 self._tell(f"{error} The download starts over.")
 
     def _request(self, part: Part) -> None:
-        """Ask for what is missing and write what comes. Comes back when all of it is there."""
-        self._check_cancelled()
+        """Request what is missing and write what arrives. Returns when everything is there."""
+        self._check_canceled()
         endpoint = self.network.endpoint
         start = part.size if self._ranges else 0
         check_space(part.path.parent, self.file.size - part.size, self.reserve)
@@ -149,7 +149,7 @@ class Transfer:
             raise RetryLaterError(f"The connection was closed before {self._name} was complete.")
 
     def _add(self, part: Part, data: bytes, skip: int) -> int:
-        """Write ``data`` but its first ``skip`` bytes, which are there already; what is left to skip."""
+        """Write ``data`` without its first ``skip`` bytes, which exist already; returns how many are left to skip."""
         fresh = data[skip:] if skip else data
         if fresh:
             if part.size + len(fresh) > self.file.size:
@@ -165,23 +165,23 @@ class Transfer:
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
-        self._check_cancelled()
+        self._check_canceled()
         if count:
             self.on_bytes(count)
         else:
             self.on_change()
 
-    def _check_cancelled(self) -> None:
+    def _check_canceled(self) -> None:
         if self.cancelled.is_set():
-            raise Cancelled
+            raise Canceled
 
     def _pause(self, seconds: float) -> None:
         if self.cancelled.wait(seconds):
-            raise Cancelled
+            raise Canceled
         self.on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
-        """Whether what comes can be put behind what is there: the same content at the server, or our checksum."""
+        """Whether the content can be added to what is there: the server says it is the same, or it has our checksum."""
         if part.size and part.etag and name and name != part.etag and not known:
             part.restart()
             self._changed(done=0)
@@ -197,10 +197,10 @@ class Transfer:
                 "still to be downloaded. Free up some space, then press Resume."
             )
 
-    # --- when it does not go on
+    # --- when it fails
 
     def _wait(self, error: RetryLaterError) -> None:
-        self._check_cancelled()
+        self._check_canceled()
         self.failures += 1
         self._refusals += error.tries is not None
         if error.tries is not None and self._refusals >= error.tries:
@@ -223,10 +223,10 @@ class Transfer:
         self.done = done
         self.on_change()
 
-    # --- when it is there
+    # --- when it is complete
 
     def _check_existing(self) -> None:
-        """A file of this name is there: it is this one, or it stays as it is."""
+        """A file of this name exists: either it is the same one, or it is left alone."""
         is_other = self.destination.stat().st_size != self.file.size
         if is_other or sha256_of(self.destination, self.cancelled.is_set) != self.file.sha256:
             raise KnownError(
@@ -246,11 +246,11 @@ class Transfer:
 
     def _save_origin(self) -> None:
         where = msgspec.structs.asdict(self.file)
-        origin = Origin(**where, licence=self.licence, downloaded_at=int(time.time()))
+        origin = Origin(**where, license=self.license, downloaded_at=int(time.time()))
         try:
             self.origins.put(self.destination, origin)
         except KnownError as error:
-            _log.warning("%s", error)  # the file itself is there and sound
+            _log.warning("%s", error)  # the file itself is there and intact
 
     @property
     def _name(self) -> str:

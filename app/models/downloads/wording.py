@@ -11,7 +11,7 @@ _NO_BREAK = "\u00a0"
 _STATES = {
     ItemState.QUEUED: "waiting",
     ItemState.PAUSED: "paused",
-    ItemState.CANCELLED: "canceled; downloaded parts are kept",
+    ItemState.CANCELED: "canceled; downloaded parts are kept",
     ItemState.FAILED: "stopped",
     ItemState.DONE: "Complete · checksum verified",
 }
@@ -39,7 +39,7 @@ def summary(items: Sequence[ItemProgress]) -> str:
     counted = (
         ("running", (ItemState.RUNNING, ItemState.WAITING)),
         ("waiting", (ItemState.QUEUED,)),
-        ("paused", (ItemState.PAUSED, ItemState.CANCELLED)),
+        ("paused", (ItemState.PAUSED, ItemState.CANCELED)),
         ("stopped", (ItemState.FAILED,)),
         ("done", (ItemState.DONE,)),
     )

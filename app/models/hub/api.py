@@ -1,7 +1,7 @@
-"""Questions to Hugging Face: which repositories there are, and what is in one.
+"""Questions to Hugging Face: which repositories exist, and what they contain.
 
-All of them block; the window asks in a thread of its own, and drops the answer when the user has gone on. What comes
-back is checked value by value, because a mirror may answer anything.
+All of them block; the window asks in a separate thread, and discards the answer if the user has moved on. Answers are
+checked value by value, because a mirror may send anything.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class Hub:
 
 
 class HubConnection:
-    """Hugging Face as the settings want it: the network, the hub through it, and the access token that goes along.
+    """Hugging Face according to the settings: the network, the hub, and the access token.
 
-    One for each process. ``network.settings`` may change while it is used.
+    One per process. ``network.settings`` may change while it is used.
     """
 
     def __init__(self, settings: NetworkSettings) -> None:
@@ -104,12 +104,12 @@ class HubConnection:
 
     @property
     def host(self) -> str:
-        """Whose token it is. Raises `KnownError` for an address that is not safe."""
+        """The host that the token belongs to. Raises `KnownError` for an unsafe address."""
         return urlsplit(self.network.endpoint).hostname or ""
 
 
 def network_settings(values: Settings) -> NetworkSettings:
-    """What the settings say about the network."""
+    """The part of the settings about the network."""
     return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)
 
 
@@ -118,13 +118,13 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
 
     if isinstance(error, HfHubHTTPError):
         return refused(error.response, endpoint, repository)
-    # huggingface_hub breaks in any way on answers it did not expect.
+    # huggingface_hub fails in any way on unexpected answers.
     _log.info("unexpected answer: %s: %s", type(error).__name__, printable(str(error)))
-    host = urlsplit(endpoint).hostname or ""  # not the name and password that may stand before it
+    host = urlsplit(endpoint).hostname or ""  # without the name and password that may come before it
     return RefusedError(f"The answer from {printable(host)} makes no sense. Check the address of the mirror.")
 
 
-# ---------------------------------------------------------------- checking what came
+# ---------------------------------------------------------------- checking answers
 
 
 def _repository(id: str, info: ModelInfo) -> Repository:
@@ -141,7 +141,7 @@ def _facts(info: ModelInfo) -> dict[str, Any]:
     bases = (tag.rpartition(":")[2] for tag in tags if tag.startswith("base_model:"))
     modified = info.last_modified
     return {
-        "licence": _licence(info, tags),
+        "license": _license(info, tags),
         "gated": "manual" if info.gated == "manual" else "automatic" if info.gated else "no",
         "downloads": _number(info.downloads),
         "likes": _number(info.likes),
@@ -151,7 +151,7 @@ def _facts(info: ModelInfo) -> dict[str, Any]:
 
 
 def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
-    """A file, if it can be downloaded and checked: it has a sound path, a size and a checksum."""
+    """A file, if it can be downloaded and checked: it has a safe path, a size and a checksum."""
     path, large = sibling.rfilename, sibling.lfs
     if not isinstance(path, str) or not is_safe_path(path) or large is None:
         return None
@@ -161,10 +161,10 @@ def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
     return RemoteFile(repository=id, commit=commit, path=path, size=size, sha256=sha256)
 
 
-def _licence(info: ModelInfo, tags: list[str]) -> str:
+def _license(info: ModelInfo, tags: list[str]) -> str:
     named = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
     if named in ("", "other"):
-        # The name of a licence that has no tag of its own.
+        # The name of a license that has no tag.
         named = getattr(info.card_data, "license_name", None) or named
     return printable(named, _MAX_TEXT_CHARS) if isinstance(named, str) else ""
 

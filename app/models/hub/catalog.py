@@ -1,6 +1,6 @@
 """Recommended pairs of target and draft, by the memory they take: ``resources/catalog.json``.
 
-The file says what to get and about how large it is. Commits, sizes and checksums are looked up when a pair is got.
+The file says what to download and its approximate size. Commits, sizes and checksums are looked up before the download.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 
 if TYPE_CHECKING:
-    from app.models.hub.api import Hub  # the first start proposes a pair without the network
+    from app.models.hub.api import Hub  # the first start suggests a pair without the network
 
 BUFFER_BYTES = 600_000_000
 """What llama.cpp needs for computing, both models together; a generous estimate."""
 _RESERVED_BYTES = 1_000_000_000
 """The part of the system's memory left for other programs."""
 _USABLE_SHARE = 0.95
-"""The memory of a GPU whose free memory is not known."""
+"""The memory of a GPU whose free memory is unknown."""
 _LEAST_GB = 900_000_000
 """The fewest bytes that count as a memory of "1 GB", because systems keep some for themselves."""
 
@@ -37,7 +37,7 @@ Bytes = Annotated[int, Meta(ge=1)]
 
 
 class CatalogSampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the makers of a model say to sample, as far as they do: fields of the protocol's `Sampling`."""
+    """The sampling recommended by a model's authors, as far as they do: fields of the protocol's `Sampling`."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_k: Annotated[int, Meta(ge=0)] | None = None
@@ -58,7 +58,7 @@ class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The approximate size of all its files."""
     kv_per_token: Bytes
     """In F16: 2 × layers × KV heads × head width × 2 bytes."""
-    licence: Text
+    license: Text = msgspec.field(name="licence")
     sampling: CatalogSampling = CatalogSampling()
 
 
@@ -69,7 +69,7 @@ class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     title: Text
     kind: Literal["chat", "code"]
     memory: Literal[4, 6, 8, 12, 16, 24, 48]
-    """GB of the smallest common GPU, or computer, it is meant for."""
+    """GB of the smallest common GPU, or computer, it is intended for."""
     runs_on: Annotated[list[Place], Meta(min_length=1)]
     """Where it is fast enough to be recommended."""
     context: Annotated[int, Meta(ge=1024)]
@@ -82,17 +82,17 @@ class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     @property
     def size(self) -> int:
-        """About the bytes to download."""
+        """The approximate number of bytes to download."""
         return self.target.size + self.draft.size
 
     @property
     def needed(self) -> int:
-        """About the bytes of memory both take, with their KV caches in F16."""
+        """The approximate memory in bytes of both, with their KV caches in F16."""
         kv = (self.target.kv_per_token + self.draft.kv_per_token) * self.context
         return self.size + kv + BUFFER_BYTES
 
     def fits(self, place: Place, total: int, free: int) -> bool:
-        """Whether it is meant for so much memory, and there is room now. Bytes."""
+        """Whether it is intended for this much memory, and fits now. Bytes."""
         return place in self.runs_on and self.memory * _LEAST_GB <= total and self.needed <= free
 
 
@@ -104,7 +104,7 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pairs: list[CatalogPair]
 
     def propose(self, machine: MachineMemory) -> CatalogPair | None:
-        """The best pair to chat with that fits this machine as it is now; ``None``: the bundled guide alone."""
+        """The best pair for chatting that fits this machine as it is now; ``None``: only the bundled guide."""
         for place, total, free in (_gpus(machine), _processor(machine)):
             fitting = [pair for pair in self.pairs if pair.kind == "chat" and pair.fits(place, total, free)]
             if fitting:
@@ -112,7 +112,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return None
 
     def sampling_for(self, *names: str) -> CatalogSampling:
-        """How to sample with a model that has one of these names: of its file, or in it. In any quantization."""
+        """The sampling for a model that has one of these names, as its file name or inside the file, in any
+        quantization.
+        """
         wanted = {base_name(name) for name in names} - {""}
         models = (model for pair in self.pairs for model in (pair.target, pair.draft))
         found = (model for model in models if wanted & {base_name(model.file), base_name(model.repository)})
@@ -121,17 +123,17 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @functools.cache
 def load_catalog() -> Catalog:
-    """The catalogue this version came with."""
+    """The catalog this version came with."""
     return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
 
 
 def resolve(hub: Hub, pair: CatalogPair) -> Item:
-    """Look a pair up and make one item of it, target and draft. Raises `KnownError`, also if a file is gone."""
+    """Look up a pair and make one item of it, target and draft. Raises `KnownError`, also if a file is gone."""
     repositories = [hub.repository(model.repository) for model in (pair.target, pair.draft)]
     target, draft = map(_chosen, repositories, (pair.target, pair.draft))
-    # What the repositories say now counts; the catalogue's word is for those that say nothing.
-    licences = (repositories[0].licence or pair.target.licence, repositories[1].licence or pair.draft.licence)
-    return Item.of(pair.title, target, draft, licences)
+    # What the repositories say now takes precedence over the catalog.
+    licenses = (repositories[0].license or pair.target.license, repositories[1].license or pair.draft.license)
+    return Item.of(pair.title, target, draft, licenses)
 
 
 def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
@@ -142,9 +144,9 @@ def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:
-    """Total and free bytes for models: on all GPUs with memory of their own, which llama.cpp splits a model over.
+    """Total and free bytes for models: on all GPUs with separate memory, which llama.cpp splits a model over.
 
-    A GPU that shares the system's memory counts where there is no other, or where it has more.
+    A GPU that shares the system's memory counts if there is no other, or if it has more.
     """
     own = [device for device in machine.devices if device.kind == "gpu"]
     shared = [device for device in machine.devices if device.kind == "integrated"]

@@ -1,6 +1,6 @@
-"""Find a draft: small models of the target's family on the hub, judged by their tokenizers, never by their names.
+"""Finds drafts: small models of the target's family on the hub, compared by their tokenizers, never by their names.
 
-Names only say where to look.
+Names only determine where to look.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
@@ -56,28 +56,28 @@ class DraftCandidate(NamedTuple):
 
     repository: str
     model: RemoteModel
-    licence: str
+    license: str
     verdict: Verdict
-    """Also says why a candidate could not be checked."""
+    """Also says why a candidate couldn't be checked."""
     share: float
     """Its size ÷ the target's."""
 
 
 def find_drafts(
-    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_cancelled: Callable[[], bool] = lambda: False
+    hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_canceled: Callable[[], bool] = lambda: False
 ) -> Iterator[DraftCandidate]:
-    """Candidates one after the other, as they are judged; `in_order` sorts them.
+    """The candidates, one by one as they are checked; `in_order` sorts them.
 
-    ``base_models`` are those the target's repository names. Raises `KnownError` when the hub cannot be asked, and
-    `Cancelled` soon after ``is_cancelled()`` is true.
+    ``base_models`` are those that the target's repository names. Raises `KnownError` if the hub can't be asked, and
+    `Canceled` soon after ``is_canceled()`` returns true.
     """
     left = MAX_CHECKED
     seen: set[str] = set()
     for words in search_words([target.name, target.path.stem, *base_models])[:_MAX_SEARCHES]:
-        if is_cancelled():
-            raise Cancelled
+        if is_canceled():
+            raise Canceled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
-        judged = (_judged(hub, target, result, is_cancelled) for result in found)
+        judged = (_judged(hub, target, result, is_canceled) for result in found)
         fresh = (candidate for candidate in judged if candidate is not None)
         for candidate in islice(fresh, min(left, _MAX_CHECKED_PER_SEARCH)):
             left -= 1
@@ -87,7 +87,7 @@ def find_drafts(
 
 
 def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
-    """Those that fit first; among them those of at most a tenth of the target's size, the largest of them first."""
+    """Those that fit first; among them those of at most a tenth of the target's size, the largest first."""
 
     def key(candidate: DraftCandidate) -> tuple[bool, bool, float]:
         small = candidate.share <= BEST_SHARE
@@ -97,7 +97,7 @@ def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
 
 
 def search_words(names: Iterable[str]) -> list[str]:
-    """What to search for, from the names of a model and of those it was made from; known families first."""
+    """What to search for, from the names of a model and its base models; known families first."""
     known: list[str] = []
     others: list[str] = []
     for name in names:
@@ -117,13 +117,13 @@ def _without_quantization(name: str) -> str:
 
 
 def named_parameters(name: str) -> float | None:
-    """The number of parameters a name tells: 0.6e9 for ``Qwen3-0.6B-GGUF``."""
+    """The number of parameters in a name: 0.6e9 for ``Qwen3-0.6B-GGUF``."""
     found = _SIZE.search(name.rpartition("/")[2])
     return None if found is None else float(found[1]) * (1e9 if found[2].lower() == "b" else 1e6)
 
 
 def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> Iterator[SearchResult]:
-    """Those not seen yet, without those whose names say that they are too large, which saves asking for them."""
+    """New candidates, without those whose names say that they are too large, which saves requests."""
     for found in results:
         too_large = (named_parameters(found.id) or 0) > parameters * LARGE_DRAFT_SHARE
         if found.id not in seen and not too_large:
@@ -132,11 +132,11 @@ def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> 
 
 
 def _judged(
-    hub: Hub, target: GgufHeader, found: SearchResult, is_cancelled: Callable[[], bool]
+    hub: Hub, target: GgufHeader, found: SearchResult, is_canceled: Callable[[], bool]
 ) -> DraftCandidate | None:
     """The best file of a repository as a candidate; ``None`` if all are too large, or it is gone."""
-    if is_cancelled():
-        raise Cancelled
+    if is_canceled():
+        raise Canceled
     try:
         repository = hub.repository(found.id)
     except NotFoundError:
@@ -145,14 +145,14 @@ def _judged(
     if model is None:
         return None
     try:
-        verdict = compare(target, read_remote_header(hub.network, model, is_cancelled))
+        verdict = compare(target, read_remote_header(hub.network, model, is_canceled))
     except (ModelFileError, GatedError, NotFoundError) as error:
         verdict = Verdict(False, str(error))
-    return DraftCandidate(found.id, model, repository.licence, verdict, model.size / max(1, target.tensor_bytes))
+    return DraftCandidate(found.id, model, repository.license, verdict, model.size / max(1, target.tensor_bytes))
 
 
 def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
-    """The model to draft with for a target of this size: of the best quantization that is small enough."""
+    """The best model to draft with for a target of this size: the best quantization that is small enough."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
         small = [model for model in repository.models if model.size <= limit]
         for preferred in _PREFERRED:

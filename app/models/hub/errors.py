@@ -1,4 +1,4 @@
-"""What goes wrong with the hub and the way to it. Without httpx2, so that the window may know it."""
+"""What can go wrong with the hub and the network. Doesn't need httpx2, so that the window can import it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.errors import KnownError
 
 
 class RefusedError(KnownError):
-    """A rule of Slipstream's forbids a request; trying again does not help."""
+    """A rule of Slipstream's forbids a request; trying again doesn't help."""
 
 
 class OfflineError(RefusedError):
@@ -22,7 +22,7 @@ class NotFoundError(KnownError):
 
 
 class NoAccessError(KnownError):
-    """The hub does not let this user in."""
+    """The hub denies this user access."""
 
     def __init__(self, message: str, page: str) -> None:
         """``page`` is where the user can do something about it."""
@@ -31,7 +31,7 @@ class NoAccessError(KnownError):
 
 
 class TokenError(NoAccessError):
-    """The hub does not know the access token."""
+    """The hub doesn't recognize the access token."""
 
 
 class GatedError(NoAccessError):

@@ -1,4 +1,4 @@
-"""What names and commits from a repository may look like. A mirror may answer anything."""
+"""What names and commits from a repository may look like. A mirror may send anything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESERVED_ON_WINDOWS = re.compile(
 
 def is_repository_id(text: str) -> bool:
     """Whether this can name a model repository: ``owner/name``."""
-    # The hub allows none of these, and some would mean something else in an address or a path.
+    # The hub allows none of these, and some would have another meaning in an address or a path.
     forbidden = ".." in text or "--" in text or text.endswith((".", "-", ".git"))
     return _REPOSITORY.fullmatch(text) is not None and not forbidden
 
@@ -27,12 +27,12 @@ def is_commit(text: str) -> bool:
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether a file of this path can be written below a folder, on every system, and not outside of it."""
+    """Whether a file with this path can be written below a folder, on every system, and not outside it."""
     return 0 < len(path) <= _MAX_PATH_CHARS and all(map(is_safe_name, path.split("/")))
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether every system takes this as the name of one file or folder, and means nothing else by it."""
+    """Whether every system accepts this as the name of one file or folder, without another meaning."""
     if not name or not name.isprintable() or name.startswith("~") or name[-1] in ". " or name[0] == " ":
         return False
     if _NOT_ON_WINDOWS.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):

@@ -1,7 +1,7 @@
-"""The one way to the network: who may be asked, with which token, through which proxy, and a list of what was asked.
+"""The only way to the network: which servers, with which token, through which proxy, and a list of all requests.
 
 Proxies come from the environment or the system's settings, trust in certificates from the system's store; both are
-httpx2's own defaults. ``huggingface_hub`` goes through here too (`Network.hub_api`).
+httpx2's own defaults. ``huggingface_hub`` uses this as well (`Network.hub_api`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     token_to_mirror: bool = False
     """Send the access token to ``endpoint`` even if it is not huggingface.co."""
     stall_seconds: float = 20.0
-    """Seconds without a byte after which a connection is given up."""
+    """Seconds without a byte after which a connection is closed."""
 
 
 class Traffic(msgspec.Struct):
@@ -71,7 +71,7 @@ class Traffic(msgspec.Struct):
 
     host: str
     purpose: str
-    """For people: ``search``, ``download``."""
+    """For display: ``search``, ``download``."""
     received: int = 0
     """Bytes of content so far."""
     at: float = msgspec.field(default_factory=time.time)
@@ -82,7 +82,7 @@ class Network:
     """All requests of one process. Safe from any thread; the settings may change while requests run."""
 
     def __init__(self, settings: NetworkSettings, token: Callable[[], str | None] = lambda: None) -> None:
-        """``token`` is asked at each request to the endpoint."""
+        """``token`` is called for each request to the endpoint."""
         self.settings = settings
         self._token = token
         self._lock = threading.Lock()
@@ -92,15 +92,15 @@ class Network:
 
     @property
     def endpoint(self) -> str:
-        """Where the hub is, without a slash at the end. Raises `RefusedError` for an address that is not safe."""
+        """The hub's address, without a slash at the end. Raises `RefusedError` for an unsafe address."""
         return _endpoint_of(self.settings)
 
     @contextlib.contextmanager
     def stream(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
-        """Ask for ``url``; the content is read from the response, as it comes, inside the ``with``.
+        """Request ``url``; the content is read from the response, as it arrives, inside the ``with`` block.
 
-        Redirects are followed. Statuses are the caller's to judge, and how much is read is the caller's to bound.
-        Raises `RefusedError` and `UnreachableError`, also while reading.
+        Redirects are followed. The caller checks the status and limits how much is read. Raises `RefusedError` and
+        `UnreachableError`, also while reading.
         """
         with self._lock:
             client = self._client = self._client or self._new_client()
@@ -114,18 +114,19 @@ class Network:
     def read_body(
         self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: _READ_BYTES
     ) -> Iterator[bytes]:
-        """The content of a response of `stream`'s, as fast as the line brings it, at most ``most()`` bytes each time.
+        """The content of a response from `stream`, as fast as the connection allows, at most ``most()`` bytes each
+        time.
 
-        ``check`` gets the bytes of each piece, 0 every so often while none comes, and ends everything by raising. A
-        line that brings nothing for `NetworkSettings.stall_seconds` is given up.
+        ``check`` gets the number of bytes of each piece, and 0 regularly while none arrive, and can end everything by
+        raising. A connection without any data for `NetworkSettings.stall_seconds` is closed.
 
-        httpx2 reads 64 KiB at a time through a parser, which is half as fast as the line and the disk. So only the
-        first piece comes from there: with it the parser has given out everything it held, and the rest is read from
+        httpx2 reads 64 KiB at a time through a parser, which is half as fast as the connection and the disk. So only
+        the first piece comes from there: with it the parser has returned everything it had, and the rest is read from
         its stream.
         """
         entry: Traffic = response.extensions["entry"]
         left = _plain_length(response)
-        pieces = response.iter_raw()  # has to live to the end: with it the connection would be closed
+        pieces = response.iter_raw()  # has to live to the end; otherwise, the connection would be closed
         for piece in pieces:
             check(len(piece))
             yield piece
@@ -161,7 +162,7 @@ class Network:
 
     @contextlib.contextmanager
     def purpose(self, purpose: str) -> Iterator[None]:
-        """What this thread's requests are for, in `traffic`; for calls of `hub_api`'s."""
+        """The purpose of this thread's requests, shown in `traffic`; for calls of `hub_api`."""
         before = _purpose.set(purpose)
         try:
             yield
@@ -171,8 +172,8 @@ class Network:
     def hub_api(self) -> HfApi:
         """``huggingface_hub``'s API through this network: without telemetry and without its own token.
 
-        It raises its own errors besides `RefusedError` and `UnreachableError`. To be made once: it closes the
-        connections of the one before.
+        It raises its own errors in addition to `RefusedError` and `UnreachableError`. Create it only once: it closes
+        the connections of the previous one.
         """
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
         from huggingface_hub import HfApi, set_client_factory
@@ -187,7 +188,7 @@ class Network:
             return [copy.copy(entry) for entry in reversed(self._requests)]
 
     def close(self) -> None:
-        """Close all connections. It can be used again afterwards."""
+        """Close all connections. The network can be used again afterwards."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
@@ -206,7 +207,7 @@ class Network:
         try:
             return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
         except (ValueError, ImportError):
-            # Not what it says: that may name the password of the proxy.
+            # Without its text, which may contain the password of the proxy.
             raise RefusedError(
                 "The system's proxy is of a kind that Slipstream can't use, such as SOCKS. Set up an HTTP proxy."
             ) from None
@@ -231,9 +232,9 @@ class Network:
         request.headers.pop("Authorization", None)
         trusted = settings.token_to_mirror or _endpoint_of(settings) == HUGGING_FACE
         token = self._token() if trusted and _origin(request.url) == _origin(endpoint) else None
-        if token and self.settings is settings:  # else it may be another hub's
+        if token and self.settings is settings:  # otherwise, it may be another hub's
             request.headers["Authorization"] = f"Bearer {token}"
-        # huggingface_hub asks without any limit of time.
+        # huggingface_hub sends requests without a time limit.
         request.extensions["timeout"] = self._timeout().as_dict()
         entry = request.extensions["entry"] = Traffic(request.url.host, _purpose.get())
         with self._lock:
@@ -243,7 +244,7 @@ class Network:
         host = response.url.host
         entry = response.extensions["entry"] = response.request.extensions["entry"]
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            # What a compressed answer grows to has no bound.
+            # The size of a decompressed answer has no limit.
             raise RefusedError(f"{printable(host)} sent an answer in an unexpected format.")
         if response.has_redirect_location:
             limit = _MAX_REDIRECT
@@ -257,16 +258,16 @@ class Network:
 
 
 def trusted_authorities() -> str:
-    """Who says which certificates are good, for reports: how many authorities, or the system itself.
+    """What decides which certificates are trusted, for reports: the number of authorities, or the system itself.
 
-    Nothing is connected. Raises `RefusedError` where nobody does: then there is no way to the network.
+    Doesn't connect. Raises `RefusedError` if there is nothing to trust, because then no connection is possible.
     """
     try:
         context = httpx2.create_ssl_context()
     except OSError as error:
         raise _bad_certificates(error) from error
     if type(context).__module__.startswith("truststore"):
-        return "the system's own store"
+        return "the system's certificate store"
     count = context.cert_store_stats()["x509_ca"] or len(_hashed_certificates())
     if not count:
         raise RefusedError(
@@ -277,7 +278,7 @@ def trusted_authorities() -> str:
 
 
 def _hashed_certificates() -> list[str]:
-    """What OpenSSL looks up in folders only when it needs it."""
+    """The certificates that OpenSSL looks up in folders only when it needs them."""
     folders = os.environ.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     paths = [Path(folder) for folder in folders.split(os.pathsep) if folder]
     names = {path.name for folder in paths if folder.is_dir() for path in folder.iterdir()}
@@ -314,7 +315,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 @dataclass(eq=False)
 class _Counted(httpx2.SyncByteStream):
-    """A response's content, counted, and ended when it is too long or Slipstream goes offline."""
+    """A response's content, counted, and ended if it is too long or Slipstream goes offline."""
 
     stream: httpx2.SyncByteStream
     entry: Traffic
@@ -334,21 +335,21 @@ class _Counted(httpx2.SyncByteStream):
 
 
 class _HubClient(httpx2.Client):
-    """Raises our own errors where ``huggingface_hub`` would try again for minutes: the user is waiting."""
+    """Raises our own errors where ``huggingface_hub`` would keep trying for minutes while the user is waiting."""
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         with translated(request.url.host):
             response = super().send(request, **options)
         if response.status_code == 429 or response.status_code >= 500:
             raise refused(response, str(request.url))
-        # A mirror could lead from page to page without an end, and what it warns of would go into the log.
+        # A mirror could lead from page to page endlessly, and what it warns of would be logged.
         for name in ("Link", "X-HF-Warning"):
             response.headers.pop(name, None)
         return response
 
 
 def _plain_length(response: httpx2.Response) -> int | None:
-    """Bytes of a content that comes as it is, right behind the headers; ``None`` where it does not."""
+    """The length of an unencoded content right after the headers; ``None`` if it isn't one."""
     length = response.headers.get("Content-Length", "")
     plain = response.http_version == "HTTP/1.1" and "Transfer-Encoding" not in response.headers
     return int(length) if plain and length.isdigit() and "network_stream" in response.extensions else None

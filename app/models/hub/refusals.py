@@ -1,4 +1,4 @@
-"""What failures of httpx2 and answers that are no success mean, as sentences for the user."""
+"""Turns failures of httpx2 and unsuccessful answers into sentences for the user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_WAIT_SECONDS = 24 * 3600
 
 
 def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:
-    """The error for an ``endpoint``'s answer that is no success; about ``repository`` if the question was."""
+    """The error for an unsuccessful answer of ``endpoint``; about ``repository`` if the request was."""
     code = response.headers.get("X-Error-Code", "")
     token_sent = "Authorization" in response.request.headers
     host = printable(httpx2.URL(endpoint).host)
@@ -23,8 +23,8 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
     if code == "GatedRepo":
         advice = (
             (
-                ", and your access token doesn't open it. Accept its terms on its page; some owners then approve "
-                "requests by hand."
+                ", and your access token doesn't give you access. Accept its terms on its page; some owners then "
+                "approve requests manually."
             )
             if token_sent
             else ": accept its terms on its page first, then enter an access token in Slipstream."
@@ -62,7 +62,7 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
 
 @contextlib.contextmanager
 def translated(host: str) -> Iterator[None]:
-    """Raise httpx2's failures of the network as `UnreachableError`, with a sentence about ``host``."""
+    """Raise httpx2's network failures as `UnreachableError`, with a sentence about ``host``."""
     try:
         yield
     except httpx2.TooManyRedirects as error:

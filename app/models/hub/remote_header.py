@@ -1,4 +1,4 @@
-"""Headers of models that are not downloaded: their first megabytes, through the same parser as files on disk."""
+"""Headers of models that haven't been downloaded: their first megabytes, through the same parser as files on disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx2
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.answers import file_url
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
 from app.models.gguf_parser import MAX_HEADER_BYTES
@@ -26,15 +26,15 @@ LARGEST_PIECE = 1024 * 1024
 
 
 def read_remote_header(
-    network: Network, model: RemoteModel, is_cancelled: Callable[[], bool] = lambda: False
+    network: Network, model: RemoteModel, is_canceled: Callable[[], bool] = lambda: False
 ) -> GgufHeader:
     """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
 
-    Raises `ModelFileError` for a file that is no model, `KnownError` when the network or the hub fails, and
-    `Cancelled` soon after ``is_cancelled()`` is true.
+    Raises `ModelFileError` for a file that isn't a model, `KnownError` if the network or the hub fails, and `Canceled`
+    soon after ``is_canceled()`` returns true.
     """
     files = {file.path: file for file in model.files}
-    header = read_header_from(_Remote(network, files, is_cancelled), Path(model.files[0].path))
+    header = read_header_from(_Remote(network, files, is_canceled), Path(model.files[0].path))
     check_loadable(header)
     return header
 
@@ -46,7 +46,7 @@ class _Remote:
     network: Network
     files: Mapping[str, RemoteFile]
     """By path."""
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     fetched: int = 0
 
     @contextmanager
@@ -54,7 +54,7 @@ class _Remote:
         file = self.files[path.as_posix()]
         if self.fetched > MAX_FETCHED:
             raise ModelFileError(path, "is damaged: the headers of its parts are too large.")
-        pieces = _Pieces(self.network, file, self.is_cancelled)
+        pieces = _Pieces(self.network, file, self.is_canceled)
         yield pieces, file.size
         self.fetched += pieces.position
 
@@ -64,11 +64,11 @@ class _Remote:
 
 @dataclass
 class _Pieces:
-    """A file from its start on, fetched piece by piece."""
+    """A file from its start, fetched piece by piece."""
 
     network: Network
     file: RemoteFile
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     position: int = 0
     """Bytes that were fetched."""
 
@@ -89,16 +89,16 @@ class _Pieces:
             self._check(response, endpoint)
             data = b""
             for chunk in response.iter_raw():
-                if self.is_cancelled():
-                    raise Cancelled
+                if self.is_canceled():
+                    raise Canceled
                 data += chunk
-                if len(data) > size:  # else to the end, and the connection serves the next piece
+                if len(data) > size:  # otherwise read to the end, so that the connection can be used for the next piece
                     break
         return data[:size]
 
     def _check(self, response: httpx2.Response, endpoint: str) -> None:
-        if self.is_cancelled():
-            raise Cancelled
+        if self.is_canceled():
+            raise Canceled
         if response.status_code == 416:
             raise self._other_size()
         if response.status_code >= 400:

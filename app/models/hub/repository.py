@@ -1,4 +1,4 @@
-"""What a repository on Hugging Face offers: its GGUF files, put together to models."""
+"""What a repository on Hugging Face offers: its GGUF files, grouped into models."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|o
 
 
 def base_name(name: str) -> str:
-    """What is left of a model's name, file or repository to recognize it by: without owner, quantization and part,
-    capitals and what stands between the words."""
+    """The part of a model's name, file or repository that identifies it: without owner, quantization, part number, case
+    and separators.
+    """
     stem = _PART_ENDING.sub("", name.rsplit("/", 1)[-1].removesuffix(".gguf"))
     words = _QUANTIZATION.sub("", stem).lower().removesuffix("-gguf")
     return re.sub(r"[^a-z0-9.]+", "", words).strip(".")
@@ -66,7 +67,7 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
 
     files: tuple[RemoteFile, ...]
     quantization: str
-    """As the file's name says: ``Q4_K_M``; empty where it doesn't."""
+    """From the file's name: ``Q4_K_M``; empty if it isn't there."""
 
     @property
     def size(self) -> int:
@@ -80,11 +81,11 @@ class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository as a search finds it: without its files."""
+    """A repository in the results of a search, without its files."""
 
     id: str
-    licence: str = ""
-    """As the repository gives it: ``apache-2.0``; empty where it doesn't."""
+    license: str = ""
+    """As the repository specifies it: ``apache-2.0``; empty if it doesn't."""
     gated: Literal["no", "automatic", "manual"] = "no"
     """Whether its terms must be accepted first; with ``manual``, the owner must approve as well."""
     downloads: int = 0
@@ -103,7 +104,7 @@ class Repository(SearchResult, frozen=True, kw_only=True):
 
 
 def group(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
-    """The models among the files, smallest first. Split models that are not complete are left out."""
+    """The models among the files, smallest first. Incomplete split models are left out."""
     whole: list[tuple[RemoteFile, ...]] = []
     parts: defaultdict[tuple[str, int], dict[int, RemoteFile]] = defaultdict(dict)
     for file in files:
@@ -123,7 +124,7 @@ def group(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
 
 
 def quantization(path: str) -> str:
-    """The quantization a path names, as model pages spell it: ``Q4_K_M``; empty where it names none."""
+    """The quantization in a path, as model pages write it: ``Q4_K_M``; empty if there is none."""
     for name in reversed(path.split("/")):  # some repositories have a folder for each
         found = _QUANTIZATION.findall(_PART_ENDING.sub("", name.removesuffix(".gguf")))
         if found:

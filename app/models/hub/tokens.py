@@ -18,16 +18,16 @@ TOKEN_VARIABLE = "HF_TOKEN"
 TokenPlace = Literal["nowhere", "keyring", "memory", "environment"]
 _TOKEN = re.compile(r"[\x21-\x7e]{1,1000}")
 _NOT_SAFE = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
-"""Backends that keep secrets in plain files, or nowhere."""
+"""Backends that store secrets in plain files, or nowhere."""
 
 _log = logging.getLogger(__name__)
 
 
 class TokenStore:
-    """One access token for each hub. Safe from any thread.
+    """One access token per hub. Safe from any thread.
 
-    Not for the window's thread: a keyring may ask the user for its password before it answers. Where there is no
-    keyring a token is kept in memory until Slipstream ends. HF_TOKEN is used where no other is kept, and never stored.
+    Not for the window's thread: a keyring may ask the user for its password before it answers. Without a keyring, a
+    token is kept in memory until Slipstream ends. HF_TOKEN is used if there is no other, and never stored.
     """
 
     def __init__(self) -> None:
@@ -35,18 +35,18 @@ class TokenStore:
         self._tokens: dict[str, tuple[str | None, TokenPlace]] = {}
 
     def get(self, host: str) -> str | None:
-        """The token for a hub, as ``huggingface.co``; the keyring is asked once."""
+        """The token for a hub, such as ``huggingface.co``; the keyring is asked once."""
         with self._lock:
             return self._own(host)[0] or _from_environment()
 
     def place(self, host: str) -> TokenPlace:
-        """Where the token `get` gives comes from."""
+        """The source of the token that `get` returns."""
         with self._lock:
             token, place = self._own(host)
             return "environment" if token is None and _from_environment() else place
 
     def set(self, host: str, token: str) -> None:
-        """Keep a token, in place of an earlier one. Raises `KnownError` for what cannot be one."""
+        """Store a token, replacing an earlier one. Raises `KnownError` if it can't be a token."""
         token = token.strip()
         if not _TOKEN.fullmatch(token):
             raise KnownError("This isn't an access token. Copy it again from your settings on Hugging Face.")
@@ -59,7 +59,7 @@ class TokenStore:
                 self._failed(error)
 
     def delete(self, host: str) -> None:
-        """Forget a token. Raises `KnownError` if the keyring keeps it; HF_TOKEN stays in the environment."""
+        """Delete a token. Raises `KnownError` if the keyring keeps it; HF_TOKEN stays in the environment."""
         with self._lock:
             _, place = self._own(host)
             self._tokens[host] = None, "nowhere"
@@ -85,14 +85,15 @@ class TokenStore:
         return self._tokens[host]
 
     def _failed(self, error: Exception) -> None:
-        # Backends raise whatever their system's services do. Their texts stay out of the log: they may name secrets.
+        # Backends raise whatever their system's services raise. Their texts aren't logged, because they may contain
+        # secrets.
         _log.info("no keyring: %s", type(error).__name__)
 
 
 def backend_name() -> str | None:
-    """What keeps tokens on this system, for reports; ``None``: nothing does. No secret is read, no user asked.
+    """What stores tokens on this system, for reports; ``None`` if nothing does. Reads no secret, asks no user.
 
-    Not for the window's thread: the system's services are looked for.
+    Not for the window's thread, because it looks for the system's services.
     """
     from keyring.errors import NoKeyringError
 
@@ -103,7 +104,7 @@ def backend_name() -> str | None:
 
 
 def _keyring() -> KeyringBackend:
-    """The system's keyring; raises anything where there is none."""
+    """The system's keyring; raises anything if there is none."""
     import keyring
     from keyring.errors import NoKeyringError
 

@@ -1,4 +1,4 @@
-"""One model of the library, as lists show it, search for it and sort it."""
+"""One model of the library, as it is listed, searched and sorted."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class LibraryEntry:
     """One model, in one file or several. Bytes; seconds since 1970."""
 
     path: Path
-    """The path of the first part, which is what llama.cpp is given."""
+    """The path of the first part, which is the one llama.cpp opens."""
     parts: tuple[Path, ...]
     """All parts that exist, including the first."""
     folder: ModelFolder
     title: str
-    """The file's name without the common extensions; Ollama's own name there."""
+    """The file's name without the common extensions; for Ollama, its own name."""
     size: int
     """Bytes of all parts."""
     modified: float
     available: bool = True
     """False while its folder is not available."""
     summary: ModelSummary | None = field(default=None, repr=False)
-    """``None`` where not even the header can be read."""
+    """``None`` if even the header can't be read."""
     problem: str = ""
     """Why it can't be loaded, a sentence."""
     sha256: tuple[str, ...] = ()
-    """The checksum of each part; empty texts where the file's location doesn't give it."""
+    """The checksum of each part; empty texts if the file's location doesn't contain it."""
     origin: Origin | None = None
     last_used: float | None = None
 
@@ -50,9 +50,9 @@ class LibraryEntry:
         return self.folder.read_only
 
     @property
-    def licence(self) -> str:
-        """As its repository or the file names it; empty where neither does."""
-        return (self.origin.licence if self.origin else "") or (self.summary.licence if self.summary else "")
+    def license(self) -> str:
+        """From its repository or the file; empty if neither specifies it."""
+        return (self.origin.license if self.origin else "") or (self.summary.license if self.summary else "")
 
     @property
     def where(self) -> str:
@@ -65,7 +65,7 @@ class LibraryEntry:
 def entry_of(
     record: Record, origin: Origin | None = None, *, available: bool = True, last_used: float | None = None
 ) -> LibraryEntry:
-    """The entry of what is known of a model."""
+    """The entry for what is known about a model."""
     return LibraryEntry(
         path=Path(record.path),
         parts=tuple(Path(stamp.path) for stamp in record.stamps),
@@ -92,13 +92,13 @@ _KEYS: dict[SortKey, Callable[[LibraryEntry], Any]] = {
 
 
 def matching(entries: Iterable[LibraryEntry], words: str) -> list[LibraryEntry]:
-    """Those that have all ``words`` in their title, name, folders, architecture, quantization or where they are."""
+    """Those that have all ``words`` in their title, name, folders, architecture, quantization or location."""
     wanted = words.casefold().split()
     return [entry for entry in entries if all(word in _searched(entry) for word in wanted)]
 
 
 def in_order(entries: Iterable[LibraryEntry], key: SortKey) -> list[LibraryEntry]:
-    """By name and quantization from A, by the others from the largest or latest; what cannot be used comes last."""
+    """Sorted A to Z for name and quantization, otherwise largest or latest first; unusable entries come last."""
     by_name = sorted(entries, key=_KEYS["name"])
     return sorted(sorted(by_name, key=_KEYS[key]), key=lambda entry: not entry.usable)
 

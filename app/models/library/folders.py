@@ -1,4 +1,4 @@
-"""Folders with models: our own, those the user adds, and those of other apps, which are offered when they are there.
+"""Folders with models: our own, those the user adds, and those of other apps, which are offered if they exist.
 
 Only our own folder is ever written to.
 """
@@ -17,7 +17,7 @@ _MAX_SETTINGS_BYTES = 1_000_000
 
 
 class FolderKind(Enum):
-    """Whose folder it is, and so how it is laid out."""
+    """Whose folder it is, which determines its layout."""
 
     OWN = "own"
     EXTRA = "extra"
@@ -27,7 +27,7 @@ class FolderKind(Enum):
 
     @property
     def label(self) -> str:
-        """For people."""
+        """For display."""
         return _LABELS[self]
 
 
@@ -42,7 +42,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A folder that is searched for models. It need not be there now."""
+    """A folder that is searched for models. It need not exist now."""
 
     path: Path
     kind: FolderKind
@@ -54,7 +54,7 @@ class ModelFolder:
 
 
 def extra_folder(path: Path) -> ModelFolder:
-    """A folder the user added, recognized by what is in it or by where it is."""
+    """A folder the user added; its kind is recognized by its content or its location."""
     if _is_folder(path / "manifests") and _is_folder(path / "blobs"):
         return ModelFolder(path, FolderKind.OLLAMA)
     if _is_hugging_face_cache(path):
@@ -65,7 +65,7 @@ def extra_folder(path: Path) -> ModelFolder:
 
 
 def found_folders(environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[ModelFolder]:
-    """The model folders of other apps on this machine, to be offered: LM Studio's, Hugging Face's and Ollama's."""
+    """The model folders of other apps on this machine: LM Studio's, Hugging Face's and Ollama's."""
     environment = os.environ if environment is None else environment
     home = Path.home() if home is None else home
     candidates = [
@@ -81,7 +81,7 @@ def found_folders(environment: Mapping[str, str] | None = None, home: Path | Non
 
 
 def _lm_studio(home: Path) -> Iterator[Path]:
-    """Its home may be elsewhere, which a file says, and its models elsewhere again, which its settings say."""
+    """Its home folder may be elsewhere, which a file says, and its models elsewhere again, which its settings say."""
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
     pointer = _text(home / ".lmstudio-home-pointer").strip()
     if pointer:
@@ -112,7 +112,7 @@ def _ollama(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         yield _expanded(environment["OLLAMA_MODELS"], home)
     yield home / ".ollama" / "models"
     if sys.platform == "linux":
-        yield Path("/usr/share/ollama/.ollama/models")  # where its service keeps them
+        yield Path("/usr/share/ollama/.ollama/models")  # where its service stores them
 
 
 def _expanded(text: str, home: Path) -> Path:

@@ -1,5 +1,5 @@
-"""What the library knows of model files, kept in one JSON file: headers need not be read again, and a folder that is
-not there now forgets nothing.
+"""What the library knows about model files, in one JSON file, so that headers need not be read again, and entries
+survive while a folder is unavailable.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
-from app.models.origins import moved_path
 from app.models.pairing import Difference
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
@@ -25,7 +25,7 @@ READER = 1
 
 New fields of a summary or a shape need defaults, or files of older versions can't be read."""
 _MAX_DIFFERENCES = 2000
-_MAX_LICENCE = 100
+_MAX_LICENSE = 100
 
 _log = logging.getLogger(__name__)
 
@@ -34,20 +34,20 @@ V = TypeVar("V")
 
 
 class ModelSummary(ModelFacts, frozen=True, kw_only=True):
-    """What is held of a model's header: small, and enough for lists, verdicts and rankings."""
+    """What is stored of a model's header: small, and enough for lists, verdicts and rankings."""
 
     template_sha256: str | None
-    """Of the UTF-8 bytes of its chat template; ``None`` where it has none."""
-    licence: str
-    """As the file gives it; empty where it doesn't."""
+    """The size of its chat template in UTF-8 bytes; ``None`` if it has none."""
+    license: str = msgspec.field(name="licence")
+    """From the file; empty if it doesn't specify one."""
     split_count: int
-    """Files the model consists of."""
+    """The number of files of the model."""
     shape: ModelShape
     """What it needs in memory, for the load plan."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
-    """By what a file is recognized as unchanged."""
+    """Used to recognize an unchanged file."""
 
     path: str
     size: int
@@ -86,10 +86,10 @@ class _File(Versioned, kw_only=True):
 
 
 class LibraryIndex:
-    """The records by path, and which vocabularies were compared token by token. Read when it is made."""
+    """The records by path, and which vocabularies were compared token by token. Read when it is created."""
 
     def __init__(self, path: Path) -> None:
-        """A file that cannot be read costs the time to read all headers again."""
+        """If the file can't be read, all headers are read again."""
         self._file = JsonFile(path, _File(records=[], compared=[]), what="The library's index")
         content = self._file.read()
         self.records = _records(content)
@@ -98,7 +98,7 @@ class LibraryIndex:
         self._saved = (dict(self.records), dict(self.differences))
 
     def save(self) -> None:
-        """Write what has changed here into the file. A disk that does not let us costs time later, nothing else."""
+        """Write what has changed here into the file. If the disk refuses, only time is lost later."""
         state = (dict(self.records), dict(self.differences))
         if state == self._saved:
             return
@@ -125,13 +125,13 @@ class LibraryIndex:
 
 
 def summary_of(header: GgufHeader) -> ModelSummary:
-    """The part of ``header`` that the index holds."""
+    """The part of ``header`` that the index stores."""
     facts = msgspec.convert(header, ModelFacts, from_attributes=True)
     template = header.chat_template
     return ModelSummary(
         **msgspec.structs.asdict(facts),
         template_sha256=hashlib.sha256(template.encode()).hexdigest() if template is not None else None,
-        licence=text_of(header.metadata, "general.license", _MAX_LICENCE),
+        license=text_of(header.metadata, "general.license", _MAX_LICENSE),
         split_count=header.split.count if header.split else 1,
         shape=shape_of(header),
     )
@@ -146,7 +146,9 @@ def _differences(file: _File) -> dict[tuple[str, str], Difference | None]:
 
 
 def _merged(there: dict[K, V], before: dict[K, V], now: dict[K, V]) -> dict[K, V]:
-    """What is ``there``, with what became of ``before`` here: another process may have found something meanwhile."""
+    """What is ``there``, with the changes made here since ``before``: another process may have found something
+    meanwhile.
+    """
     left = {key: value for key, value in there.items() if key in now or key not in before}
     return left | {key: value for key, value in now.items() if key not in before or before[key] != value}
 

@@ -1,7 +1,7 @@
-"""The models on this machine: in our own folder, in folders the user added, in those of other apps.
+"""The models on this machine: in our own folder, in folders the user added, and in those of other apps.
 
-Headers are read once and kept in an index, so that looking again is quick and a folder that is not there now forgets
-nothing. Only our own folder is ever written to.
+Headers are read once and stored in an index, so that looking again is fast and entries survive while a folder is
+unavailable. Only our own folder is ever written to.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app import paths
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.architectures import is_part_of_model
 from app.models.gguf import ModelFileError, check_loadable, read_header
 from app.models.library.entry import LibraryEntry, entry_of
@@ -32,12 +32,12 @@ from app.storage.hashing import Progress, sha256_of
 
 
 class Library:
-    """Looks for models, checks and deletes them. Safe from several threads: but for checks, one thing at a time."""
+    """Finds, checks and deletes models. Safe from several threads: except for checks, one thing at a time."""
 
     def __init__(self, models_folder: Path, extra_folders: Iterable[Path], data_folder: Path) -> None:
-        """What is known of the files is kept in ``data_folder``."""
+        """What is known about the files is stored in ``data_folder``."""
         self.notices: list[str] = []
-        """What the user should know about the last scan, one sentence each."""
+        """What to tell the user about the last scan, one sentence each."""
         self.origins = Origins(data_folder / ORIGINS_NAME)
         self.usage = Usage(data_folder / USAGE_NAME)
         self._own = models_folder.expanduser().absolute()
@@ -46,7 +46,7 @@ class Library:
         self._lock = threading.Lock()
 
     def folders(self) -> list[ModelFolder]:
-        """Ours first; a file that is in several of them is listed once. Looks at the disk, which may take its time."""
+        """Ours first; a file that is in several of them is listed once. Looks at the disk, which may take time."""
         return [ModelFolder(self._own, FolderKind.OWN), *map(extra_folder, self._extra)]
 
     @property
@@ -55,14 +55,14 @@ class Library:
         return self._index.differences
 
     def save(self) -> None:
-        """Keep what was found out in the index; `scan`, `delete` and `forget` do that themselves."""
+        """Store what was found in the index; `scan`, `delete` and `forget` do that themselves."""
         with self._lock:
             self._index.save()
 
-    def scan(self, is_cancelled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
-        """All models, by title. Raises `Cancelled` when told to stop; headers that were read by then are kept."""
+    def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
+        """All models, by title. Raises `Canceled` if told to stop; headers that were read by then are kept."""
         with self._lock:
-            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_cancelled)
+            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_canceled)
             try:
                 entries = scan.entries(self.folders())
             finally:
@@ -75,18 +75,18 @@ class Library:
             return sorted(entries, key=lambda entry: entry.title.casefold())
 
     def entry_at(self, path: Path) -> LibraryEntry:
-        """A model anywhere on the disk, for what takes entries. Raises `ModelFileError` when it is not there."""
+        """A model anywhere on the disk, as an entry. Raises `ModelFileError` if it doesn't exist."""
         path = path.absolute()
         group = [FoundFile(path)]
         name = split_name(path)
         if name is not None:
             others = (path.with_name(f"{name[0]}-{part:05d}-of-{name[2]:05d}.gguf") for part in range(2, name[2] + 1))
-            # Path's is_file raises for a link to where it lacks the right.
+            # Path.is_file raises an error for a link to a place without permission.
             group += [FoundFile(other) for other in others if name[1] == 1 and os.path.isfile(other)]  # noqa: PTH113
         try:
             stamps = _stamps_of(group)
         except (OSError, ValueError):
-            read_header(path)  # says what is wrong
+            read_header(path)  # raises an error that says what is wrong
             raise
         record = self._index.records.get(str(path))
         if record is None or record.stamps != stamps:
@@ -95,7 +95,7 @@ class Library:
         return entry_of(record, self.origins.get(path), last_used=self.usage.all().get(str(path)))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
-        """Raise `KnownError` for what is not in our own folder, or not there now."""
+        """Raise `KnownError` for a model that isn't in our own folder, or isn't available now."""
         if not entry.available:
             raise KnownError(
                 f"{printable(entry.title)} is in a folder that isn't available right now, so it can't be deleted."
@@ -103,8 +103,7 @@ class Library:
         if entry.read_only:
             raise KnownError(
                 f"{printable(entry.title)} is in a folder that doesn't belong to Slipstream "
-                f"({entry.folder.kind.label}), where "
-                "Slipstream deletes nothing. Delete it there yourself."
+                f"({entry.folder.kind.label}), so Slipstream won't delete it. Delete it there yourself."
             )
         top = entry.folder.path.resolve()
         if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):
@@ -117,9 +116,9 @@ class Library:
         return sum(map(_freed_by, entry.parts))
 
     def delete(self, entry: LibraryEntry) -> int:
-        """Delete all its files, and the folders that are empty then; returns the bytes freed.
+        """Delete all its files, and folders that become empty; returns the bytes freed.
 
-        Raises `KnownError` for what is not in our own folder and what the system does not let us delete.
+        Raises `KnownError` for a model that isn't in our own folder and if the system doesn't allow it.
         """
         with self._lock:
             self.check_deletable(entry)
@@ -144,12 +143,12 @@ class Library:
         self,
         entry: LibraryEntry,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
-        is_cancelled: Callable[[], bool] = lambda: False,
+        is_canceled: Callable[[], bool] = lambda: False,
     ) -> bool | None:
-        """Whether the SHA-256 of all files is what it was; ``None`` where that is not known of all of them.
+        """Whether the SHA-256 of all files is correct; ``None`` if it isn't known for all of them.
 
-        ``progress`` is told the bytes that are done, and all. Raises `KnownError` for a file that cannot be read, and
-        `Cancelled`.
+        ``progress`` gets the bytes that are done, and the total. Raises `KnownError` for a file that can't be read, and
+        `Canceled`.
         """
         known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
         for part in entry.parts:
@@ -157,7 +156,7 @@ class Library:
                 known[part] = origin.sha256
         try:
             told = Progress(sum(part.stat().st_size for part in known), progress)
-            if any(sha256_of(part, is_cancelled, told) != digest for part, digest in known.items()):
+            if any(sha256_of(part, is_canceled, told) != digest for part, digest in known.items()):
                 return False
         except OSError as error:
             reason = error.strerror or error
@@ -165,15 +164,15 @@ class Library:
         return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:
-        """No longer list an entry whose folder is not there; it comes back with its folder."""
+        """No longer list an entry whose folder is unavailable; it comes back with its folder."""
         with self._lock:
             self._index.records.pop(str(entry.path), None)
             self._index.save()
 
     def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now: what is known of them stays known.
+        """The files of the folder ``old`` are in ``new`` now: what is known about them is kept.
 
-        For the ``switch`` of `app.models.library.moving.move_folder`. Raises `KnownError` if it cannot be kept.
+        For the ``switch`` of `app.models.library.moving.move_folder`. Raises `KnownError` if it can't be stored.
         """
         with self._lock:
             self._index.moved(old, new)
@@ -184,37 +183,37 @@ class Library:
 
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
-    """The library with its files in their places; the arguments are the settings of these names."""
+    """The library with its files in their usual places; the arguments are the settings of these names."""
     return Library(own_folder(models_folder), map(Path, extra_folders), paths.data_dir())
 
 
 def own_folder(models_folder: str) -> Path:
-    """Where downloaded models go; the argument is the setting of this name."""
+    """Where downloaded models are stored; the argument is the setting of this name."""
     return Path(models_folder).expanduser().absolute() if models_folder else paths.models_dir()
 
 
 @dataclass(eq=False)
 class _Scan:
-    """One look through folders: what is unchanged comes from the index, other headers are read."""
+    """One scan of folders: what is unchanged comes from the index, other headers are read."""
 
     index: LibraryIndex
     origins: Mapping[Path, Origin]
     used: Mapping[str, float]
     """When models were used, by path."""
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     notices: list[str] = field(default_factory=list)
-    """What the user should know, one sentence each."""
+    """What to tell the user, one sentence each."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
     _records: dict[str, Record] = field(default_factory=dict)
 
     def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
-        """All models in ``folders``; the index holds exactly these afterwards. Raises `Cancelled`."""
+        """All models in ``folders``; the index contains exactly these afterwards. Raises `Canceled`."""
         entries = [entry for folder in folders for entry in self._in_folder(folder)]
         self.index.records = self._records
         return entries
 
     def _in_folder(self, folder: ModelFolder) -> list[LibraryEntry]:
-        found = walk(folder, self.is_cancelled)
+        found = walk(folder, self.is_canceled)
         if not found.is_complete:
             self.notices.append(
                 f"{printable(str(folder.path), 200)} contains too many files to look through, so not all are listed."
@@ -232,7 +231,7 @@ class _Scan:
         return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
-        """What is known from earlier of places that cannot be looked into now."""
+        """What is known from earlier about places that aren't available now."""
         return [
             record
             for record in self.index.records.values()
@@ -242,9 +241,9 @@ class _Scan:
         ]
 
     def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
-        """What is known of a model; ``None`` for a file that was listed already or has gone."""
-        if self.is_cancelled():
-            raise Cancelled
+        """What is known about a model; ``None`` for a file that was listed already or is gone."""
+        if self.is_canceled():
+            raise Canceled
         try:
             if self._was_seen(group[0].path):
                 return None
@@ -256,7 +255,7 @@ class _Scan:
         if known is None or not _is_valid(known, folder, group, stamps):
             known = _read_record(folder, group, stamps)
             if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
-                return known  # for now: next time it may be readable, complete, or called otherwise
+                return known  # for now: next time it may be readable, complete, or have another name
             self.index.records[path] = known
         self._records[path] = known
         return known
@@ -266,13 +265,13 @@ class _Scan:
         identity = status.st_dev, status.st_ino
         if identity in self._seen:
             return True
-        if status.st_ino:  # some network drives number nothing
+        if status.st_ino:  # some network drives don't number files
             self._seen.add(identity)
         return False
 
 
 def _read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> Record:
-    """What the header of a model says, whose files are ``group``."""
+    """What the header of a model with the files ``group`` says."""
     first = group[0]
     title = _title(first)
     summary, problem, hidden = None, "", False
@@ -314,7 +313,7 @@ def _title(file: FoundFile) -> str:
 
 
 def _stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:
-    """By what these files are recognized later. Raises `OSError`."""
+    """What identifies these files later. Raises `OSError`."""
     stats = ((file.path, file.path.stat()) for file in group)
     return tuple(Stamp(str(path), status.st_size, status.st_mtime_ns) for path, status in stats)
 
@@ -333,7 +332,7 @@ def _is_valid(known: Record, folder: ModelFolder, group: Sequence[FoundFile], st
 
 
 def _is_text(path: str) -> bool:
-    """File names of other encodings can be opened, but neither kept nor sent to the engine."""
+    """File names in other encodings can be opened, but neither stored nor sent to the engine."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -350,7 +349,7 @@ def _freed_by(file: Path) -> int:
 
 
 def _remove_emptied(folder: Path, top: Path) -> None:
-    """Remove ``folder`` and those above it up to ``top``, as far as they are empty."""
+    """Remove ``folder`` and those above it up to ``top``, as long as they are empty."""
     with contextlib.suppress(OSError):
         while folder.resolve() != top and folder.resolve().is_relative_to(top):
             os.rmdir(folder)  # noqa: PTH106 - never anything that is not empty

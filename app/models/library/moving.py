@@ -1,7 +1,7 @@
-"""Moving the models folder, so that an interruption anywhere loses nothing and the same move can be asked for again.
+"""Moves the models folder, so that an interruption loses nothing and the same move can be repeated.
 
-On one file system the folder gets another name. Elsewhere every file is copied, read back and compared before the
-first one is deleted; what an earlier attempt has copied is not copied again.
+On one file system the folder is renamed. Otherwise every file is copied, read back and compared before the first one is
+deleted; what an earlier attempt has copied isn't copied again.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.text import printable, size_text
 from app.storage.hashing import CHUNK, Progress, sha256_of
 
 _COPYING = ".moving"
-"""Extension of a copy that is not complete."""
+"""Extension of an incomplete copy."""
 _CLOCK_STEP = 2.0
-"""Seconds, because FAT stores times no more precisely."""
+"""Seconds, because FAT stores times with this precision."""
 
 
 def move_folder(
@@ -30,13 +30,13 @@ def move_folder(
     new: Path,
     switch: Callable[[], None] = lambda: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    is_cancelled: Callable[[], bool] = lambda: False,
+    is_canceled: Callable[[], bool] = lambda: False,
 ) -> list[Path]:
-    """Move all files of the folder ``old`` into ``new``; returns those that were copied but could not be deleted.
+    """Move all files of the folder ``old`` into ``new``; returns those that were copied but couldn't be deleted.
 
-    ``switch`` is called when ``new`` has everything and, after copying, ``old`` still has: it makes ``new`` the one in
-    use (settings, `Library.moved`). ``progress`` is told the bytes that are done, and all. Raises `KnownError` where it
-    cannot be done, `Cancelled`, and what ``switch`` raises: then ``old`` still has everything.
+    ``switch`` is called when ``new`` has everything and, after copying, ``old`` still does, too: it makes ``new`` the
+    one in use (settings, `Library.moved`). ``progress`` gets the bytes that are done, and the total. Raises
+    `KnownError` if it isn't possible, `Canceled`, and what ``switch`` raises: ``old`` still has everything then.
     """
     _check(old, new)
     try:
@@ -51,7 +51,7 @@ def move_folder(
             if file.is_symlink():
                 _link(file, there, old, new)
             else:
-                _copy(file, there, told, is_cancelled)
+                _copy(file, there, told, is_canceled)
     except OSError as error:
         raise KnownError(
             f"The models couldn't be moved: {error.strerror or error}. They are still in {printable(str(old), 200)}."
@@ -79,7 +79,7 @@ def _check(old: Path, new: Path) -> None:
 
 
 def _renamed(old: Path, new: Path) -> bool:
-    """Whether another name was enough."""
+    """Whether renaming was enough."""
     new.parent.mkdir(parents=True, exist_ok=True)
     if old.is_symlink() or new.is_symlink() or (new.is_dir() and any(new.iterdir())):
         return False
@@ -95,7 +95,7 @@ def _renamed(old: Path, new: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """All below ``folder`` that are no folders, links not followed."""
+    """Everything below ``folder`` except folders; links aren't followed."""
     found = [Path(top) / name for top, _, names in os.walk(folder, onerror=_raise) for name in names]
     links = [Path(top) / name for top, names, _ in os.walk(folder) for name in names if (Path(top) / name).is_symlink()]
     return sorted(path for path in [*found, *links] if not path.name.endswith(_COPYING))
@@ -106,7 +106,7 @@ def _raise(error: OSError) -> None:
 
 
 def _check_free(files: list[Path], old: Path, new: Path) -> None:
-    """Whether there is space, and whether nothing else is in the way. Before anything is copied."""
+    """Check, before anything is copied, that there is enough space and nothing else is in the way."""
     new.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not _is_copied(file, new / file.relative_to(old))]
     for file in missing:
@@ -124,7 +124,7 @@ def _check_free(files: list[Path], old: Path, new: Path) -> None:
 
 
 def _is_copied(file: Path, there: Path) -> bool:
-    """Whether an earlier attempt has copied it: it gets its time and its name only when it was compared."""
+    """Whether an earlier attempt has copied it: it gets its time and its name only after it was compared."""
     try:
         one, other = file.lstat(), there.lstat()
     except OSError:
@@ -135,9 +135,9 @@ def _is_copied(file: Path, there: Path) -> bool:
     return file.is_symlink() or (one.st_size == other.st_size and same_time)
 
 
-def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> None:
-    if is_cancelled():
-        raise Cancelled
+def _copy(file: Path, there: Path, progress: Progress, is_canceled: Callable[[], bool]) -> None:
+    if is_canceled():
+        raise Canceled
     if _is_copied(file, there):
         progress.add(2 * _size(file))
         return
@@ -145,7 +145,7 @@ def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[]
     part = there.with_name(there.name + _COPYING)
     part.unlink(missing_ok=True)
     try:
-        if _copied_digest(file, part, progress, is_cancelled) != sha256_of(part, is_cancelled, progress):
+        if _copied_digest(file, part, progress, is_canceled) != sha256_of(part, is_canceled, progress):
             raise KnownError(f"The copy of {printable(file.name)} is damaged. Check the disk it was written to.")
         shutil.copystat(file, part)
         part.replace(there)
@@ -155,7 +155,7 @@ def _copy(file: Path, there: Path, progress: Progress, is_cancelled: Callable[[]
 
 
 def _link(link: Path, there: Path, old: Path, new: Path) -> None:
-    """Make ``there`` lead to where ``link`` leads, also after the folder it is in has moved."""
+    """Create a link ``there`` to the target of ``link`` that still works after its folder has moved."""
     goal = link.resolve()
     inside = goal.relative_to(old.resolve()) if goal.is_relative_to(old.resolve()) else None
     there.parent.mkdir(parents=True, exist_ok=True)
@@ -163,12 +163,12 @@ def _link(link: Path, there: Path, old: Path, new: Path) -> None:
     there.symlink_to(goal if inside is None else new.absolute() / inside, target_is_directory=goal.is_dir())
 
 
-def _copied_digest(file: Path, part: Path, progress: Progress, is_cancelled: Callable[[], bool]) -> str:
+def _copied_digest(file: Path, part: Path, progress: Progress, is_canceled: Callable[[], bool]) -> str:
     digest = hashlib.sha256()
     with file.open("rb", buffering=0) as source, part.open("xb", buffering=0) as target:
         while chunk := source.read(CHUNK):
-            if is_cancelled():
-                raise Cancelled
+            if is_canceled():
+                raise Canceled
             target.write(chunk)
             digest.update(chunk)
             progress.add(len(chunk))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from app.models.origins import moved_path
+from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "usage.json"
@@ -22,7 +22,7 @@ class _File(Versioned, kw_only=True):
 
 
 class Usage:
-    """A file that cannot be read or written costs what was in it, nothing else."""
+    """If the file can't be read or written, only its content is lost."""
 
     def __init__(self, path: Path) -> None:
         self._file = JsonFile(path, _File(used={}), what="When models were used")
@@ -32,7 +32,7 @@ class Usage:
         return dict(self._file.read().used)
 
     def note(self, files: Iterable[str | Path]) -> None:
-        """These are being used now; to be called when a pair has been loaded."""
+        """These are being used now; called when a pair has been loaded."""
         now = dict.fromkeys(map(str, files), int(time.time()))
         self._update(lambda used: {file: when for file, when in used.items() if file not in now} | now)
 

@@ -1,4 +1,4 @@
-"""The model files in a folder, found without trusting the folder: bounded, without loops, whatever its rights are."""
+"""Finds the model files in a folder without trusting the folder: with limits, no loops, whatever its permissions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.text import is_sha256
@@ -19,7 +19,7 @@ MAX_DEPTH = 8
 MAX_FILES = 10_000
 """The most model files in one folder."""
 MAX_ENTRIES = 200_000
-"""The most files and folders that are looked at in one folder."""
+"""The maximum number of files and folders that are examined in one folder."""
 _MAX_MANIFEST_BYTES = 1_000_000
 _OLLAMA_MODEL = "application/vnd.ollama.image.model"
 _OLLAMA_REGISTRY = "registry.ollama.ai"
@@ -44,14 +44,14 @@ class Walk:
 
     files: list[FoundFile] = field(default_factory=list)
     unreadable: list[Path] = field(default_factory=list)
-    """Folders that could not be opened and links that lead nowhere now."""
+    """Folders that couldn't be opened and broken links."""
     is_complete: bool = True
     """False if there was more than the limits allow."""
 
 
-def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) -> Walk:
-    """Look through ``folder``. Raises `Cancelled` when told to stop."""
-    walker = _Walker(is_cancelled)
+def walk(folder: ModelFolder, is_canceled: Callable[[], bool] = lambda: False) -> Walk:
+    """Look through ``folder``. Raises `Canceled` if told to stop."""
+    walker = _Walker(is_canceled)
     if folder.kind is FolderKind.OLLAMA:
         walker.look_for_manifests(folder.path)
     elif folder.kind is FolderKind.HUGGING_FACE:
@@ -60,7 +60,7 @@ def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) 
                 walker.look(Path(repository.path) / "snapshots", _hugging_face_file)
     else:
         walker.look(folder.path, lambda entry: FoundFile(Path(entry.path)))
-    if not walker.entries_seen:  # an empty folder may be where a drive is mounted that is not there now
+    if not walker.entries_seen:  # an empty folder may be the mount point of a drive that isn't there now
         walker.found.unreadable.append(folder.path)
     walker.found.files.sort(key=lambda file: str(file.path))
     return walker.found
@@ -68,13 +68,13 @@ def walk(folder: ModelFolder, is_cancelled: Callable[[], bool] = lambda: False) 
 
 @dataclass
 class _Walker:
-    is_cancelled: Callable[[], bool]
+    is_canceled: Callable[[], bool]
     found: Walk = field(default_factory=Walk)
     entries_seen: int = 0
     _folders_seen: set[tuple[int, int]] = field(default_factory=set)
 
     def look(self, top: Path, make: Callable[[os.DirEntry[str]], FoundFile], suffix: str = ".gguf") -> None:
-        """Add what ``make`` makes of the files with ``suffix`` below ``top``."""
+        """Add what ``make`` returns for the files with ``suffix`` below ``top``."""
         waiting = [(top, 0)]
         while waiting:
             folder, depth = waiting.pop()
@@ -86,9 +86,9 @@ class _Walker:
                     elif entry.is_file():
                         if entry.name.lower().endswith(suffix):
                             self._add(make(entry))
-                    elif entry.is_symlink():  # it leads nowhere now
+                    elif entry.is_symlink():  # a broken link
                         self.found.unreadable.append(Path(entry.path))
-                except OSError:  # a loop of links, or rights
+                except OSError:  # a loop of links, or missing permissions
                     self.found.unreadable.append(Path(entry.path))
 
     def look_for_manifests(self, top: Path) -> None:
@@ -96,21 +96,21 @@ class _Walker:
         self.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
         manifests = [file.path for file in self.found.files]
         self.found.files = []
-        # One file often has several names: the one that says most comes first.
+        # One file often has several names: the most informative one comes first.
         named: dict[str, Path] = {}
         for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
             for digest in _model_digests(manifest):
                 named.setdefault(digest, manifest)
         for digest, manifest in named.items():
             blobs = top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"  # today, in early versions
-            blob = next(filter(os.path.isfile, blobs), None)  # Path's raises where it lacks the right
+            blob = next(filter(os.path.isfile, blobs), None)  # Path's raises an error without permission
             if blob is not None:
                 self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
-        """What is in ``folder``, unless it was seen before; names with a dot in front are left out."""
-        if self.is_cancelled():
-            raise Cancelled
+        """The content of ``folder``, unless it was seen before; names that begin with a dot are left out."""
+        if self.is_canceled():
+            raise Canceled
         try:
             status = folder.stat()
             if (status.st_dev, status.st_ino) in self._folders_seen:
@@ -139,13 +139,13 @@ class _Walker:
 
 
 def split_name(path: Path) -> tuple[str, int, int] | None:
-    """Stem, number and count of a part of a split model by its name; ``None`` for other files."""
+    """Stem, number and count from the name of a part of a split model; ``None`` for other files."""
     match = PART_NAME.match(path.name)
     return (match["stem"], int(match["number"]), int(match["count"])) if match else None
 
 
 def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
-    """A link into ``blobs``, where files are called by their hash; a copy where there are no links."""
+    """A link into ``blobs``, where files are named by their hash; a copy if there are no links."""
     try:
         blob = Path(os.readlink(entry.path)).name if entry.is_symlink() else ""  # noqa: PTH115 - the same
     except OSError:
@@ -154,7 +154,7 @@ def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
 
 
 def _model_digests(manifest: Path) -> list[str]:
-    """SHA-256 of the model layers; empty for what is no manifest."""
+    """SHA-256 of the model layers; empty if it isn't a manifest."""
     try:
         with manifest.open("rb") as file:
             content: Any = json.loads(file.read(_MAX_MANIFEST_BYTES))
@@ -166,7 +166,7 @@ def _model_digests(manifest: Path) -> list[str]:
 
 
 def _ollama_name(manifest: Path) -> str:
-    """``llama3.1:8b`` for ``registry.ollama.ai/library/llama3.1/8b``: what stands for itself is left out, as there."""
+    """``llama3.1:8b`` for ``registry.ollama.ai/library/llama3.1/8b``: defaults are left out, as in Ollama."""
     *places, model, tag = manifest.parts if len(manifest.parts) > 1 else ("", *manifest.parts)
     if places[:1] == [_OLLAMA_REGISTRY]:
         del places[0]

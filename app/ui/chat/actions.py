@@ -9,7 +9,6 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QBoxLayout, QMenu, QToolButton, QWidget
 
 from app.chats.model import StoredMessage
-from app.ui.chat.markdown.plain_text import plain_text
 from app.ui.chat.parts import ChatCommands, VersionSwitch, copy_text, icon_button
 from app.ui.widgets.layouts import row
 
@@ -33,7 +32,7 @@ def fill_menu(
     is_answer = message.role == "assistant"
     if is_answer:
         menu.addAction("Copy as Markdown", lambda: QGuiApplication.clipboard().setText(asked.content()))
-        menu.addAction("Copy as plain text", lambda: QGuiApplication.clipboard().setText(plain_text(asked.content())))
+        menu.addAction("Copy as plain text", lambda: _copy_plain(asked.content()))
         raw = menu.addAction("Show raw text")
         raw.setCheckable(True)
         raw.setChecked(asked.is_raw())
@@ -53,6 +52,12 @@ def fill_menu(
     menu.addAction("Delete from here on", lambda: commands.delete(message.id, True))
 
 
+def _copy_plain(markdown: str) -> None:
+    from app.ui.chat.markdown.plain_text import plain_text
+
+    QGuiApplication.clipboard().setText(plain_text(markdown))
+
+
 def _add_answer_actions(menu: QMenu, message_id: str, commands: ChatCommands, *, continues: bool) -> None:
     if continues:
         menu.addAction("Continue", lambda: commands.continue_answer(message_id))
@@ -64,7 +69,7 @@ def _add_answer_actions(menu: QMenu, message_id: str, commands: ChatCommands, *,
                 others.addAction(name.replace("&", "&&"), act)
             else:
                 others.addSeparator()
-    menu.addAction("Compare with plain", lambda: commands.compare(message_id))
+    menu.addAction("Compare without a draft", lambda: commands.compare(message_id))
 
 
 class Actions(QWidget):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QIcon, QKeyEvent
@@ -23,15 +25,17 @@ from shiboken6 import isValid
 from app.chats.model import Chat, Folder, Found
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.menus import fill_list_menu
-from app.ui.chat.list.results import ResultsView
 from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
-from app.ui.chat.list.trash import TrashPanel
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import GAP, column, row
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.chat.list.results import ResultsView
+    from app.ui.chat.list.trash import TrashPanel
 
 SEARCH_DELAY_MS = 150
 _Key = Qt.Key
@@ -88,8 +92,6 @@ class ChatList(QFrame):
         icons.set_icon(self.new_button, "new-chat")
         self.search_field = SearchField(self)
         self.view = ChatListView(self.commands)
-        self.results = ResultsView(self.commands)
-        self.trash = TrashPanel(self.commands, self.show_chats)
         self._searched = ""
         """The words of the results that are shown."""
         self._before: QWidget | None = None
@@ -101,12 +103,28 @@ class ChatList(QFrame):
         self._count = self._quiet("")
         self._content = QStackedWidget()
         self._content.addWidget(self._page(self._nothing, self.view))
-        self._content.addWidget(self._page(self._count, self.results))
         self._pages = QStackedWidget()
         self._pages.addWidget(self._main_page())
-        self._pages.addWidget(self.trash)
         column(self._pages, margins=(3 * SPACING, 3 * SPACING, 3 * SPACING, 2 * SPACING), on=self)
         self.set_chats([])
+
+    @cached_property
+    def results(self) -> ResultsView:
+        """Made for the first search."""
+        from app.ui.chat.list.results import ResultsView
+
+        view = ResultsView(self.commands)
+        self._content.addWidget(self._page(self._count, view))
+        return view
+
+    @cached_property
+    def trash(self) -> TrashPanel:
+        """Made when it is first wanted: the first picture does without it."""
+        from app.ui.chat.list.trash import TrashPanel
+
+        panel = TrashPanel(self.commands, self.show_chats)
+        self._pages.addWidget(panel)
+        return panel
 
     # ------------------------------------------------------------ what is shown
 
@@ -128,6 +146,10 @@ class ChatList(QFrame):
         self._content.setCurrentIndex(1)
         if is_news:
             announce(self._count, self._count.text())
+
+    def set_trash(self, chats: Sequence[Chat]) -> None:
+        """Show these in the trash, deleted last first."""
+        self.trash.set_chats(chats)
 
     def set_current(self, chat_id: str | None) -> None:
         """Mark the chat that is shown; ``None`` for one that is not in the list yet."""
@@ -166,12 +188,12 @@ class ChatList(QFrame):
 
     def show_chats(self) -> None:
         """Show the chats in the place of the trash."""
-        if self._pages.currentWidget() is self.trash:
+        if self._pages.currentIndex():
             self._leave_trash()
             self._trash_button.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _leave_trash(self) -> None:
-        if self._pages.currentWidget() is self.trash:
+        if self._pages.currentIndex():
             self.commands.watch_trash(False)
             self._pages.setCurrentIndex(0)
 

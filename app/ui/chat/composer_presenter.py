@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMetaObject, QObject, Slot
+from PySide6.QtCore import QMetaObject, QObject, Qt, Slot
 
 from app.ui import notices
 from app.ui.chat.composer import Composer
@@ -45,11 +45,12 @@ class ComposerPresenter(QObject):
             QObject.disconnect(connection)
         self._model = model
         self._connections = [
-            model.unsent_changed.connect(self._fill),
+            model.unsent.replaced.connect(self._fill),
             model.state_changed.connect(self._refresh),
-            model.branch_changed.connect(self._refresh),
+            # Later: the answer to a message that is sent is asked for behind it.
+            model.branch_changed.connect(self._refresh, Qt.ConnectionType.QueuedConnection),
         ]
-        self._fill(model.unsent)
+        self._fill(model.unsent.text)
         self._refresh()
 
     @Slot(str)
@@ -58,7 +59,7 @@ class ComposerPresenter(QObject):
         assert self._model is not None
         self._notice_list.remove(*notices.PASSING)
         self._model.send(text)
-        self._fill(self._model.unsent)
+        self._fill(self._model.unsent.text)
 
     @Slot()
     def _on_stop_requested(self) -> None:
@@ -68,7 +69,7 @@ class ComposerPresenter(QObject):
     @Slot()
     def _on_text_changed(self) -> None:
         if self._model is not None:
-            self._model.type(self._composer.text())
+            self._model.unsent.type(self._composer.text())
 
     @Slot(str)
     def _fill(self, text: str) -> None:

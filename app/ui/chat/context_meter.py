@@ -100,10 +100,10 @@ class ContextUse:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
             return (
-                f"This chat is getting too long for the context. The model will no longer see {number}; you still do."
+                f"This chat is getting too long for the context. The model will no longer see {number}; you still will."
             )
         if self.overflow == "stop" and self.share() >= NEARLY_FULL:
-            return "The context is almost full. This chat's settings say to end it there."
+            return "The context is almost full. This chat is set to end when it's full."
         return ""
 
 
@@ -150,7 +150,7 @@ class ContextMeter(QObject):
             model.answer_begun.connect(self._on_branch_changed),
             model.answer_ended.connect(self._on_branch_changed),
             model.settings_changed.connect(self._delay.start),
-            model.typed.connect(self._delay.start),
+            model.unsent.typed.connect(self._delay.start),
             model.state_changed.connect(self._on_chat_state_changed),
         ]
         self._forget()
@@ -209,7 +209,7 @@ class ContextMeter(QObject):
             return
         asked = self._conversation[1]
         self._asked_for = asked, overflow
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent, overflow)
+        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow)
         if not self._asked:
             self._forget()
         elif not self._patience.isActive():

@@ -53,6 +53,12 @@ class Conversation:
     messages: list[Message]
     sources: list[str]
 
+    def under(self, system_prompt: str) -> Conversation:
+        """The same with a system prompt, unless that is empty."""
+        if not system_prompt.strip():
+            return self
+        return Conversation([Message(role="system", content=system_prompt), *self.messages], self.sources)
+
     def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
         """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
 
@@ -62,7 +68,7 @@ class Conversation:
         return self.sources[after] if dropped and 0 <= after < len(self.sources) else None
 
 
-def conversation(branch: Sequence[StoredMessage], system_prompt: str) -> Conversation:
+def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Conversation:
     """What the engine sees of a branch.
 
     Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer

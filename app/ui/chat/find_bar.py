@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 
 from app.ui.widgets import icons, theme
+from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
@@ -100,8 +101,8 @@ class FindBar(QFrame):
         self.next_button.setEnabled(count > 0)
         if text != self._count.text():
             self._count.setText(text)
-            if is_complete and text and self.field.hasFocus():
-                QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, text))
+            if is_complete and self.field.hasFocus():
+                announce(self, text)
 
     def count_text(self) -> str:
         """What it says about the matches."""

@@ -15,6 +15,7 @@ from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatModel
 from app.ui.chat.transcript import Transcript
+from app.ui.widgets.turns import turns
 
 _SLICE = 0.004
 """Seconds of counting in one turn of the event loop."""
@@ -38,6 +39,8 @@ class FindInChat(QObject):
         self._transcript = transcript
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
+        self._answer: QMetaObject.Connection | None = None
+        """To the answer that is being written."""
         self._query = ""
         self._counts: dict[str, int] = {}
         """Of the messages that were counted."""
@@ -47,8 +50,6 @@ class FindInChat(QObject):
         self._is_wanted = False
         """Whether the first match shall be gone to as soon as it is known."""
         self._awaited: tuple[MessageWidget, QMetaObject.Connection] | None = None
-        self._timer = QTimer(self, singleShot=True, interval=0)
-        self._timer.timeout.connect(self._count)
         self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
         self._grown.timeout.connect(self._on_grown)
         bar.query_changed.connect(self._on_query)
@@ -87,9 +88,10 @@ class FindInChat(QObject):
         self._grown.start()
 
     def _watch_answer(self) -> None:
+        if self._answer is not None:
+            QObject.disconnect(self._answer)
         live = self._model.live if self._model is not None else None
-        if live is not None:
-            live.rounds_received.connect(self._on_rounds)
+        self._answer = live.rounds_received.connect(self._on_rounds) if live is not None else None
 
     @Slot()
     def _on_rounds(self) -> None:
@@ -154,7 +156,6 @@ class FindInChat(QObject):
 
     def _forget(self) -> None:
         self._counts, self._current = {}, None
-        self._timer.stop()
         self._leave_awaited()
 
     # ------------------------------------------------------------ counting
@@ -168,23 +169,27 @@ class FindInChat(QObject):
 
     def _go_on(self) -> None:
         if self._query:
-            self._timer.start()
+            turns().want(self, later=True)
         self._tell()
 
-    @Slot()
-    def _count(self) -> None:
-        """Count for a moment, first from where the user is looking."""
-        deadline = time.perf_counter() + _SLICE
+    def take_turn(self) -> None:
+        """Count for a moment, first from where the user is looking; see `app.ui.widgets.turns`. Going to a match takes
+        a turn of its own."""
+        if not self._query:
+            return
+        deadline, has_counted = time.perf_counter() + _SLICE, False
         messages = self._texts()
         first = next((place for place, one in enumerate(messages) if one.id == self._start), 0)
         for message in [*messages[first:], *messages[:first]]:
             if message.id not in self._counts:
                 self._counts[message.id] = count_matches(self._text(message), self._query, plain=message.role == "user")
-            if self._is_wanted and self._counts[message.id]:
+                has_counted = True
+            is_first = self._is_wanted and self._counts[message.id] > 0
+            if is_first and not has_counted:
                 self._is_wanted = False
                 self._go_to(message.id, 0)
-            if time.perf_counter() > deadline:
-                self._timer.start()
+            if is_first or time.perf_counter() > deadline:
+                turns().want(self, later=True)
                 return
         self._is_wanted = False
         self._tell()
@@ -195,13 +200,16 @@ class FindInChat(QObject):
         return live.text() if live is not None and is_live else message.text
 
     def _tell(self) -> None:
+        is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)
+        if not is_complete:  # no number is shown, and to add them up takes a while
+            self._bar.show_count(0, int(any(self._counts.values())), is_complete=False)
+            return
         number = before = 0
         for key, count in self._order():
             if self._current is not None and key == self._current[0]:
                 number = before + self._current[1] + 1
             before += count
-        is_complete = len(self._counts) >= len(self._texts()) and not self._timer.isActive()
-        self._bar.show_count(number, before, is_complete=is_complete)
+        self._bar.show_count(number, before, is_complete=True)
 
     # ------------------------------------------------------------ going there
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
@@ -122,6 +122,8 @@ class LiveAnswer(QObject):
         self._continued = continued
         self._seed = seed
         self.is_private = is_private
+        self._conversation: Conversation | None = None
+        """Of the branch, without a system prompt."""
         self._asked: Conversation | None = None
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
@@ -130,6 +132,14 @@ class LiveAnswer(QObject):
         """Whether its text ends in what the model thought."""
         self._is_mixed = False
         """Whether another model than the one it is stored as the answer of goes on with it."""
+        # Of a long chat it takes milliseconds, and there is time until the question is stored.
+        QTimer.singleShot(0, self, self._prepare)
+
+    @Slot()
+    def _prepare(self) -> Conversation:
+        if self._conversation is None:
+            self._conversation = conversation(self.branch)
+        return self._conversation
 
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
@@ -172,7 +182,7 @@ class LiveAnswer(QObject):
         before = self._continued
         if before is not None:
             settings = asked_with(before) or settings
-        self._asked = conversation(self.branch, settings.system_prompt)
+        self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]
             self.message = StoredMessage(

@@ -27,7 +27,6 @@ from app.protocol.messages import Piece
 from app.ui.chat.actions import Actions, AnswerActions, Asked, UserActions, fill_menu
 from app.ui.chat.editing import Editing
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of
-from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import explain, label
@@ -53,6 +52,8 @@ class MessageWidget(QWidget):
     """Of the row of buttons that was made last: so much is left free for the next one."""
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
+        from app.ui.chat.markdown.view import MarkdownView  # the first picture shows no message
+
         super().__init__(parent)
         self._message = message
         self._commands = commands
@@ -135,7 +136,8 @@ class MessageWidget(QWidget):
         text = self.editing.text.toPlainText() if self.editing is not None else ""
         if text.strip():
             self.stop_editing()
-            self._commands.edit(self._message.id, text)
+            if self._message.role == "user" or text != self.view.content:  # a question may be asked once more
+                self._commands.edit(self._message.id, text)
 
     # -- raw text
 

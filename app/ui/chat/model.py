@@ -24,12 +24,12 @@ from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.live_answer import LiveAnswer, can_continue
 from app.ui.chat.saver import ChatSaver
 from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.unsent import UnsentText, joined
 
 T = TypeVar("T")
 
 _END = 20
 """Messages: enough to fill a screen."""
-UNSENT_INTERVAL_MS = 500
 SAVE_INTERVAL_MS = 1000
 TOKENS_PER_INTERVAL = 5000
 """A long answer is saved less often, as all of it is written each time: every two seconds from so many tokens on, …"""
@@ -52,13 +52,6 @@ class ChatState(enum.Enum):
         return self in (ChatState.WAITING, ChatState.ANSWERING)
 
 
-def joined(first: str, second: str) -> str:
-    """Both texts, one below the other; one of them where it begins or ends with the other."""
-    if not second.strip() or first == second or first.endswith(f"\n{second}"):
-        return first
-    return second if not first.strip() or second.startswith(first) else f"{first}\n{second}"
-
-
 @dataclass
 class _Queued:
     """What the user asked for while the messages were being read."""
@@ -73,8 +66,9 @@ class ChatModel(QObject):
 
     Attributes:
         id: Also of a chat that the store gets only with its first message.
-        title, messages, settings, unsent: As they are now. ``messages`` is the shown branch, oldest first, its last one
-            empty while it is being written; ``unsent`` stands in the composer.
+        title, messages, settings: As they are now. ``messages`` is the shown branch, oldest first, its last one empty
+            while it is being written.
+        unsent: What the composer contains.
         live: The answer that waits or is being written.
         is_new: Whether it has no message yet.
         is_temporary: Whether it is never stored on the disk.
@@ -87,8 +81,6 @@ class ChatModel(QObject):
         stored: The store has another message, or the end of an answer; the list of chats is out of date.
         created: It has its first message.
         settings_changed: Other settings, or another title.
-        unsent_changed: What the composer has to show; not told of what was typed there.
-        typed: Something else stands in the composer.
         asking: An answer is about to be asked for with `settings`: the last moment to set them.
         failed: A `KnownError` of the store, for an operation that was not done.
     """
@@ -101,8 +93,6 @@ class ChatModel(QObject):
     stored = Signal()
     created = Signal()
     settings_changed = Signal()
-    unsent_changed = Signal(str)
-    typed = Signal()
     asking = Signal()
     failed = Signal(object)
 
@@ -124,9 +114,9 @@ class ChatModel(QObject):
         self.title = ""
         self.messages: list[StoredMessage] = []
         self.settings = settings
-        self.unsent = ""
         self.live: LiveAnswer | None = None
         self.saver = ChatSaver(chat_store, self)
+        self.unsent = UnsentText(self.saver, lambda: None if self.is_new else self.id, self, is_known=self.is_new)
         self._has_chosen = False
         """Whether the settings are this chat's own."""
         self._queue = queue
@@ -138,9 +128,6 @@ class ChatModel(QObject):
         self._replaced: list[StoredMessage] = []
         """What stands on the page again if the answer that waits is withdrawn."""
         self._told_state = self.state
-        self._knows_unsent = self.is_new
-        self._unsent_timer = QTimer(self, interval=UNSENT_INTERVAL_MS, singleShot=True)
-        self._unsent_timer.timeout.connect(self.save_unsent)
         self._intervals = 0
         self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
         self._save_timer.timeout.connect(self._on_save_due)
@@ -177,7 +164,7 @@ class ChatModel(QObject):
 
     def is_settled(self) -> bool:
         """Whether nothing goes on here and the store has everything."""
-        return self.state is ChatState.IDLE and self.saver.is_saved() and not self._has_unsaved_text()
+        return self.state is ChatState.IDLE and self.saver.is_saved() and self.unsent.is_saved()
 
     def is_unanswered(self) -> bool:
         """Whether the last message is the user's, and no answer to it is coming."""
@@ -212,21 +199,19 @@ class ChatModel(QObject):
             if chosen is not None:
                 self.settings, self._has_chosen = chosen, True
             self.settings_changed.emit()
-            self._add_stored_unsent(unsent)
+            self.unsent.add_stored(unsent)
             self._show(branch)
 
         self._read(read, done)
 
-    def expect_unsent(self) -> None:
-        """The store may have text for this new chat, which is not to be replaced before `open_new` has read it."""
-        self._knows_unsent = False
-
     def open_new(self) -> None:
         """Read what was left unsent in the chat that did not come into being yet."""
-        self._knows_unsent = False
-        self._read(lambda store: store.unsent(None), self._add_stored_unsent)
+        self.unsent.is_known = False
+        self._read(lambda store: store.unsent(None), self.unsent.add_stored)
 
-    def _read(self, read: Callable[[ChatStore], T], show: Callable[[T], None]) -> None:
+    def _read(
+        self, read: Callable[[ChatStore], T], show: Callable[[T], None], not_done: Callable[[], None] | None = None
+    ) -> None:
         """Ask the store for what is to be shown; until that is here, nothing else can be done but sending."""
         self._reading += 1
         self._refresh()
@@ -239,6 +224,8 @@ class ChatModel(QObject):
         def failed(error: KnownError) -> None:
             self._reading -= 1
             self._give_back()
+            if not_done is not None:
+                not_done()
             self.failed.emit(error)
             self._refresh()
 
@@ -259,7 +246,7 @@ class ChatModel(QObject):
         """What was to be sent goes back to where it was written."""
         queued, self._queued = self._queued, None
         if queued is not None and queued.text:
-            self.set_unsent(joined(queued.text, self.unsent))
+            self.unsent.replace(joined(queued.text, self.unsent.text))
 
     def _show(self, branch: list[StoredMessage]) -> None:
         """Another branch, of which only what differs is told."""
@@ -282,9 +269,8 @@ class ChatModel(QObject):
         """Ask something; ``False`` where that cannot be done now."""
         if not text.strip() or self.state.is_busy:
             return False
-        if text == self.unsent:
-            self._unsent_timer.stop()
-            self.unsent = ""
+        if text == self.unsent.text:
+            self.unsent.take()
         if self.state is ChatState.OPENING:
             self._queued = _Queued(text)
             self._refresh()
@@ -414,8 +400,8 @@ class ChatModel(QObject):
         self._read(delete_and_read, show)
         return True
 
-    def undo_deletion(self, deletion: Deletion) -> bool:
-        """Bring back what `delete` took away."""
+    def undo_deletion(self, deletion: Deletion, not_done: Callable[[], None] | None = None) -> bool:
+        """Bring back what `delete` took away; ``not_done`` is called where the store refuses."""
         if self.state is not ChatState.IDLE:
             return False
         chat_id = self.id
@@ -428,7 +414,7 @@ class ChatModel(QObject):
             self._show(branch)
             self.stored.emit()
 
-        self._read(undo, show)
+        self._read(undo, show, not_done)
         return True
 
     def rename(self, title: str) -> None:
@@ -484,7 +470,7 @@ class ChatModel(QObject):
         self.saver.write(self._question_writer(question, is_sent=is_sent), written)
         if self.is_new:
             self.is_new, self.title, self._has_chosen = False, title_of(text), True
-            self._knows_unsent = True
+            self.unsent.is_known = True
             self.created.emit()
             self.settings_changed.emit()
         if live is not None:
@@ -511,8 +497,8 @@ class ChatModel(QObject):
 
     def _question_writer(self, question: StoredMessage, *, is_sent: bool) -> Callable[[ChatStore], None]:
         """What stores a question; with it goes the unsent text that it was."""
-        is_first, settings, unsent, knows_unsent = self.is_new, self.settings.to_json(), self.unsent, self._knows_unsent
-        chat_id = self.id
+        is_first, settings, chat_id = self.is_new, self.settings.to_json(), self.id
+        unsent, knows_unsent = self.unsent.text, self.unsent.is_known
 
         def write(store: ChatStore) -> None:
             if is_first:
@@ -583,60 +569,17 @@ class ChatModel(QObject):
             message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.stored_tokens()
             self.saver.write(lambda store: store.update_answer(message_id, text, packed, tokens), replaces="answer")
 
-    # ------------------------------------------------------------ what was not sent
-
-    def type(self, text: str) -> None:
-        """This stands in the composer now; stored a moment later."""
-        if text != self.unsent:
-            self.unsent = text
-            self._unsent_timer.start()
-            self.typed.emit()
-
-    def set_unsent(self, text: str) -> None:
-        """The same, where the composer has to be told."""
-        self.type(text)
-        self.unsent_changed.emit(text)
-
-    def _add_stored_unsent(self, stored: str) -> None:
-        """What the store had, with what was typed meanwhile."""
-        self._knows_unsent = True
-        typed, self.unsent = self.unsent, stored
-        self.set_unsent(joined(stored, typed))
-        if self.unsent != stored:
-            self.save_unsent()  # another chat may be shown by now
-
-    @Slot()
-    def save_unsent(self) -> None:
-        """Store what stands in the composer now."""
-        self._unsent_timer.stop()
-        if self._knows_unsent:
-            key, text = None if self.is_new else self.id, self.unsent
-            self.saver.write(lambda store: store.set_unsent(key, text), replaces="unsent")
-
-    def _has_unsaved_text(self) -> bool:
-        """Whether the store does not have what stands in the composer."""
-        return self._unsent_timer.isActive() or (not self._knows_unsent and bool(self.unsent))
-
-    def leave(self) -> None:
-        """Another chat is shown."""
-        if self._unsent_timer.isActive():
-            self.save_unsent()
+    # ------------------------------------------------------------ the end
 
     def close_store(self) -> None:
         """The end of a temporary chat: what goes on in it is stopped, and the store that it has for itself goes."""
         if self.live is not None:
             self._queue.abandon(self.live)
-        self._chat_store.close()
+        self._chat_store.close(wait=False)  # nothing of it is to be kept
 
     def shut_down(self) -> None:
         """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
         queued, self._queued = self._queued, None
-        typed = joined(queued.text if queued else "", self.unsent)
         self._save_timer.stop()
-        if self._knows_unsent and queued is None:
-            if self._unsent_timer.isActive():
-                self.save_unsent()
-        elif typed:
-            key = None if self.is_new else self.id
-            self.saver.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
+        self.unsent.finish(queued.text if queued is not None else "")
         self.saver.save_again()

@@ -12,6 +12,7 @@ from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.unsent import joined
 from app.ui.notices import NoticeList
 
 
@@ -59,7 +60,7 @@ class OpenChats(QObject):
     def begin(self, chat_id: str | None) -> None:
         """The store is there: show this chat, unless something was written meanwhile, which is to be seen then."""
         self._has_begun = True
-        is_untouched = self.current is self._new and not self._new.unsent
+        is_untouched = self.current is self._new and not self._new.unsent.text
         self._new.open_new()
         if chat_id is not None and is_untouched:
             self.open(chat_id)
@@ -95,7 +96,7 @@ class OpenChats(QObject):
         if chat_id:
             self._open[chat_id] = model
         elif not is_temporary and not self._has_begun:
-            model.expect_unsent()
+            model.unsent.is_known = False  # the store may have some, which is read in `begin`
         if is_temporary:
             store.setParent(model)
         else:
@@ -111,7 +112,7 @@ class OpenChats(QObject):
         if model is before:
             return
         self.current = model
-        before.leave()
+        before.unsent.save_if_changed()
         if before.is_temporary:
             self._end_temporary(before)
         self._tidy_soon()
@@ -179,6 +180,11 @@ class OpenChats(QObject):
 
     @Slot(object)
     def _on_failed(self, error: KnownError) -> None:
+        """What was written in a chat that cannot be read is not lost: it stands where a new one begins."""
         self._chat_store.tell(error)
+        for model in self._models():
+            if model.must_open and (words := model.unsent.take()):
+                self._new.unsent.replace(joined(self._new.unsent.text, words))
         if self.current.must_open:
             self.new()
+        self._tidy_soon()

@@ -3,7 +3,8 @@ export. No widgets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +21,20 @@ from app.ui.chat.stored_chats import StoredChats
 
 _LONGEST_TITLE = 60
 T = TypeVar("T")
+TakeBack = Callable[[Callable[[str], None]], None]
+"""Takes a deletion back. Where that cannot be done now, it calls what it gets, with a sentence or an empty text: the
+deletion can then be undone later."""
+
+
+@dataclass(eq=False)
+class _Deletion:
+    """What can be undone."""
+
+    take_back: TakeBack
+    chat_ids: set[str]
+    """When all of these are gone there is nothing to take back; empty where it depends on none."""
+    in_trash: bool = False
+    """Whether it is these chats that were deleted, and not something in them."""
 
 
 class ChatOperations(QObject):
@@ -55,8 +70,8 @@ class ChatOperations(QObject):
         self._folders: list[Folder] = []
         self._deleting: set[str] = set()
         """On their way to the trash: no longer shown."""
-        self._deletions: list[Callable[[], None]] = []
-        """What takes each deletion back, the last one last."""
+        self._deletions: list[_Deletion] = []
+        """The last one last."""
         self._is_trash_watched = False
         self._is_listing = self._is_outdated = False
 
@@ -116,7 +131,12 @@ class ChatOperations(QObject):
     def _tell_listed(self) -> None:
         self.chats_listed.emit([chat for chat in self._chats if chat.id not in self._deleting], self._folders)
 
-    def _change(self, change: Callable[[ChatStore], T], done: Callable[[T], None] | None = None) -> None:
+    def _change(
+        self,
+        change: Callable[[ChatStore], T],
+        done: Callable[[T], None] | None = None,
+        not_done: Callable[[], None] | None = None,
+    ) -> None:
         """Change something and list the chats again, also where that failed: the list may show it as done."""
 
         def changed(result: T) -> None:
@@ -125,6 +145,8 @@ class ChatOperations(QObject):
             self.refresh()
 
         def failed(error: KnownError) -> None:
+            if not_done is not None:
+                not_done()
             self._chat_store.tell(error)
             self.refresh()
 
@@ -142,9 +164,11 @@ class ChatOperations(QObject):
         """Into a folder, or with ``None`` out of theirs."""
         self._change(lambda store: store.move_chats(chat_ids, folder_id))
 
-    def create_folder(self, name: str, chat_ids: Sequence[str] = ()) -> None:
+    def create_folder(
+        self, name: str, chat_ids: Sequence[str] = (), not_done: Callable[[], None] | None = None
+    ) -> None:
         """A new folder with these chats in it."""
-        self._change(lambda store: store.move_chats(chat_ids, store.create_folder(name).id))
+        self._change(lambda store: store.move_chats(chat_ids, store.create_folder(name).id), not_done=not_done)
 
     def rename_folder(self, folder_id: str, name: str) -> None:
         self._change(lambda store: store.rename_folder(folder_id, name))
@@ -159,7 +183,7 @@ class ChatOperations(QObject):
             return inside
 
         def deleted(inside: list[str]) -> None:
-            self._add_deletion(lambda: self.create_folder(name, inside))
+            self._add(_Deletion(lambda put_back: self.create_folder(name, inside, partial(put_back, "")), set()))
             self.deletion_done.emit(f"The folder “{shortened(name, _LONGEST_TITLE)}” was deleted. Its chats were kept.")
 
         self._change(delete, deleted)
@@ -171,49 +195,71 @@ class ChatOperations(QObject):
         ids = list(chat_ids)
         self._deleting.update(ids)
         self._tell_listed()
-        take_back = partial(self.restore, ids, shown)
-        self._add_deletion(take_back)
+        deletion = _Deletion(lambda put_back: self.restore(ids, shown, partial(put_back, "")), set(ids), in_trash=True)
+        self._add(deletion)
         titled = f"“{shortened(self.title(ids[0]) or UNTITLED, _LONGEST_TITLE)}”" if len(ids) == 1 else ""
 
         def deleted(_: None) -> None:
             self._deleting.difference_update(ids)
             self.chats_deleted.emit(ids)
             was = "was" if len(ids) == 1 else "were"
-            if take_back in self._deletions:  # else it was taken back already
+            if deletion in self._deletions:  # else it was taken back already
                 self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
             self.refresh()
 
         def failed(error: KnownError) -> None:
             self._deleting.difference_update(ids)
-            if take_back in self._deletions:
-                self._deletions.remove(take_back)
-                self.undo_changed.emit()
+            self._remove([deletion])
             self._chat_store.tell(error)
             self.refresh()
 
         self._chat_store.ask(lambda store: store.delete_chats(ids), deleted, failed)
 
-    def offer_undo(self, take_back: Callable[[], None], text: str) -> None:
-        """Something else was deleted, such as a message; ``take_back`` is called by `undo`."""
-        self._add_deletion(take_back)
+    def offer_undo(self, take_back: TakeBack, text: str, chat_id: str) -> None:
+        """Something else was deleted, such as a message of this chat; `undo` calls ``take_back``."""
+        self._add(_Deletion(take_back, {chat_id}))
         self.deletion_done.emit(text)
 
     def can_undo(self) -> bool:
         return bool(self._deletions)
 
-    def _add_deletion(self, take_back: Callable[[], None]) -> None:
-        self._deletions.append(take_back)
+    def _add(self, deletion: _Deletion) -> None:
+        self._deletions.append(deletion)
         self.undo_changed.emit()
+
+    def _remove(self, deletions: Iterable[_Deletion]) -> None:
+        if gone := [one for one in deletions if one in self._deletions]:
+            self._deletions = [one for one in self._deletions if one not in gone]
+            self.undo_changed.emit()
 
     @Slot()
     def undo(self) -> None:
         """Take back the last deletion that was not taken back yet."""
         if self._deletions:
-            take_back = self._deletions.pop()
+            deletion = self._deletions.pop()
             self.undo_changed.emit()
-            take_back()
 
-    def restore(self, chat_ids: Sequence[str], shown: str | None = None) -> None:
+            def put_back(text: str) -> None:
+                self._add(deletion)
+                if text:
+                    self.deletion_done.emit(text)
+
+            deletion.take_back(put_back)
+
+    def forget(self, chat_ids: Collection[str]) -> None:
+        """These chats are gone for good: nothing that was deleted of them can be taken back."""
+        self._leave_out(chat_ids, self._deletions)
+
+    def _leave_out(self, chat_ids: Collection[str], deletions: Sequence[_Deletion]) -> None:
+        """These chats need nothing any more from these deletions."""
+        concerned = [one for one in deletions if not one.chat_ids.isdisjoint(chat_ids)]
+        for deletion in concerned:
+            deletion.chat_ids.difference_update(chat_ids)
+        self._remove([one for one in concerned if not one.chat_ids])
+
+    def restore(
+        self, chat_ids: Sequence[str], shown: str | None = None, not_done: Callable[[], None] | None = None
+    ) -> None:
         """Bring chats back from the trash; nothing happens to those that were erased."""
 
         def restore(store: ChatStore) -> list[str]:
@@ -223,13 +269,34 @@ class ChatOperations(QObject):
             return restored
 
         def restored(ids: list[str]) -> None:
+            self._leave_out(ids, [one for one in self._deletions if one.in_trash])
             self.chats_restored.emit(ids, shown if shown in ids else None)
 
-        self._change(restore, restored)
+        self._change(restore, restored, not_done)
 
     def erase(self, chat_ids: Collection[str] | None = None) -> None:
         """Erase chats from the trash, by default all that are in it."""
-        self._change(lambda store: store.erase_deleted(chat_ids), lambda _: self.deleted_for_good.emit())
+
+        def erase(store: ChatStore) -> list[str]:
+            erased = [chat.id for chat in store.trash() if chat_ids is None or chat.id in chat_ids]
+            store.erase_deleted(erased)
+            return erased
+
+        def done(erased: list[str]) -> None:
+            self.forget(erased)
+            self.deleted_for_good.emit()
+
+        self._change(erase, done)
+
+    @Slot()
+    def tidy(self) -> None:
+        """Erase what was in the trash for long enough; to be called once a day."""
+
+        def done(erased: bool) -> None:
+            if erased:
+                self.deleted_for_good.emit()
+
+        self._change(ChatStore.tidy, done)
 
     @Slot()
     def finish_erasing(self) -> None:

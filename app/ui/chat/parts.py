@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.models.text import is_right_to_left
@@ -18,6 +18,7 @@ from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import CARD_MARGINS, column, row
 
+CONTEXT_TEXT = "The messages above no longer fit in the context"
 _COPIED_MILLISECONDS = 1500
 
 
@@ -77,6 +78,17 @@ class MessageEditor(QPlainTextEdit):
             self.document().setDefaultTextOption(option)
 
     # -- Qt
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() is QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
+            document = self.document()
+            # Where nothing was written the key takes back a deletion; but not after the last of what was written.
+            if event.matches(QKeySequence.StandardKey.Undo) and not (
+                document.isUndoAvailable() or document.isRedoAvailable()
+            ):
+                event.ignore()
+                return False
+        return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if self.textCursor().block().layout().preeditAreaText():
@@ -187,3 +199,35 @@ class VersionSwitch(QWidget):
 def height_of(widget: QWidget, width: int) -> int:
     """The height a label, or a widget with a layout, needs at this width."""
     return widget.heightForWidth(width) if widget.hasHeightForWidth() else widget.sizeHint().height()
+
+
+class ContextLine(QWidget):
+    """A line that marks where the model's context begins."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9)
+        self._label.setParent(self)
+        self._prose = 0
+
+    def fit(self, widths: Widths) -> int:
+        self._prose = widths.prose
+        self._label.setWordWrap(self._label.sizeHint().width() > widths.prose)
+        width = min(self._label.sizeHint().width(), widths.prose)
+        height = height_of(self._label, width)
+        self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
+        return height + 8
+
+    def is_in_use(self) -> bool:
+        return False
+
+    def is_drawn(self) -> bool:
+        return True
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        middle = self.height() // 2
+        gap = self._label.geometry().adjusted(-12, 0, 12, 0)
+        line = themes.current().line
+        painter.fillRect(0, middle, max(0, gap.left()), 1, line)
+        painter.fillRect(gap.right(), middle, max(0, self._prose - gap.right()), 1, line)

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 from PySide6.QtCore import QMetaObject, QObject, QStandardPaths, Slot
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
+from shiboken6 import isValid
 
 from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
@@ -210,10 +211,10 @@ class ChatSettingsPresenter(QObject):
         def save(name: str) -> None:
             self._do(
                 lambda presets: presets.save(name, settings),
-                lambda kept: model.set_settings(msgspec.structs.replace(model.settings, preset=kept)),
+                lambda kept: self._call(model, settings.preset, kept),
             )
 
-        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), save)
+        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), "Save", save)
 
     def _on_rename(self) -> None:
         assert self._model is not None
@@ -221,6 +222,7 @@ class ChatSettingsPresenter(QObject):
         self._ask_for_name(
             "Rename preset",
             before,
+            "Rename",
             lambda name: self._do(
                 lambda presets: presets.rename(before, name),
                 lambda kept: self._call(model, before, kept),
@@ -228,8 +230,8 @@ class ChatSettingsPresenter(QObject):
         )
 
     def _call(self, model: ChatModel, before: str, name: str) -> None:
-        """The preset of a chat has another name now, unless another one was chosen meanwhile."""
-        if model.settings.preset == before:
+        """The preset of a chat has another name now, unless another was chosen or the chat was closed meanwhile."""
+        if isValid(model) and model.settings.preset == before:
             model.set_settings(msgspec.structs.replace(model.settings, preset=name))
 
     def _on_delete(self) -> None:
@@ -257,7 +259,8 @@ class ChatSettingsPresenter(QObject):
         def done(read: PresetFile) -> None:
             text = f"The preset “{read.name}” was imported. {read.remark()}".strip()
             self._notice_list.show("presets", notices.told(text))
-            self._use(model, read.name)
+            if isValid(model):
+                self._use(model, read.name)
 
         self._do(lambda presets: presets.import_file(path), done)
 
@@ -274,10 +277,11 @@ class ChatSettingsPresenter(QObject):
             lambda path: self._do(lambda presets: presets.export_file(name, path, kind)),
         )
 
-    def _ask_for_name(self, title: str, proposal: str, chosen: Callable[[str], object]) -> None:
+    def _ask_for_name(self, title: str, proposal: str, verb: str, chosen: Callable[[str], object]) -> None:
         dialog = QInputDialog(self._tab.window())
         dialog.setWindowTitle(title)
-        dialog.setLabelText("Name:")
+        dialog.setLabelText("Name of the preset:")
+        dialog.setOkButtonText(verb)
         dialog.setTextValue(proposal)
         if (field := dialog.findChild(QLineEdit)) is not None:
             field.setMaxLength(MAX_NAME_LENGTH)

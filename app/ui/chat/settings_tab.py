@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -47,9 +47,11 @@ class ChatSettingsTab(QFrame):
     Signals:
         changed: The `ChatSettings` as they are now.
         preset_chosen: Name of a preset; empty for none.
+        sections_changed: The names of the sections that are open now.
     """
 
     changed = Signal(object)
+    sections_changed = Signal(list)
     preset_chosen = Signal(str)
 
     def __init__(self) -> None:
@@ -107,6 +109,8 @@ class ChatSettingsTab(QFrame):
             box.activated.connect(self.commit)
         for parameter in self.parameters.values():
             parameter.changed.connect(self.commit)
+        for section in self._sections().values():
+            section.button.toggled.connect(self._on_section_toggled)
         self.preset.activated.connect(lambda place: self.preset_chosen.emit(self.preset.itemData(place)))
 
     def _build(self) -> None:
@@ -184,6 +188,25 @@ class ChatSettingsTab(QFrame):
         super().showEvent(event)
         for before, after in itertools.pairwise(self.fields()):
             QWidget.setTabOrder(before, after)
+
+    # ------------------------------------------------------------ sections
+
+    def _sections(self) -> dict[str, Section]:
+        """By the names they have in the settings."""
+        return {"sampling": self.sampling_section, "more": self.more_section}
+
+    def open_sections(self) -> list[str]:
+        """The names of those that are open."""
+        return [name for name, section in self._sections().items() if section.button.isChecked()]
+
+    def set_open_sections(self, names: Collection[str]) -> None:
+        """Open these, close the others."""
+        for name, section in self._sections().items():
+            section.button.setChecked(name in names)
+
+    @Slot()
+    def _on_section_toggled(self) -> None:
+        self.sections_changed.emit(self.open_sections())
 
     # ------------------------------------------------------------ what is shown
 

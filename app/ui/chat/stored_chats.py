@@ -52,7 +52,10 @@ class StoredChats(QObject):
         """Tell the user what the store could not do."""
         self._notice_list.show("store", notices.plain_text(str(error)))
 
-    def close(self) -> None:
-        """Close the store; returns when everything asked so far is done, or the disk does not answer."""
+    def close(self, *, wait: bool = True) -> None:
+        """Close the store; returns when everything asked so far is done, or the disk does not answer.
+
+        Without ``wait`` at once, and all that is done later.
+        """
         self._is_closed = True
-        self._worker.close(PATIENCE_SECONDS)
+        self._worker.close(PATIENCE_SECONDS if wait else 0.0)

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import cast
 
 from PySide6.QtCore import QRect, QRectF, Qt, Slot
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
+from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
-from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
+from app.ui.chat.parts import ChatCommands, ContextLine
+from app.ui.chat.welcome import Welcome
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
-from app.ui.widgets.entries import MARGIN, Entry, Widths
+from app.ui.widgets.entries import MARGIN, Entry
 from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
 from app.ui.widgets.turns import turns
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
-EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
-GUIDE_TEXT = (
-    "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
-    "For everything else,"
-)
 TEMPORARY_TEXT = "Temporary chat. It isn't saved, and it will be gone when you leave it."
-CONTEXT_TEXT = "The messages above no longer fit in the context"
 _WELCOME = "\0welcome"
 _CONTEXT = "\0context"
 _HEIGHT_OF_CHARACTER = 0.42
@@ -242,7 +237,8 @@ class Transcript(QWidget):
     def focused_message(self) -> str | None:
         """The message that has the keyboard, or in which something has it."""
         focus = QApplication.focusWidget() or self
-        return next((one.key for one in self._message_entries() if one.widget and one.widget.isAncestorOf(focus)), None)
+        built = (one for one in self.column.built() if isinstance(one.widget, MessageWidget))
+        return next((one.key for one in built if one.widget and one.widget.isAncestorOf(focus)), None)
 
     def first_seen(self) -> str | None:
         """The first message of which something is on the screen."""
@@ -301,7 +297,7 @@ class Transcript(QWidget):
     def set_continued(self, message_id: str | None) -> None:
         """Which answer was cut and can go on now."""
         self._continued = message_id
-        for entry in self.column.entries:
+        for entry in self.column.built():
             if isinstance(entry.widget, AnswerMessage):
                 entry.widget.set_continues(entry.key == message_id)
 
@@ -320,10 +316,10 @@ class Transcript(QWidget):
                 message.set_busy(busy)
 
     def _messages(self) -> list[MessageWidget]:
-        return [entry.widget for entry in self.column.entries if isinstance(entry.widget, MessageWidget)]
+        return [entry.widget for entry in self.column.built() if isinstance(entry.widget, MessageWidget)]
 
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
-        text = message.text
+        text = message.text[: folded_length(message.text)]  # what is shown of it when it is built
         return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
 
     def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:
@@ -374,93 +370,3 @@ class Transcript(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._place_button()
-
-
-class ContextLine(QWidget):
-    """A line that marks where the model's context begins."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._label = label(CONTEXT_TEXT, "quiet", scale=0.9)
-        self._label.setParent(self)
-        self._prose = 0
-
-    def fit(self, widths: Widths) -> int:
-        self._prose = widths.prose
-        self._label.setWordWrap(self._label.sizeHint().width() > widths.prose)
-        width = min(self._label.sizeHint().width(), widths.prose)
-        height = height_of(self._label, width)
-        self._label.setGeometry((widths.prose - width) // 2, 4, width, height)
-        return height + 8
-
-    def is_in_use(self) -> bool:
-        return False
-
-    def is_drawn(self) -> bool:
-        return True
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter = QPainter(self)
-        middle = self.height() // 2
-        gap = self._label.geometry().adjusted(-12, 0, 12, 0)
-        line = themes.current().line
-        painter.fillRect(0, middle, max(0, gap.left()), 1, line)
-        painter.fillRect(gap.right(), middle, max(0, self._prose - gap.right()), 1, line)
-
-
-class Welcome(QWidget):
-    """The page of an empty chat: example questions and, on the first start, an introduction of the guide."""
-
-    def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
-        """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
-        super().__init__()
-        self._commands = commands
-        title = label("Ask anything", "heading", wraps=True, scale=1.5)
-        hint = label("Three questions, from easy to hard for a draft model:", "quiet", wraps=True)
-        for text in (title, hint):
-            text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        self.examples = [named_button(text, partial(self._ask, text)) for text in EXAMPLES]
-        for button in self.examples:
-            button.setMinimumWidth(260)
-        centered = [(button, Qt.AlignmentFlag.AlignHCenter) for button in self.examples]
-        self.card = self._make_card(proposal) if guide else None
-        layout = column(None, title, hint, GAP, *centered, None, on=self)
-        if self.card is not None:
-            layout.addWidget(self.card)
-
-    def _make_card(self, proposal: str) -> Card:
-        actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
-        if not proposal:
-            return Card(f"{GUIDE_TEXT} open a model.", actions, role="info")
-        text = f"{GUIDE_TEXT} get a model that runs well on this computer: {proposal}."
-        card = Card(text, [("Get with draft", self._get_proposed), *actions], role="info")
-        themes.set_role(card.buttons[0], "primary")
-        return card
-
-    def _ask(self, example: str) -> None:
-        self._commands.ask(example)
-
-    def _open_models(self) -> None:
-        self._commands.open_models()
-
-    def _get_proposed(self) -> None:
-        self._commands.get_proposed()
-
-    def _hide_card(self) -> None:
-        if self.card is not None:
-            self.card.hide()
-        self._commands.hide_guide_card()
-
-    def fit(self, widths: Widths) -> int:
-        parent = self.parentWidget()
-        available = parent.height() - 64 if parent is not None else 0
-        self.setMaximumWidth(widths.prose)
-        if self.card is not None:
-            self.card.fit(widths)
-        return max(height_of(self, widths.prose), available)
-
-    def is_in_use(self) -> bool:
-        return False
-
-    def is_drawn(self) -> bool:
-        return True

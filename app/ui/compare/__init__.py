@@ -1,4 +1,4 @@
-"""The Compare window: answers written plain and with a draft, side by side.
+"""The Compare window: answers written with and without a draft, side by side.
 
 Must never import models, settings or the main window.
 """

@@ -1,4 +1,4 @@
-"""The chart of a prompt set: acceptance rate against speed-up, one point a prompt; also in words, for tool tips."""
+"""The chart of a prompt set: acceptance rate and speed-up, one point per prompt; also in words, for tooltips."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True)
 class Point:
-    """One comparison. ``acceptance_rate`` is ``None`` where nothing was drafted: drawn hollow at the axis."""
+    """One comparison. ``acceptance_rate`` is ``None`` if nothing was drafted: drawn hollow at the axis."""
 
     kind: str
     acceptance_rate: float | None
@@ -46,7 +46,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn. ``medians`` has at most one point a kind, in the order of the kinds."""
+    """What is drawn. ``medians`` has at most one point per kind, in the order of the kinds."""
 
     kinds: tuple[str, ...] = ()
     points: tuple[Point, ...] = ()
@@ -54,7 +54,7 @@ class Chart:
 
 
 def shape_path(kind: int, center: QPointF, radius: float) -> QPainterPath:
-    """The mark of kind number ``kind``; every one has about the same area."""
+    """The mark of kind number ``kind``; all marks have about the same area."""
     shape, path = SHAPES[kind % len(SHAPES)], QPainterPath()
     if shape == "circle":
         path.addEllipse(center, radius, radius)
@@ -93,7 +93,7 @@ class ChartDrawing:
         self._ticks = speed_ticks([point.speed_up for point in (*chart.points, *chart.medians)])
         line = self._metrics.height()
         left = self._metrics.horizontalAdvance("88.8×") + 2 * _LABEL_GAP
-        # Above is the name of the one axis, below the numbers and the name of the other.
+        # The name of one axis is above, the numbers and the name of the other below.
         self.plot = area.adjusted(left, line + 2 * _LABEL_GAP, -4 * _LABEL_GAP, -2 * line - 3 * _LABEL_GAP)
 
     def place(self, point: Point) -> QPointF:
@@ -103,7 +103,7 @@ class ChartDrawing:
         return QPointF(x, self.plot.bottom() - (point.speed_up - low) / (high - low) * self.plot.height())
 
     def point_at(self, position: QPointF) -> int | None:
-        """Number of the comparison whose point is nearest to ``position``, if one is near."""
+        """The number of the comparison whose point is nearest to ``position``, if one is close."""
         near = [
             (math.dist(self.place(point).toTuple(), position.toTuple()), point.number) for point in self.chart.points
         ]
@@ -164,7 +164,7 @@ class ChartDrawing:
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, median.kind)
 
     def _label_box(self, median: Point, taken: Sequence[QRectF], points: Sequence[QRectF]) -> QRectF:
-        """Beside the median, where nothing else is, or at least no median and no label; else to its right."""
+        """Next to the median, where nothing else is, or at least no median and no label; otherwise to its right."""
         at = self.place(median)
         size = self._metrics.size(0, median.kind)
         width, height = size.width() + 2, size.height()
@@ -188,7 +188,7 @@ def _around(center: QPointF, radius: float) -> QRectF:
 
 
 def chart_of(comparisons: Sequence[Comparison], summary: Summary) -> Chart:
-    """Comparisons too short to time have no point."""
+    """Comparisons that are too short to time have no point."""
     points = [
         Point(one.prompt.kind, one.drafted.figures.draft.acceptance_rate, one.speed_up, number)
         for number, one in enumerate(comparisons)
@@ -236,7 +236,7 @@ class ChartView(QWidget):
         return ChartDrawing(self._chart, QRectF(self.rect()).adjusted(0, _TOP, 0, 0), self.font())
 
     def explanation(self, number: int) -> str:
-        """What to say about a point."""
+        """The explanation of a point."""
         one = self._comparisons[number]
         share = units.share(one.drafted.figures.draft.acceptance_rate)
         return f"{one.prompt.title}\n{one.prompt.kind} · {share} accepted · {units.speed_up(one.speed_up)}"

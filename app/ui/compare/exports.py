@@ -1,6 +1,6 @@
-"""Writes a report to a file of the user's, as text or as a picture; what takes time happens in a thread of its own.
+"""Writes a report to the user's file, as text or as a picture; slow work is done in a separate thread.
 
-The picture is for documents: chart, table and how it was measured, in light colors, at twice the size.
+The picture is for documents: chart, table and setup, in light colors, at twice the size.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ class Exporter(QObject):
         )
 
     def shut_down(self) -> None:
-        """Give up what is under way; a file that is being written is finished, if that takes no longer than this."""
+        """Abort what is in progress; a file that is being written is finished, if that takes no longer than this."""
         self._lane.close(_PATIENCE_SECONDS)
 
     def _write(self, report: Report, pair: PairLoaded, path: Path) -> None:
-        """In the lane."""
+        """Runs in the lane."""
         report = msgspec.structs.replace(report, setup=hashed(report.setup, pair, self._lane.is_closed))
         suffix = path.suffix.lower()
         if suffix == ".png":
@@ -85,7 +85,7 @@ class Exporter(QObject):
 
 
 def ask_for_path(parent: QWidget, name: str, export: Callable[[Path], object]) -> None:
-    """Ask where the user wants the export in this format, and call ``export`` with that."""
+    """Ask where to save the export in this format, and call ``export`` with the path."""
     suffix = FORMATS[name]
     folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
     proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{suffix}"
@@ -103,7 +103,7 @@ def _png(report: Report) -> bytes:
 
 
 def draw(report: Report) -> QImage:
-    """Needs a QApplication, for its widgets; so only in the window's thread."""
+    """Needs a QApplication for its widgets, so it must be called in the window's thread."""
     page = _page(report)
     page.resize(WIDTH, page.heightForWidth(WIDTH))
     picture = QImage(page.size() * SCALE, QImage.Format.Format_RGB32)
@@ -152,7 +152,7 @@ def _table(summary: Summary) -> QGridLayout:
 
 
 def _text(text: str, *, role: str | None = None, pixels: int = 14, bold: bool = False, wraps: bool = True) -> QLabel:
-    """The same on every screen: a size in points would depend on its resolution."""
+    """The same on every screen: a size in points would depend on the screen's resolution."""
     result = label(text, role, wraps=wraps)
     font = theme.tabular(QGuiApplication.font())
     font.setPixelSize(pixels)

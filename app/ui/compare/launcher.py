@@ -1,4 +1,4 @@
-"""The way to Compare from the main window. What is behind it is imported when it is first wanted, not at the start."""
+"""Opens Compare from the main window. Everything else is imported when it is first needed, not at startup."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CompareLauncher(QObject):
         self._presenter: ComparePresenter | None = None
 
     def presenter(self) -> ComparePresenter:
-        """What connects the Compare window, made now if there is none yet."""
+        """The presenter of the Compare window, created if there is none yet."""
         if self._presenter is None:
             from app.ui.compare.presenter import ComparePresenter
 

@@ -1,4 +1,4 @@
-"""The tab with one answer written twice, plain and with draft, side by side."""
+"""The tab with one answer written twice, with and without a draft, side by side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STACK_BELOW = 720
 
 
 class Stage(Enum):
-    """How far the comparison of one answer has come."""
+    """The progress of the comparison of one answer."""
 
     EMPTY = auto()
     """There is no answer to compare."""
@@ -71,7 +71,7 @@ class OneAnswer(CompareTab):
         self._pages.setCurrentIndex(0)
 
     def prepare(self, asked: RepeatedAnswer) -> None:
-        """An answer that can be compared; nothing runs yet."""
+        """Show an answer that can be compared; nothing is running yet."""
         self._title.setText(asked.task.prompt.title)
         self._settings.setText(settings_line(asked.task))
         self._notes.setText(" ".join(asked.notes))
@@ -80,7 +80,7 @@ class OneAnswer(CompareTab):
         self._clear(Stage.ASKED)
 
     def begin(self, asked: RepeatedAnswer) -> None:
-        """The runner has the task; `set_waiting` says what for, if it is not at work yet."""
+        """The runner has the task; `set_waiting` says what it waits for, if it hasn't started yet."""
         self.prepare(asked)
         self._draft_failure = ""
         self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
@@ -115,7 +115,7 @@ class OneAnswer(CompareTab):
             self._live = None
 
     def show_result(self, compared: Compared) -> None:
-        """Both runs of the task are there. Both sides go to the first token in which they differ."""
+        """Both runs of the task are finished. Both sides scroll to the first token in which they differ."""
         self._stage = Stage.COMPARED
         self._timer.stop()
         comparison = compared.comparison
@@ -126,7 +126,7 @@ class OneAnswer(CompareTab):
 
     @Slot(object)
     def end(self, end: End) -> None:
-        """The runner is done with the task, or gave it up."""
+        """The runner has finished the task, or given up."""
         if not self.is_running():
             return
         self._timer.stop()
@@ -212,7 +212,7 @@ class OneAnswer(CompareTab):
 
 
 def marked(run: Run, difference: Difference) -> tuple[int, int]:
-    """The characters of the first different token, or the first different one where the engine tells no tokens."""
+    """The characters of the first different token, or the first different one if the engine reports no tokens."""
     if difference.token is None:
         return difference.character, difference.character + 1
     start = sum(len(piece) for piece in run.pieces[: difference.token])
@@ -221,7 +221,7 @@ def marked(run: Run, difference: Difference) -> tuple[int, int]:
 
 
 def settings_line(task: Task) -> str:
-    """How both runs were asked, in a line."""
+    """The settings of both runs, in one line."""
     command = task.command
     sampling, length, longest = command.sampling, command.draft_length, command.max_tokens
     return " · ".join(

@@ -1,4 +1,4 @@
-"""One of the two answers that stand side by side: its clock, its speed, its text as it comes."""
+"""One of the two answers next to each other: its clock, its speed, its text as it arrives."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class DecodeSpeed:
 
 
 class _Text(QWidget):
-    """What the column of a pane holds: a line of progress, then the answer."""
+    """The content of a pane's column: a line of progress, then the answer."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class AnswerPane(QFrame):
     # ------------------------------------------------------------ a run as it is written
 
     def clear(self, note: str = "") -> None:
-        """No text; ``note`` says what is waited for."""
+        """Remove the text; ``note`` says what the pane is waiting for."""
         self._began: float | None = None
         self._speed = DecodeSpeed()
         self._show_figures(None, None)
@@ -108,7 +108,7 @@ class AnswerPane(QFrame):
         self.set_note(note)
 
     def set_note(self, note: str) -> None:
-        """A quiet line where there is no text yet; empty takes it away."""
+        """A quiet line while there is no text; an empty one removes it."""
         text = self._text()
         if text.progress.text() != note or text.progress.isHidden() is bool(note):
             text.progress.setText(note)
@@ -116,7 +116,7 @@ class AnswerPane(QFrame):
             self.column.refit(self._entry)
 
     def begin(self, now: float) -> None:
-        """The run starts; ``now`` is in seconds on the clock that `tick` reads too."""
+        """The run starts; ``now`` is in seconds, on the same clock as in `tick`."""
         self.clear()
         self._began = now
         self.tick(now)
@@ -129,7 +129,7 @@ class AnswerPane(QFrame):
             self._text().view.append_pieces(pieces)
 
     def tick(self, now: float) -> None:
-        """Bring clock and speed up to date."""
+        """Update clock and speed."""
         if self._began is not None:
             self._show_figures(self._speed.value(), now - self._began)
 
@@ -155,7 +155,7 @@ class AnswerPane(QFrame):
         self._text().view.set_show_drafted(shown)
 
     def set_mark(self, marked: tuple[int, int]) -> None:
-        """Mark these characters of the finished text and go there."""
+        """Mark these characters of the finished text and scroll to them."""
         view = self._text().view
         view.set_mark(marked)
         if view.is_drawn:
@@ -186,7 +186,7 @@ class AnswerPane(QFrame):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        # In line with the text below.
+        # Aligned with the text below.
         side = prose_margin(self.column.font(), event.size().width())
         self._row.setContentsMargins(side, 3 * SPACING, side, 0)
 

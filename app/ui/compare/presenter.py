@@ -43,17 +43,17 @@ _WAITS = {
 
 @dataclass(frozen=True)
 class _Subject:
-    """What the tab "One answer" is about: an answer of a chat, or a prompt of a set (``chat_id`` is ``None``)."""
+    """The subject of the tab "One answer": an answer in a chat, or a prompt of a set (``chat_id`` is ``None``)."""
 
     chat_id: str | None
     read: Callable[[], RepeatedAnswer | None]
     """How the answer is requested from the pair that is loaded now."""
     is_private: bool = False
-    """Whether it is of a temporary chat, and goes with it."""
+    """Whether it belongs to a temporary chat, and is deleted with it."""
 
 
 class _Snapshot(NamedTuple):
-    """What a comparison or a set was made with, put down when it ran: another pair may be loaded at its export."""
+    """The setup of a comparison or a set, recorded when it ran: another pair may be loaded when it is exported."""
 
     setup: Setup
     """Without the models' hashes, which take time."""
@@ -79,7 +79,7 @@ class ComparePresenter(QObject):
         self._result: tuple[Compared, _Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
-        """The comparison that is running or ran last: its first task and its prompt set."""
+        """The comparison that is running: its first task and its prompt set; until there is `_snapshot`."""
         self._snapshot: _Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: _Snapshot | None = None
@@ -106,7 +106,7 @@ class ComparePresenter(QObject):
 
     @Slot(str)
     def compare_answer(self, message_id: str) -> None:
-        """Write an answer of the shown chat again, plain and with draft."""
+        """Write an answer of the shown chat again, without and with a draft."""
         branch = list(self._chats.current.messages)
         place = next((place for place, one in enumerate(branch) if one.id == message_id), None)
         if place is not None:
@@ -120,11 +120,13 @@ class ComparePresenter(QObject):
         self.window.show_tab(self.window.many)
 
     def forget_chat(self, chat_id: str) -> None:
-        """The chat was deleted: nothing of it stays in the window."""
+        """The chat was deleted: remove everything of it from the window."""
         if self._subject is None or self._subject.chat_id != chat_id:
             return
         if self.window.one.is_running():
             self.runner.stop()
+        if not self.window.many.is_running():
+            self._begun = None
         self._subject = self._result = None
         self.window.one.show_nothing(wording.CHAT_DELETED)
 
@@ -228,7 +230,7 @@ class ComparePresenter(QObject):
         self._refresh()
 
     def _set_command(self, longest: int) -> Generate:
-        """As answers in the chat are written now, but with a draft in any case, and each prompt as it stands."""
+        """Like answers in the chat now, but always with a draft, and each prompt unchanged."""
         now = self._chats.queue.settings(self._chats.current.settings)
         if now.draft_length == 0 or now.drafter == "none":
             now = replace(now, draft_length="auto", drafter="auto")
@@ -239,7 +241,7 @@ class ComparePresenter(QObject):
         """Show one comparison of the set in full."""
         snapshot, window = self._set_snapshot, self.window
         if window.one.is_running():
-            window.many.footer.set_status("Another answer is being compared. Open this one when it has finished.")
+            window.many.footer.set_status("Another answer is being compared. Open this one when that has finished.")
             return
         assert snapshot is not None
         compared = window.many.results[number]
@@ -259,11 +261,12 @@ class ComparePresenter(QObject):
         if self._snapshot is None:
             try:
                 self._snapshot = self._taken()
+                self._begun = None
             except KnownError as error:
                 self.runner.give_up(str(error))
 
     def _taken(self) -> _Snapshot:
-        """How things stand now. Raises `KnownError` where the file of prompts is gone."""
+        """The current setup. Raises `KnownError` if the file of prompts is gone."""
         pair, files = self._pair_loader.pair(), self._pair_loader.files()
         assert pair is not None and self._begun is not None
         first, choice = self._begun
@@ -298,12 +301,12 @@ class ComparePresenter(QObject):
         self.window.many.set_blocked(self._why_not(of_set=True))
 
     def _why_not(self, *, of_set: bool) -> str:
-        """Why a comparison cannot be started now; empty: it can."""
+        """Why no comparison can be started now; empty if one can."""
         if self.runner.is_running():
             if self.window.many.is_running() is of_set:
                 return ""
             return (
-                "An answer is being compared." if of_set else "A prompt set is running. Run again when it has finished."
+                "An answer is being compared." if of_set else "A prompt set is running. Try again when it has finished."
             )
         if self.exporter.is_busy():
             return "The export is being written. Reading the model files would distort the timings."

@@ -1,4 +1,4 @@
-"""The tab with a set of prompts: what is compared, and a table and a chart that fill as it goes."""
+"""The tab with a set of prompts: what is compared, and a table and a chart that fill up during the comparison."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class SetChoice:
     prompts: tuple[Prompt, ...]
     path: Path
     kinds: tuple[str, ...]
-    """Empty: all of them."""
+    """Empty means all of them."""
     repeats: int
     longest: int
 
@@ -92,7 +92,7 @@ class PromptChoice(QWidget):
         explain(self._choose, f"{_FILE_HELP} You can also drop a file here.")
         self._file = ElidedLabel("quiet")
         kinds = self._kinds_box = QWidget()
-        kinds.setMinimumWidth(1)  # what is in it would keep the window wide: it takes more rows instead
+        kinds.setMinimumWidth(1)  # its content would keep the window wide; it takes more rows instead
         self._kinds_grid = QGridLayout(kinds)
         self._kinds_grid.setContentsMargins(0, 0, 0, 0)
         self._kinds_grid.setHorizontalSpacing(4 * SPACING)
@@ -102,7 +102,7 @@ class PromptChoice(QWidget):
         self._longest = _spin("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
         explain(
             self._longest,
-            "Answers are cut off after this many tokens. Below about 60, the measured speeds are rough.",
+            "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise.",
         )
         self._lay_out()
         self._bundled.setChecked(True)
@@ -112,7 +112,7 @@ class PromptChoice(QWidget):
         self._take_bundled()
 
     def choice(self) -> SetChoice:
-        """What is chosen; there may be no prompts in it."""
+        """What is selected; it may contain no prompts."""
         kinds = tuple(kind for kind, box in self._boxes.items() if box.isChecked())
         taken = tuple(one for one in self._prompts if not self._boxes or one.kind in kinds)
         return SetChoice(
@@ -134,7 +134,7 @@ class PromptChoice(QWidget):
             self._show_source()
 
     def open_file(self, path: Path) -> None:
-        """Take the prompts of a file, or say why that cannot be."""
+        """Use the prompts of a file, or say why that isn't possible."""
         try:
             found = prompts.read(path)
         except KnownError as error:
@@ -180,7 +180,7 @@ class PromptChoice(QWidget):
         self._place_kinds()
 
     def _place_kinds(self) -> None:
-        """As many a row as fit."""
+        """As many per row as fit."""
         boxes = list(self._boxes.values())
         widest = max((box.sizeHint().width() for box in boxes), default=0) + self._kinds_grid.horizontalSpacing()
         a_row = max(1, min(_A_ROW, (self.width() + self._kinds_grid.horizontalSpacing()) // max(widest, 1)))
@@ -253,7 +253,7 @@ class PromptSet(CompareTab):
         return self._timer.isActive()
 
     def begin(self, planned: int) -> None:
-        """A set of so many comparisons starts."""
+        """A set of this many comparisons starts."""
         self.results, self.skipped, self._draft_failure = [], [], ""
         self.planned, self._began = planned, self._clock()
         self._timer.start()
@@ -263,7 +263,7 @@ class PromptSet(CompareTab):
         self._show_progress()
 
     def set_waiting(self, waits: str) -> None:
-        """What the next prompt waits for; empty: nothing."""
+        """What the next prompt is waiting for; empty if nothing."""
         self._waits = waits
         self._show_progress()
 
@@ -358,6 +358,6 @@ class PromptSet(CompareTab):
 
 
 def _dropped(event: QDropEvent) -> Path | None:
-    """The one file that is dropped."""
+    """The dropped file, if it is the only one."""
     urls = event.mimeData().urls()
     return Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None

@@ -1,4 +1,4 @@
-"""What a stored answer was asked with, so that it can be written again."""
+"""The settings of a stored answer, so that it can be written again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KIND = "chat"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer to be compared. ``notes``: what will not be as it was, in words for the user."""
+    """An answer to be compared. ``notes``: what will be different, for the user."""
 
     task: Task
     notes: tuple[str, ...] = ()
@@ -36,9 +36,9 @@ def repeated_answer(
     *,
     is_private: bool = False,
 ) -> RepeatedAnswer | None:
-    """How to write the answer at ``place`` of a branch again; ``None`` where there is no question before it.
+    """How to write the answer at ``place`` of a branch again; ``None`` if there is no question before it.
 
-    ``now`` is used where the answer does not say how it was written. ``is_private``: the engine keeps nothing of it.
+    ``now`` is used if the answer doesn't say how it was written. ``is_private``: the engine keeps nothing of it.
     """
     answer = branch[place]
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
@@ -64,7 +64,7 @@ def repeated_answer(
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:
-    """An answer that was stopped is written again as far as it came."""
+    """An answer that was stopped is written again up to the same length."""
     if answer.status == "complete":
         return settings.max_tokens
     return figures_of(answer.figures).completion_tokens or len(answer.provenance) or settings.max_tokens

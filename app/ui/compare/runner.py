@@ -1,7 +1,7 @@
-"""Has prompts answered plain and with draft by the engine that the chat uses too, one run after the other. No widgets.
+"""Has prompts answered with and without a draft by the engine that the chat uses, one run after another. No widgets.
 
-A comparison is never interrupted by the chat: a message sent meanwhile is answered before the next prompt, and the
-comparison goes on after that answer.
+The chat never interrupts a run: a message sent in the meantime is answered before the next prompt, and the comparison
+continues after that answer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CANNOT_START = {EngineState.EMPTY: NO_PAIR, EngineState.STOPPED: DIED, EngineSt
 
 @dataclass(frozen=True)
 class End:
-    """How a comparison ended. ``message``: why it failed, in words for the user."""
+    """How a comparison ended. ``message``: why it failed, for the user."""
 
     kind: Literal["done", "stopped", "failed"]
     message: str = ""
@@ -68,7 +68,7 @@ class Runner(QObject):
     ended = Signal(object)
 
     def __init__(self, engine: Engine, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
-        """``is_wanted``: whether the chat needs the engine; `go_on` tells that it no longer does."""
+        """``is_wanted``: whether the chat needs the engine; `go_on` reports that it no longer does."""
         super().__init__(parent)
         self._engine = engine
         self._is_wanted = is_wanted
@@ -86,39 +86,39 @@ class Runner(QObject):
         engine.generation_failed.connect(self._on_generation_failed)
         engine.tokens_scored.connect(self._on_tokens_scored)
 
-    # ------------------------------------------------------------ what one asks of it
+    # ------------------------------------------------------------ for callers
 
     def is_running(self) -> bool:
         return self._steps is not None
 
     def is_waiting(self) -> bool:
-        """Whether it is not at work because the engine is not free."""
+        """Whether it is waiting because the engine isn't free."""
         return self._is_waiting
 
     def start_one(self, task: Task) -> None:
-        """Compare one answer: plain, then with draft."""
+        """Compare one answer: without a draft, then with one."""
         self._start(Steps.of_one(task))
 
     def start_set(self, tasks: Sequence[Task]) -> None:
-        """Compare prompts, all with the first seed, then all with the next, after two short runs that do not count."""
+        """Compare prompts, all with the first seed, then all with the next, after two short runs that don't count."""
         self._start(Steps.of_set(tasks, WARM_UP_TOKENS))
 
     @Slot()
     def stop(self) -> None:
-        """End at once; the engine follows within one verify pass."""
+        """Stop at once; the engine stops within one verify pass."""
         if self.is_running():
             if self._request:
                 self._engine.cancel()
             self._end(End("stopped"))
 
     def give_up(self, message: str) -> None:
-        """The engine is gone or gets another pair; ``message`` says it to the user."""
+        """The engine is gone or gets another pair; ``message`` tells the user."""
         if self.is_running():
             self._end(End("failed", message))
 
     @Slot()
     def go_on(self) -> None:
-        """The engine may be free; begins the next prompt if it is."""
+        """The engine may be free; starts the next prompt if it is."""
         if self._is_waiting:
             QTimer.singleShot(0, self, self._next_task)
 
@@ -136,7 +136,7 @@ class Runner(QObject):
 
     @Slot()
     def _next_task(self) -> None:
-        """Begin the next prompt, if the engine is free and the chat does not want it."""
+        """Start the next prompt, if the engine is free and the chat doesn't need it."""
         if not self.is_running() or self._request:
             return
         waits = self._engine.state() is not EngineState.READY or self._is_wanted()
@@ -146,7 +146,7 @@ class Runner(QObject):
 
     def _next_step(self) -> None:
         if self._steps is None:
-            return  # stopped by whoever heard of the last one
+            return  # stopped by the receiver of the last signal
         match found := self._steps.next():
             case Generate():
                 self._ask_for_answer(found)
@@ -170,12 +170,12 @@ class Runner(QObject):
         if step.counts:
             self.run_begun.emit(step.number, step.drafted)
             if not self.is_running():
-                return  # given up by whoever heard of it
+                return  # given up by its receiver
         self._request = self._engine.ask(command, compared=True)
 
     def _task_over(self) -> None:
         if self._steps is None:
-            return  # stopped by whoever heard of it
+            return  # stopped by its receiver
         if not self._steps.is_done():
             self._next_task()
         elif self._has_result:
@@ -194,7 +194,7 @@ class Runner(QObject):
             self._is_waiting = waits
             self.waiting_changed.emit(waits)
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ what the engine reports
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:
@@ -235,7 +235,7 @@ class Runner(QObject):
             self.draft_failed.emit(finished.draft_failure)
         if step is not None and step.counts:
             self.run_ended.emit(run)
-        if self._steps is running:  # not stopped by whoever heard of it
+        if self._steps is running:  # not stopped by its receiver
             self._next_step()
 
     @Slot(object)

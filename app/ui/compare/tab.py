@@ -1,4 +1,4 @@
-"""What both tabs of the Compare window have: a verdict, a row of buttons, and why nothing can be started."""
+"""What both tabs of the Compare window have in common: a verdict, a row of buttons, and why nothing can be started."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def line() -> QFrame:
 
 
 class VerdictLine(QWidget):
-    """What came of it: one line, sentences below where there is more to say."""
+    """The result: one line, with sentences below it if there is more to say."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,9 +80,10 @@ class Footer(QWidget):
     def set_state(
         self, *, running: bool, can_run: bool, can_export: bool, has_subject: bool = True, why_not: str = ""
     ) -> None:
-        """``has_subject``: there is something to run, be it now or later. ``why_not``: why it cannot run now.
+        """``has_subject``: there is something to run, now or later. ``why_not``: why it can't run now.
 
-        Where the keyboard was on a button that goes, it moves to the one that comes."""
+        If the focused button disappears, the focus moves to the one that replaces it.
+        """
         had_focus = self.window().focusWidget() in (self.run_button, self.stop_button)
         self.run_button.setVisible(has_subject and not running)
         self.run_button.setEnabled(can_run)
@@ -95,7 +96,7 @@ class Footer(QWidget):
             (self.stop_button if running else self.run_button).setFocus()
 
     def set_status(self, text: str, role: str = "quiet") -> None:
-        """How an export goes, or went."""
+        """The progress or the result of an export."""
         self._said = text, role
         self._show_status()
 
@@ -127,17 +128,17 @@ class CompareTab(QWidget):
         self._draft_failure = ""
 
     def is_running(self) -> bool:
-        """Whether what the runner does is this tab's."""
+        """Whether the runner is working for this tab."""
         raise NotImplementedError
 
     @Slot(str)
     def note_draft_failure(self, reason: str) -> None:
-        """The draft ended before the answer; said below what comes of it."""
+        """The draft ended before the answer; mentioned below the result."""
         if self.is_running():
             self._draft_failure = f"Drafting failed during the run. {reason}"
 
     def set_waiting(self, waits: str) -> None:
-        """What the next run waits for; empty: nothing."""
+        """What the next run is waiting for; empty if nothing."""
         raise NotImplementedError
 
     def end(self, end: End) -> None:
@@ -145,7 +146,7 @@ class CompareTab(QWidget):
         raise NotImplementedError
 
     def set_blocked(self, why: str) -> None:
-        """Nothing can be started now, and why; empty: it can."""
+        """Nothing can be started now, and why; empty if it can."""
         self._blocked = why
         self._show_state()
 
@@ -156,14 +157,14 @@ class CompareTab(QWidget):
     # ------------------------------------------------------------ for the tabs themselves
 
     def _say_result(self, verdict: Verdict) -> None:
-        """What came of what ran."""
+        """Show the result of the run."""
         self.say(replace(verdict, detail=f"{verdict.detail} {self._draft_failure}".strip()))
 
     def _make_below(self) -> QVBoxLayout:
-        """The lower part of the tab."""
+        """Create the lower part of the tab."""
         margins = (6 * SPACING, 3 * SPACING, 6 * SPACING, 4 * SPACING)
         return column(self.verdict, self.footer, gap=3 * SPACING, margins=margins)
 
     def _show_state(self) -> None:
-        """Show which buttons can be used."""
+        """Update which buttons can be used."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""The table of a prompt set: a row for each kind of text and below it, folded away, its prompts."""
+"""The table of a prompt set: a row for each kind of text and below it, collapsed, its prompts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NUMBER = Qt.ItemDataRole.UserRole
 
 
 class ResultTable(QTreeWidget):
-    """Fills as the comparisons come."""
+    """Fills up as the comparisons arrive."""
 
     opened = Signal(int)
     """Index of the comparison to show."""
@@ -47,7 +47,7 @@ class ResultTable(QTreeWidget):
         self.setExpandsOnDoubleClick(False)
         self.header().setSectionsMovable(False)
         self.header().setMinimumSectionSize(48)
-        # Not as a tooltip, which each column has for itself.
+        # Not as a tooltip, because each column has its own.
         self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in zip(COLUMNS, HELP, strict=True)))
         for column, text in enumerate(HELP):
             self.headerItem().setToolTip(column, text)
@@ -61,7 +61,7 @@ class ResultTable(QTreeWidget):
         self.clear()
 
     def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
-        """``comparisons`` only ever grow until `clear_results`."""
+        """``comparisons`` only grows until `clear_results`."""
         for row in summary.rows:
             _set_texts(self._kind_item(row.kind), [row.kind, *wording.row_cells(row)])
         for number in range(self._shown, len(comparisons)):

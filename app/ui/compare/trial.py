@@ -66,7 +66,7 @@ class PairTrial(QObject):
         return self._runner.is_running()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """A pair is loaded, or none is any more."""
+        """A pair was loaded or unloaded."""
         self.stop()
         self._pair = self._keys = None
         self._asked += 1
@@ -82,7 +82,7 @@ class PairTrial(QObject):
 
     @Slot()
     def stop(self) -> None:
-        """The engine is wanted for something else."""
+        """The engine is needed for something else."""
         self._idle.stop()
         self._runner.stop()
 
@@ -93,14 +93,16 @@ class PairTrial(QObject):
 
     @Slot()
     def put_off(self) -> None:
-        """The same for a while: it begins again when the engine is free."""
+        """Stop for a while: it starts again when the engine is free."""
         self.stop()
         self._wait()
 
     # ------------------------------------------------------------ inside
 
     def _keys_to_try(self, target: str, draft: str) -> tuple[FileKey, FileKey] | None:
-        """In the lane: what the trial of these files is kept under; ``None`` where there is one, or a file is gone."""
+        """Runs in the lane: the key of the trial of these files; ``None`` if there is a trial already, or a file is
+        gone.
+        """
         try:
             keys = FileKey.of(target), FileKey.of(draft)
         except ModelFileError:
@@ -136,7 +138,7 @@ class PairTrial(QObject):
             return
 
         def failed(error: KnownError) -> None:
-            _log.warning("%s", error)  # it still counts until the end
+            _log.warning("%s", error)  # it still applies until the end
             self.tried.emit(trial)
 
         self._lane.submit(lambda: self._trials.put(*keys, trial), lambda _: self.tried.emit(trial), failed)
@@ -144,11 +146,11 @@ class PairTrial(QObject):
     @Slot(object)
     def _on_ended(self, end: End) -> None:
         if end.kind != "stopped":
-            self._pair = None  # tried, or it cannot be tried
+            self._pair = None  # tried, or it can't be tried
 
 
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
-    """Answer with the sampler in use, as far as some seconds go."""
+    """Answer with the sampler in use, for a few seconds."""
     tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
     limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
     prompt = Prompt(kind="code", messages=[Message(role="user", content=PROMPT)])
@@ -156,7 +158,7 @@ def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
 
 
 def _measured(comparison: Comparison, engine: str) -> Trial | None:
-    """What a comparison says about the pair; nothing where an answer ended before its speed could be told."""
+    """What a comparison says about the pair; nothing if an answer was too short to have a speed."""
     plain, drafted = comparison.plain.figures, comparison.drafted.figures
     if plain.decode_tokens_per_second is None or drafted.decode_tokens_per_second is None:
         return None

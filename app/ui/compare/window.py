@@ -1,4 +1,4 @@
-"""The Compare window: two tabs beside the chat, which goes on."""
+"""The Compare window: two tabs; chats can be used at the same time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CompareWindow(TabbedWindow):
 
     @Slot()
     def on_escape(self) -> None:
-        """Stop what runs, else close the window."""
+        """Stop what is running, otherwise close the window."""
         running = [tab for tab in (self.one, self.many) if tab.is_running()]
         if running:
             running[0].footer.stop_button.click()

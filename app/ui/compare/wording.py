@@ -16,11 +16,12 @@ Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40
 
 NOTHING_YET = (
-    "Nothing has been compared yet. Choose Compare in an answer's ⋯ menu, or compare the last answer of the chat."
+    "Nothing has been compared yet. Choose “Compare without a draft” in an answer's ⋯ menu, or compare the last answer "
+    "of the chat."
 )
 NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
-CHAT_DELETED = "The chat of this answer was deleted, and its comparison with it."
+CHAT_DELETED = "The chat with this answer was deleted, and this comparison with it."
 WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
 READING = "Processing the prompt"
 
@@ -57,7 +58,7 @@ def verdict(comparison: Comparison, command: Generate) -> Verdict:
 
 
 def faster(speed_up: float | None, where: str = "this text") -> str:
-    """``1.9× faster``; or that it was not faster."""
+    """``1.9× faster``; or a note that it wasn't faster."""
     if speed_up is None:
         return "too short to measure"
     shown = round(speed_up, 1)
@@ -106,7 +107,7 @@ def _closeness(difference: Difference) -> str:
 
 
 def _token(text: str) -> str:
-    """A token with its line breaks and tabs shown, shortened where it is long."""
+    """A token with its line breaks and tabs shown, shortened if it is long."""
     shown = shortened(text, _LONGEST_TOKEN).replace("\n", "↵").replace("\t", "⇥")
     return visible(shown)
 
@@ -138,7 +139,7 @@ def a_pass(mean_acceptance_length: float | None) -> str:
 
 
 def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
-    """The result of a whole set, or of as much of it as is done."""
+    """The result of a whole set, or of the finished part of it."""
     if not total.runs:
         return Verdict("Nothing was compared.", _skipped(skipped), "plain")
     same = (

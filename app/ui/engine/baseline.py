@@ -1,4 +1,4 @@
-"""The plain speed of the pair in use: looked up, measured, remembered."""
+"""The speed without a draft of the pair in use: looked up, measured, stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Baseline:
-    """Finds the plain speed that belongs to a pair and a sampler. The files are looked at in a lane."""
+    """Finds the plain speed for a pair and a sampler. The files are read in a lane."""
 
     def __init__(self, measurements: Measurements, owner: QObject) -> None:
         self._measurements = measurements
@@ -32,7 +32,7 @@ class Baseline:
         sampling: Sampling,
         done: Callable[[float | None], None],
     ) -> None:
-        """``done`` gets tokens per second, or ``None`` where it was not measured; unless something newer is known."""
+        """``done`` gets tokens per second, or ``None`` if it wasn't measured; unless something newer is known."""
         self._asked += 1
         number = self._asked
         if pair is None:
@@ -45,7 +45,7 @@ class Baseline:
             )
 
     def record(self, pair: PairLoaded | None, load: LoadSettings, sampling: Sampling, tokens_per_second: float) -> None:
-        """Keep a measurement; one that cannot be kept still counts until the end."""
+        """Store a measurement; if that fails, it still applies until the process ends."""
         self._asked += 1
         if pair is not None and tokens_per_second > 0:
             self._lane.submit(
@@ -55,12 +55,12 @@ class Baseline:
             )
 
     def close(self) -> None:
-        """What was recorded is written, if the disk lets us."""
+        """Write what was recorded, if the disk allows it."""
         self._lane.close(_PATIENCE_SECONDS, finish=True)
 
 
 def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:
-    """Raises `KnownError` where the file is gone."""
+    """Raises `KnownError` if the file is gone."""
     return PlainKey.of(
         pair.target.path,
         context_length=pair.context_length,

@@ -20,13 +20,13 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice where ``chosen`` needs a draft model and there is none."""
+    """``chosen``, or the automatic choice if ``chosen`` needs a draft model and there is none."""
     needs_model = chosen in ("model", "chain")
     return "auto" if needs_model and pair is not None and pair.draft is None else chosen
 
 
 def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
-    """The drafters of the next answer; empty where drafting is off."""
+    """The drafters of the next answer; empty if drafting is off."""
     if length == 0 or chosen == "none" or not allowed(pair):
         return ()
     if not has_model(pair) or chosen == "ngram":
@@ -37,7 +37,7 @@ def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
     """The choices for this pair with their names. ``chain`` is what the automatic choice does with a pair.
 
-    Draft length 0 turns drafting off; "None" is listed only where the settings file already says so.
+    Draft length 0 turns drafting off; "None" is only listed if the settings file already says so.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
     if has_model(pair):

@@ -1,6 +1,6 @@
-"""What the window knows of an engine: one small interface.
+"""What the window knows about an engine: one small interface.
 
-`LocalEngine` (in ``local_engine.py``) is its first implementation, a child process. Nothing here assumes one.
+`LocalEngine` (in ``local_engine.py``) is its first implementation, a child process. Nothing here depends on that.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Engine(QObject):
         raise NotImplementedError
 
     def hello(self) -> Hello | None:
-        """What the engine that runs is; ``None`` before it has greeted."""
+        """The greeting of the running engine; ``None`` before it arrives."""
         raise NotImplementedError
 
     def description(self) -> str:
-        """Name and version for About; empty before the engine has said hello."""
+        """Name and version for About; empty before the greeting."""
         hello = self.hello()
         return hello.engine if hello else ""
 
@@ -68,53 +68,53 @@ class Engine(QObject):
         return [device.description for device in hello.devices] if hello else []
 
     def read_memory(self) -> None:
-        """Ask how much memory there is now, in every state; nothing comes of it where the engine does not run."""
+        """Ask for the current memory, in every state; there is no answer if the engine isn't running."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start without loading anything. Does nothing when it runs."""
+        """Start without loading anything. Does nothing if it is running."""
         raise NotImplementedError
 
     def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
-        """Load a pair; starts the engine if need be and gives up what was loaded or being loaded."""
+        """Load a pair; starts the engine if necessary and drops what was loaded or being loaded."""
         raise NotImplementedError
 
     def ask(self, question: Question, *, compared: bool = False) -> int:
         """Have the loaded pair compute something. Only allowed when the state is ``READY``.
 
         ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
-        Returns 0 where this engine cannot tell what is asked for; nothing comes of it then.
+        Returns 0 if this engine can't do what is requested; nothing follows then.
         """
         raise NotImplementedError
 
     def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow) -> int:
-        """Ask how much of the context ``messages`` would take if ``text`` were sent now, also while it computes.
+        """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
 
-        Returns the number of the question; 0 where nothing is loaded. `tokens_counted` follows unless a newer count is
-        asked for, the template refuses the chat, or the engine ends or loads something else.
+        Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
+        requested, the template refuses the chat, or the engine ends or loads something else.
         """
         raise NotImplementedError
 
     def check_text(self, text: str) -> int:
-        """Ask for tokens that give exactly ``text``, to continue an answer whose own are not known.
+        """Ask for tokens that give exactly ``text``, to continue an answer whose own tokens are unknown.
 
-        Returns the number of the question; 0 where nothing is loaded. `text_checked` follows unless the engine ends or
+        Returns the number of the question; 0 if nothing is loaded. `text_checked` follows unless the engine ends or
         loads something else.
         """
         raise NotImplementedError
 
     def cancel(self) -> None:
-        """Stop what runs; does nothing when nothing does."""
+        """Stop what is running, if anything."""
         raise NotImplementedError
 
     def forget(self) -> None:
-        """Erase what is left of chats beside the chats themselves; allowed in every state. `forgotten` follows."""
+        """Erase everything left of chats except the chats themselves; allowed in every state. `forgotten` follows."""
         raise NotImplementedError
 
     def restart(self) -> None:
-        """End the engine, however it feels about it, and start a fresh one with nothing loaded."""
+        """End the engine, by force if necessary, and start a new one with nothing loaded."""
         raise NotImplementedError
 
     def shutdown(self) -> None:
-        """End the engine politely, then by force; returns when it is gone."""
+        """End the engine, by force if necessary; returns when it is gone."""
         raise NotImplementedError

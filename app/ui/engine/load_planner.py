@@ -1,4 +1,4 @@
-"""Before a pair is loaded: the memory there is now, whether the pair fits into it, and how it is best loaded."""
+"""Before a pair is loaded: the current memory, whether the pair fits, and how best to load it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ SLOW_MS = 2000
 
 @dataclass(frozen=True)
 class FittedPair:
-    """A pair as it is to be loaded."""
+    """A pair and how to load it."""
 
     files: PairFiles
     fits: bool = True
     remark: str = ""
-    """What the plan had to give up, or why it doesn't fit; empty where it is as requested."""
+    """What the plan had to give up, or why it doesn't fit; empty if it is as requested."""
     gpu_bytes: int = 0
     """The memory it will take there."""
     missing: Path | None = None
-    """The first file that is missing; nothing else is known then."""
+    """The first missing file; nothing else is known then."""
 
 
 class MemoryWatch(QObject):
@@ -60,27 +60,27 @@ class MemoryWatch(QObject):
         engine.engine_exited.connect(self._on_exited)
 
     def machine(self) -> MachineMemory:
-        """The memory there is now. What the loaded pair holds counts as free: the next one takes its place.
+        """The current memory. What the loaded pair uses counts as free, because the next one replaces it.
 
-        From any thread.
+        May be called from any thread.
         """
         read = self._read
         return machine_now(read.devices, released=read.own_bytes, released_gpu=self._on_gpu)
 
     @Slot(object)
     def note_loaded(self, gpu_bytes: int) -> None:
-        """So many bytes of the GPUs the pair takes that is being loaded, by its estimate; 0 where that is not known."""
+        """The estimated GPU memory in bytes of the pair that is being loaded; 0 if unknown."""
         self._on_gpu = gpu_bytes
 
     def refresh(self) -> None:
-        """Ask the engine; `changed` answers if it runs."""
+        """Ask the engine; `changed` follows if it is running."""
         self._engine.read_memory()
 
     def when_read(self, then: Callable[[], None]) -> None:
-        """Start the engine if need be, ask it, and call ``then`` when it has answered or could not."""
+        """Start the engine if necessary, ask it, and call ``then`` when it has answered or couldn't."""
         self._waiting.append(then)
         if self._engine.state().has_ended:
-            self._engine.start()  # it greets with what it has
+            self._engine.start()  # its greeting contains the memory
         else:
             self._engine.read_memory()
 
@@ -122,7 +122,7 @@ class LoadPlanner(QObject):
         self._lane = Lane(self, "plans", at_once=AT_ONCE)
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
-        """``done`` gets the pair as it is best loaded. A file that is no model is left to the engine to refuse."""
+        """``done`` gets the pair and how best to load it. The engine refuses a file that isn't a model."""
         self._awaited = files
         self._watch.when_read(partial(self._read, files, done))
 
@@ -146,27 +146,35 @@ class LoadPlanner(QObject):
 
     @Slot()
     def stop_waiting(self) -> None:
-        """Another pair is loaded without a plan: whether these files are read makes no difference any more."""
+        """Another pair is loaded without a plan, so it no longer matters whether these files are read."""
         self._awaited = None
         self._slow.stop()
         self.waits_for_drive.emit(False)
 
     def _planned(self, files: PairFiles) -> FittedPair:
-        """In the lane. Raises `KnownError` where the target is no model."""
+        """Runs in the lane. Raises `KnownError` if the target isn't a model."""
         if (missing := files.missing()) is not None:
             return FittedPair(files, missing=missing)
+        _read_catalog()
         target = self._headers.read(files.target)
         draft: ModelShape | None = None
         if files.draft is not None:
-            with contextlib.suppress(KnownError):  # then the target alone is loaded
+            with contextlib.suppress(KnownError):  # then only the target is loaded
                 header = self._headers.read(files.draft)
                 draft = shape_of(header) if compare(target, header).fits else None
         shapes = shape_of(target), draft
         return fitted(files, make_plan(*shapes, self._watch.machine(), wishes_of(files.settings)), shapes)
 
 
+def _read_catalog() -> None:
+    """The window's thread asks it how to sample as soon as the pair is loaded (`app.ui.engine.recommended`)."""
+    from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+    load_catalog()
+
+
 def wishes_of(settings: LoadSettings) -> Wishes:
-    """What the settings ask for; automatic values are the plan's to choose. The KV type is always a choice."""
+    """What the settings request; automatic values are left to the plan. The KV type is always a request."""
     return Wishes(
         context_length=settings.context_length or None,
         kv_type=settings.kv_type,
@@ -177,7 +185,7 @@ def wishes_of(settings: LoadSettings) -> Wishes:
 
 
 def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShape | None]) -> FittedPair:
-    """``files`` as ``plan`` has it; what does not fit is left as it was wished for."""
+    """``files`` with the settings of ``plan``; if it doesn't fit, with those requested."""
     target, draft = shapes
     if not plan.fits:
         return FittedPair(files, fits=False, remark=plan.sentence)
@@ -189,7 +197,7 @@ def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShap
         draft_gpu_layers=plan.draft_gpu_layers,
     )
     gave_up = shortened or (draft is not None and not plan.with_draft)
-    # A draft that does not fit its target stays, for the engine to say so.
+    # A draft that doesn't fit its target stays, so that the engine can say so.
     keeps_draft = plan.with_draft or draft is None
     return FittedPair(
         replace(files, settings=settings, draft=files.draft if keeps_draft else None),

@@ -41,6 +41,8 @@ class LocalEngine(Engine):
         self._memory_kills = 0
         self._timer = QTimer(self, interval=round(self._connection.timings.tick * 1000))
         self._timer.timeout.connect(self._on_tick)
+        self._more = QTimer(self, singleShot=True, interval=0)
+        self._more.timeout.connect(self._after)
 
     # ------------------------------------------------------------ Engine
 
@@ -64,7 +66,7 @@ class LocalEngine(Engine):
     def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
         self.start()
         if self._connection.state.has_ended:
-            return 0  # it could not even be started, which `engine_exited` has told
+            return 0  # it couldn't even be started, as `engine_exited` has reported
         request = self._connection.load(Load(request=0, target=target, draft=draft, settings=settings))
         self._after()
         return request
@@ -105,7 +107,7 @@ class LocalEngine(Engine):
             process.stateChanged.connect(self._on_dying_changed)
         self._connection.stop()
         if process is not None:
-            process.kill()  # it may take long: the system has a lot to free
+            process.kill()  # this may take long, because the system has a lot to free
             self._on_dying_changed(process.state())
         self._after()
         self.start()
@@ -128,11 +130,14 @@ class LocalEngine(Engine):
 
     # ------------------------------------------------------------ the connection
 
+    @Slot()
     def _after(self) -> None:
-        """Do what a call of the connection led to: send, watch for stalls, tell the state."""
+        """Do what follows from a call of the connection: send, watch for stalls, report the state."""
         state = self._connection.state
-        if self._process is not None and (data := self._connection.bytes_to_send()):
-            self._process.write(data)
+        if self._process is not None and self._connection.is_sending():
+            self._process.write(self._connection.bytes_to_send())
+            if self._connection.is_sending():
+                self._more.start()  # a long chat: the window goes on in between
         if not self._connection.needs_ticks():
             self._timer.stop()
         elif not self._timer.isActive():
@@ -142,9 +147,9 @@ class LocalEngine(Engine):
             self.state_changed.emit(state)
 
     def _tell(self, event: Event | Stalled) -> None:
-        """Tell the event, then the state it leads to: whoever hears of the state knows by then what happened."""
+        """Report the event, then the resulting state, so that receivers of the state know what happened."""
         if self._connection.state is not self._told_state:
-            self._told_state = None  # what begins because of the event is told in any case
+            self._told_state = None  # what starts because of the event is reported in any case
         match event:
             case Stalled():
                 self.engine_stalled.emit(event.seconds)
@@ -189,7 +194,7 @@ class LocalEngine(Engine):
         process.setWorkingDirectory(str(program.FOLDER))
         process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
         if sys.platform != "win32":
-            # A session of its own, so that Ctrl+C in a terminal reaches the window alone, which then ends the engine.
+            # A separate session, so that Ctrl+C in a terminal only reaches the window, which then ends the engine.
             process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
         process.readyReadStandardOutput.connect(self._on_output)
         process.readyReadStandardError.connect(self._on_log_output)
@@ -207,10 +212,10 @@ class LocalEngine(Engine):
         process = self._process
         if process is None:
             return
-        self._on_output()  # what it said before it died is still worth having
+        self._on_output()  # what it sent before it died is still useful
         self._on_log_output()
         if self._process is not process:
-            return  # what it said last led to a restart
+            return  # its last event led to a restart
         self._connection.log.end()
         crashed = status is QProcess.ExitStatus.CrashExit
         self._died(process, *exit_cause(code, crashed=crashed, memory_kills_before=self._memory_kills))
@@ -226,7 +231,7 @@ class LocalEngine(Engine):
         self.engine_exited.emit(ended)
 
     def _let_go(self, process: QProcess) -> None:
-        """From here on nothing the process does reaches anybody; its end is awaited before another one begins."""
+        """From here on, nothing the process does reaches anyone; it must have ended before another one starts."""
         process.readyReadStandardOutput.disconnect(self._on_output)
         process.readyReadStandardError.disconnect(self._on_log_output)
         process.finished.disconnect(self._on_finished)
@@ -245,25 +250,27 @@ class LocalEngine(Engine):
             self._launch()
 
     def _wait_until_gone(self, process: QProcess) -> None:
-        """Wait at most so long for the end of ``process``, and be done with it."""
+        """Wait for the end of ``process``, at most this long, and then drop it."""
         if process.state() is QProcess.ProcessState.NotRunning or process.waitForFinished(self._quit_ms):
             process.deleteLater()
             return
-        # It hangs in the system, such as on a drive, and ends when that lets it. A QProcess waits in its destructor.
+        # It hangs in the system, for example on a drive, and ends when it can. A QProcess waits in its destructor.
         _log.warning("the engine did not end although it was killed")
         process.setParent(None)
         _LEFT_BEHIND.append(process)
 
     def _erase_files(self) -> None:
-        """What `Forget` does to files, where there is no process to do it."""
+        """What `Forget` does to files, if there is no process to do it."""
         self._connection.open_forgets = 0
-        with contextlib.suppress(KnownError):  # no such folder: then nothing is there
+        with contextlib.suppress(KnownError):  # no such folder, so nothing is there
             erase_files(paths.chat_caches_dir())
         self.forgotten.emit()
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
-    """``own`` as `program.child_environment` makes it; what stays the same keeps its bytes, UTF-8 or not."""
+    """``own`` as changed by `program.child_environment`; unchanged variables keep their bytes, even if they aren't
+    UTF-8.
+    """
     values = {name: own.value(name) for name in own.keys()}  # noqa: SIM118 - not a mapping
     wanted = program.child_environment(values)
     environment = QProcessEnvironment(own)

@@ -1,4 +1,4 @@
-"""Which pair is loaded: loading, restarting after a death, measuring its plain speed. No widgets."""
+"""The loaded pair: loading, restarting after a crash, measuring its plain speed. No widgets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.messages import (
@@ -23,6 +24,7 @@ from app.protocol.messages import (
     PlainMeasured,
     Sampling,
 )
+from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
@@ -42,17 +44,17 @@ Planned = Callable[["FittedPair"], None]
 
 
 class CrashTracker:
-    """Says when an engine dies too often to be started again without asking."""
+    """Says when an engine crashes too often to be restarted without asking."""
 
     def __init__(self) -> None:
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
 
     def record(self, now: float) -> None:
-        """Note a death at ``now``, seconds on a monotonic clock."""
+        """Record a crash at ``now``, seconds on a monotonic clock."""
         self._deaths.append(now)
 
     def is_exhausted(self, now: float) -> bool:
-        """Whether it died too often within the time that ends at ``now``."""
+        """Whether it crashed too often in the period that ends at ``now``."""
         return len(self._deaths) == _MOST_DEATHS and now - self._deaths[0] <= _DEATHS_WITHIN_SECONDS
 
 
@@ -64,6 +66,7 @@ class PairLoader(QObject):
         load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
+        pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
         pair_given_up: Another pair is about to be loaded; what the engine does is over.
         engine_lost: The engine went away while it may have been busy.
         plain_speed_measured: The measured tokens per second.
@@ -74,6 +77,7 @@ class PairLoader(QObject):
     load_begun = Signal(object)
     load_progressed = Signal(float)
     pair_opened = Signal(object)
+    pair_refused = Signal()
     pair_given_up = Signal()
     engine_lost = Signal()
     plain_speed_measured = Signal(float)
@@ -115,7 +119,7 @@ class PairLoader(QObject):
         return self._pair
 
     def files(self) -> PairFiles | None:
-        """What is loaded, or shall be."""
+        """What is loaded, or is to be loaded."""
         return self._files
 
     def load_settings(self) -> LoadSettings:
@@ -123,29 +127,29 @@ class PairLoader(QObject):
         return self._files.settings if self._files else LoadSettings()
 
     def refused(self) -> PairFiles | None:
-        """What was asked for last, if it was not loaded because it does not fit or is not there."""
+        """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
 
     def is_planning(self) -> bool:
-        """Whether it is being worked out if and how a pair can be loaded."""
+        """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning
 
     def can_bring_back(self) -> bool:
-        """Whether a message may start the engine again without asking."""
+        """Whether a message may restart the engine without asking."""
         return self._files is not None and not self._tracker.is_exhausted(time.monotonic())
 
     def report(self) -> str:
-        """The report of the last death; empty if there was none."""
+        """The report of the last crash; empty if there was none."""
         return self._last_exit.report() if self._last_exit else ""
 
     # ------------------------------------------------------------ loading
 
     def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
-        """Have each pair but the bundled one planned before it is loaded: `app.ui.engine.load_planner`."""
+        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`."""
         self._plan = plan
 
     def open_at_start(self, files: PairFiles) -> None:
-        """Load a pair at the start of the app, unless it took the app with it the last time."""
+        """Load a pair at the start of the app, unless it crashed the app last time."""
         left = self._marker.left_behind()
         self._marker.clear()
         if left is not None and (left.target, left.draft) == (files.target, files.draft):
@@ -156,15 +160,15 @@ class PairLoader(QObject):
             self.load(files)
 
     def load(self, files: PairFiles, *, anyway: bool = False) -> None:
-        """Load a pair in place of what there is; failures appear as notices.
+        """Load a pair, replacing the current one; failures are shown as notices.
 
-        What does not fit the memory is refused, and stays as it is, unless it shall be loaded ``anyway``.
+        A pair that doesn't fit in memory is refused, and nothing changes, unless it is to be loaded ``anyway``.
         """
         self._asked += 1
         self._is_planning = False
         self._refused = None
         if files != self._files:
-            self._notice_list.remove("slower")  # else it is said until it was read: a restart measures nothing
+            self._notice_list.remove("slower")  # otherwise unknown until it is read, because a restart measures nothing
         self._files = files
         self._notice_list.remove(*ENGINE_NOTICES)
         is_bundled = is_guide(files.target)
@@ -188,9 +192,10 @@ class PairLoader(QObject):
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
     def _refuse(self, notice: Notice) -> None:
-        """Leave what there is as it is."""
+        """Leave everything as it is."""
         self._refused, self._files = self._files, self._given or self._files
         self._notice_list.show("load", notice)
+        self.pair_refused.emit()
 
     def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
         self.pair_given_up.emit()
@@ -198,23 +203,37 @@ class PairLoader(QObject):
         self._end_measuring()
         self._pair = None
         self._remark = remark
-        self.pair_changed.emit(None)  # in any case: what is wanted is another pair now
+        self.pair_changed.emit(None)  # in any case, because another pair is wanted now
         self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings)
+
+    def models_moved(self, old: Path, new: Path) -> None:
+        """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
+
+        def there(files: PairFiles | None) -> PairFiles | None:
+            return files.moved(old, new) if files is not None else None
+
+        self._files, self._given, self._refused = there(self._files), there(self._given), there(self._refused)
+        if (pair := self._pair) is not None:
+            target, draft = (
+                msgspec.structs.replace(one, path=moved_path(one.path, old, new)) if one is not None else None
+                for one in (pair.target, pair.draft)
+            )
+            self._pair = msgspec.structs.replace(pair, target=target, draft=draft)
 
     def load_again(self) -> None:
         if self._files is not None:
             self.load(self._files)
 
     def load_anyway(self) -> None:
-        """Load what was refused because it does not fit."""
+        """Load the pair that was refused because it doesn't fit."""
         if self._refused is not None:
             self.load(self._refused, anyway=True)
 
     def restart(self, *, with_draft: bool = True) -> None:
-        """End the engine, start a fresh one and load the pair again."""
+        """End the engine, start a new one and load the pair again."""
         self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
@@ -233,7 +252,9 @@ class PairLoader(QObject):
     def measure_plain(
         self, messages: list[Message], sampling: Sampling, seed: int, *, is_private: bool = False
     ) -> bool:
-        """Measure decoding without a draft; whether it could begin. ``is_private``: the engine keeps nothing of it."""
+        """Measure decoding without a draft; returns whether it could start. ``is_private``: the engine keeps nothing of
+        it.
+        """
         if self._engine.state() is not EngineState.READY:
             return False
         self._measure_request = self._engine.ask(
@@ -265,7 +286,7 @@ class PairLoader(QObject):
             self._measure_request = 0
             self.measuring_ended.emit()
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ what the engine reports
 
     @Slot(object)
     def _on_load_progressed(self, progress: LoadProgressed) -> None:
@@ -279,7 +300,7 @@ class PairLoader(QObject):
             return
         _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
-        if self._refused is None:  # else what was asked for meanwhile is still to be answered for
+        if self._refused is None:  # otherwise, the answer to a newer request is still to come
             self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(pair)
         if pair.draft_refused:
@@ -297,7 +318,7 @@ class PairLoader(QObject):
             return
         self._marker.clear()
         self._set_pair(None)
-        notice = notices.load_cancelled() if failed.cancelled else notices.load_failed(failed.message)
+        notice = notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
         self._notice_list.show("load", notice)
 
     @Slot(float)
@@ -313,7 +334,7 @@ class PairLoader(QObject):
         now = time.monotonic()
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft)
-        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would mend
+        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
             notice = notices.engine_ends_too_often(ended.sentence(), had_draft=had_draft)
         else:
             was_answering = ended.state is EngineState.ANSWERING

@@ -1,15 +1,16 @@
-"""Which files are loaded together: those of a pair, the bundled one, and a note of what is being loaded."""
+"""Which files are loaded together: those of a pair, the bundled one, and a record of what is being loaded."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
 from app.protocol.messages import LoadSettings
+from app.storage.files import moved_path
 
 _log = logging.getLogger(__name__)
 
@@ -24,10 +25,15 @@ class PairFiles:
     draft: str | None = None
     settings: LoadSettings = field(default_factory=LoadSettings)
 
+    def moved(self, old: Path, new: Path) -> PairFiles:
+        """The same after the models of the folder ``old`` have come into ``new``."""
+        draft = moved_path(self.draft, old, new) if self.draft else self.draft
+        return replace(self, target=moved_path(self.target, old, new), draft=draft)
+
     def missing(self) -> Path | None:
-        """The first file that is not there, or where one may not look."""
+        """The first file that doesn't exist or is in a folder without permission."""
         names = (name for name in (self.target, self.draft) if name)
-        # Path's is_file raises where one may not look.
+        # Path.is_file raises an error without permission.
         return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
 
 
@@ -43,13 +49,13 @@ def is_guide(target: str) -> bool:
 
 
 class LoadingMarker:
-    """A file that names the pair being loaded, so that one that takes the app with it is not loaded at every start."""
+    """A file that names the pair being loaded, so that one that crashes the app isn't loaded at every start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def left_behind(self) -> PairFiles | None:
-        """The pair that was being loaded when the app died; ``None`` after an ordinary end."""
+        """The pair that was being loaded when the app crashed; ``None`` after a normal end."""
         try:
             value = json.loads(self._path.read_text(encoding="utf-8"))
             return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)

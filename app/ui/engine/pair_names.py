@@ -15,7 +15,7 @@ _HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
 
 
 def parameters_text(parameters: int) -> str:
-    """``16M``, ``1.2B``; empty when unknown."""
+    """``16M``, ``1.2B``; empty if unknown."""
     if parameters <= 0:
         return ""
     for unit, factor in (("B", 1e9), ("M", 1e6)):
@@ -26,7 +26,7 @@ def parameters_text(parameters: int) -> str:
 
 
 def model_title(model: ModelInfo) -> str:
-    """Name and size of a model; a name that tells the size already is enough."""
+    """Name and size of a model; only the name if it already contains the size."""
     name = GUIDE_NAME if is_guide(model.path) else _name(model)
     size = parameters_text(model.parameters)
     return name if not size or _HAS_SIZE.search(name) else f"{name} {size}"
@@ -45,7 +45,7 @@ def pair_title(pair: PairLoaded | None) -> str:
 
 
 def pair_details(pair: PairLoaded | None) -> str:
-    """Several lines for a tool tip, plain text."""
+    """Several lines for a tooltip, plain text."""
     if pair is None:
         return ""
     lines = []
@@ -58,19 +58,19 @@ def pair_details(pair: PairLoaded | None) -> str:
 
 
 def recent_title(pair: Pair) -> str:
-    """A pair that is not loaded, by its file names."""
+    """A pair that isn't loaded, by its file names."""
     target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
     both = f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
     return visible(both)
 
 
 def files_title(files: PairFiles | None) -> str:
-    """The same for files that are being loaded; empty where there are none."""
+    """The same for files that are being loaded; empty if there are none."""
     return recent_title(Pair(files.target, files.draft)) if files else ""
 
 
 def speaker(pair: PairLoaded | None) -> str:
-    """Who answers, above an answer."""
+    """The author shown above an answer."""
     if pair is None:
         return ""
     return "Guide" if is_guide(pair.target.path) else _name(pair.target)

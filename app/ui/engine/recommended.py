@@ -1,4 +1,4 @@
-"""How to sample with the loaded target where nobody chose otherwise, and who says so."""
+"""The sampling for the loaded target unless the user chose otherwise, and who recommends it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SOURCE_TEXTS: dict[Source, str] = {
     "catalog": "recommended by the model's authors",
     "default": "the usual value",
 }
-"""Behind a value, in small letters."""
+"""Shown after a value, in lower case."""
 
 
 @dataclass(frozen=True)
 class Recommended:
-    """Values, and for each field of `Sampling` where its value comes from."""
+    """Values, and for each field of `Sampling` the source of its value."""
 
     sampling: Sampling
     sources: dict[str, Source]
 
 
 def recommended(pair: PairLoaded | None, catalog: Catalog | None = None) -> Recommended:
-    """What the target's file recommends, field by field, else the catalog, else llama.cpp's defaults.
+    """What the target's file recommends, field by field, otherwise the catalog, otherwise llama.cpp's defaults.
 
     ``catalog`` is the one this version came with unless another is given.
     """

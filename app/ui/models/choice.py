@@ -1,4 +1,4 @@
-"""What the Open models dialog begins with and ends with."""
+"""The input and the result of the Open models dialog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class OpenModelsChoice:
     """A pair and how it is loaded and used. The defaults are those of the dialog's "Reset to defaults"."""
 
     target: str = ""
-    """Path of the target's file; empty where none is chosen."""
+    """Path of the target's file; empty if none is chosen."""
     draft: str | None = None
     load: LoadSettings = field(default_factory=LoadSettings)
     accept: AcceptRule = "coupled"

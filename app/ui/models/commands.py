@@ -1,4 +1,4 @@
-"""What the windows "Models" and "Settings" ask of the app around them."""
+"""What the windows "Models" and "Settings" need from the rest of the app."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from app.settings import Pair
 
 
 class ModelCommands(Protocol):
-    """The app's commands, as far as models go."""
+    """The app's commands that concern models."""
 
     def machine(self) -> MachineMemory:
-        """The memory as it is now; from any thread."""
+        """The current memory; may be called from any thread."""
         ...
 
     def is_loaded(self, path: str) -> bool:
@@ -28,7 +28,7 @@ class ModelCommands(Protocol):
         ...
 
     def show_folders(self) -> None:
-        """Show where models are looked for, which the user can change there."""
+        """Show the folders with models, which the user can change there."""
         ...
 
     def ask_for_token(self) -> None:
@@ -36,9 +36,9 @@ class ModelCommands(Protocol):
         ...
 
     def tell_downloaded(self, title: str, pair: Pair) -> None:
-        """This is complete."""
+        """A download is complete."""
         ...
 
     def tell_download_stopped(self, title: str, message: str) -> None:
-        """This needs the user."""
+        """A download needs the user."""
         ...

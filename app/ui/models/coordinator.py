@@ -1,5 +1,4 @@
-"""What goes on with models while one chats: the memory they take, trials of new pairs, a pair to get instead of the
-guide."""
+"""What happens with models during chats: their memory, trials of new pairs, a suggested pair instead of the guide."""
 
 from __future__ import annotations
 
@@ -82,7 +81,7 @@ class ModelsCoordinator(QObject):
             self._library.close()
 
     def library(self) -> LibraryService:
-        """The models on this computer, made now if they are not yet."""
+        """The models on this computer, created if necessary."""
         if self._library is None:
             from app.ui.models.library_service import LibraryService
 
@@ -144,7 +143,7 @@ class ModelsCoordinator(QObject):
     # ------------------------------------------------------------ the first start
 
     def propose(self) -> None:
-        """Propose a pair to get, while there is only the guide."""
+        """Suggest a pair to download, while there is only the guide."""
         if self._wants_proposal():
             self.lane.submit(self._best_pair, self._show_proposal)
 

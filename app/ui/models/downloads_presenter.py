@@ -71,7 +71,7 @@ class DownloadsPresenter(QObject):
         self.tab.resume_all.clicked.connect(lambda: self._start(DownloadQueue.resume_all))
 
     def begin(self) -> None:
-        """Take the queue up, if nobody else has it; what ran the last time goes on."""
+        """Open the queue, unless another process has it; unfinished downloads continue."""
         if self._queue is None:
             values = self._values
             try:
@@ -90,12 +90,12 @@ class DownloadsPresenter(QObject):
         self.refresh()
 
     def add(self, item: Item) -> None:
-        """Download this; what is in the queue already goes on."""
+        """Download this; if it is in the queue already, it continues."""
         self.begin()
         self._start(lambda queue: queue.add(item))
 
     def apply_settings(self) -> None:
-        """The settings of downloads are others now."""
+        """The settings of downloads have changed."""
         if self._queue is not None:
             self._queue.models_folder = models_folder(self._values)
             self._queue.set_parallel(self._values.parallel_downloads)
@@ -107,7 +107,7 @@ class DownloadsPresenter(QObject):
             self._queue.folder_moved(old, new)
 
     def is_active(self) -> bool:
-        """Whether anything is on its way, or still being written."""
+        """Whether anything is being downloaded, or still being written."""
         return self._active > 0 or (self._queue is not None and self._queue.is_working())
 
     def progress(self) -> list[ItemProgress]:
@@ -121,7 +121,7 @@ class DownloadsPresenter(QObject):
         return Pair(str(target), str(draft) if draft is not None else None)
 
     def close(self) -> None:
-        """Stop everything; it goes on at the next start."""
+        """Stop everything; it continues at the next start."""
         self._timer.stop()
         if self._queue is not None:
             self._queue.close()
@@ -129,7 +129,7 @@ class DownloadsPresenter(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Bring the tab up to date, and tell what has changed."""
+        """Update the tab, and report what has changed."""
         items = self.progress()
         self.tab.show_progress(items)
         before, self._states = self._states, {one.item.id: one.state for one in items}
@@ -169,7 +169,7 @@ class DownloadsPresenter(QObject):
         self.refresh()
 
     def _progress_of(self, item_id: str) -> ItemProgress | None:
-        """``None`` for one that has just left the list."""
+        """``None`` for an item that has just been removed from the list."""
         return next((one for one in self.progress() if one.item.id == item_id), None)
 
     def _open_page(self, item_id: str) -> None:

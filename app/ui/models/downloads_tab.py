@@ -1,4 +1,4 @@
-"""Models → Downloads: what is on its way, how far it is, and what one can do about it."""
+"""Models → Downloads: the downloads, their progress, and what can be done about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.ui.widgets.theme import SPACING
 
 _STEPS = 1000
 _CAN_PAUSE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
-_CAN_RESUME = (ItemState.PAUSED, ItemState.CANCELLED, ItemState.FAILED)
+_CAN_RESUME = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED)
 _SHOWN: dict[str, tuple[ItemState, ...] | None] = {
     "Pause": _CAN_PAUSE,
     "Resume": _CAN_RESUME,
@@ -38,7 +38,7 @@ class DownloadsTab(QWidget):
     """
 
     def __init__(self, actions: Mapping[str, Callable[[str], object]]) -> None:
-        """``actions`` are what the buttons of a card do with the id of its item, by what they say."""
+        """``actions``: for each button's text, what it does with the id of its item."""
         super().__init__()
         self._actions = actions
         self._cards: dict[str, _Card] = {}
@@ -68,11 +68,11 @@ class DownloadsTab(QWidget):
         self.show_progress([])
 
     def show_problem(self, text: str) -> None:
-        """Why the queue cannot be used, or what the user should know about it."""
+        """Why the queue can't be used, or what to tell the user about it."""
         show_text(self._problem, text)
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:
-        """Bring the list up to date; called several times a second."""
+        """Update the list; called several times a second."""
         ids = [progress.item.id for progress in items]
         for gone in [key for key in self._cards if key not in ids]:
             card = self._cards.pop(gone)

@@ -1,4 +1,4 @@
-"""The two sections of the Open models dialog: each shows a part of the choice and gives it back."""
+"""The two sections of the Open models dialog: each shows a part of the choice and returns it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOADING = (
     Setting(
         "batch_size",
         "Batch size",
-        "How many prompt tokens are processed before Stop and the progress are checked again.",
+        "How many prompt tokens are processed before the progress is updated and Stop takes effect.",
         32,
         high=65_536,
     ),
@@ -83,7 +83,7 @@ class MemoryFields(Form):
         self.show_values(choice.load)
 
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with what is set here."""
+        """``choice`` with the values set here."""
         return replace(choice, load=LoadSettings(**self.values()))
 
     def summary(self) -> str:
@@ -95,7 +95,7 @@ class MemoryFields(Form):
 
 
 class AcceptRuleFields(QWidget):
-    """How it is decided whether a draft token is accepted."""
+    """How to decide whether a draft token is accepted."""
 
     _RULES: tuple[tuple[AcceptRule, str, str], ...] = (
         (
@@ -107,7 +107,7 @@ class AcceptRuleFields(QWidget):
             "rejection",
             "Rejection sampling",
             (
-                "The classic method: answers are as likely as without a draft, but the draft affects which answer a "
+                "The standard method: each answer is as likely as without a draft, but the draft affects which one a "
                 "seed gives."
             ),
         ),
@@ -139,7 +139,7 @@ class AcceptRuleFields(QWidget):
         self._buttons[choice.accept].setChecked(True)
 
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with what is set here."""
+        """``choice`` with the values set here."""
         return replace(choice, accept=self._rule())
 
     def summary(self) -> str:

@@ -1,4 +1,4 @@
-"""Whether two files fit as a pair, worked out beside the window's thread."""
+"""Whether two files fit as a pair, determined outside the window's thread."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class PairCheck:
     verdict: str
     mood: Mood = "plain"
     target: str = ""
-    """The target in one line; empty where the file is not a model."""
+    """The target in one line; empty if the file isn't a model."""
     draft: str = ""
     can_load: bool = False
     target_shape: ModelShape | None = None
     """For estimating memory use."""
     draft_shape: ModelShape | None = None
-    """Only where the draft fits the target."""
+    """Only if the draft fits the target."""
 
 
 NO_TARGET = PairCheck("Choose a target model file.")
@@ -41,7 +41,7 @@ READING = PairCheck("Reading the files…", can_load=True)
 
 
 def describe(header: GgufHeader) -> str:
-    """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as much of it as is known."""
+    """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as far as it is known."""
     parts = [printable(header.name) if header.name else "", printable(header.architecture)]
     if header.parameters:
         parts.append(f"{count_text(header.parameters)} parameters")
@@ -98,7 +98,7 @@ class PairChecker(QObject):
         self._latest = 0
 
     def check(self, target: str, draft: str | None) -> None:
-        """Ask; `checked` answers, unless it is asked again before."""
+        """Check a pair; `checked` follows, unless another pair is checked before."""
         self._latest += 1
         number = self._latest
 
@@ -112,5 +112,5 @@ class PairChecker(QObject):
         self._lane.submit(judge_if_wanted, tell, lambda error: tell(PairCheck(str(error), "bad", can_load=True)))
 
     def stop(self) -> None:
-        """Answer nothing of what was asked."""
+        """Drop the current check."""
         self._latest += 1

@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, in a word or two with a color."""
+"""Whether a model fits this machine, in one or two words with a color."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
 
 
 def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
-    """By what its header says, for the model alone."""
+    """From its header, for the model alone."""
     plan = make_plan(shape, None, machine)
     if not plan.fits:
         return FitBadge("Too large", "bad", plan.sentence)
@@ -38,7 +38,7 @@ def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
 
 
 def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
-    """By ``needed`` bytes alone, before a header is known."""
+    """From ``needed`` bytes, before a header is known."""
     gpu = sum(device.free_bytes for device in machine.devices)
     about = f"Needs about {size_text(needed)}"
     if gpu and needed <= gpu:

@@ -41,7 +41,7 @@ class HubPresenter(QObject):
         show_search: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``state_of`` says where a pair of the catalogue is already; ``get`` downloads an item;
+        """``state_of`` says where a pair of the catalog is already; ``get`` downloads an item.
 
         ``show_search`` brings the tab "Search" to the front.
         """
@@ -56,7 +56,7 @@ class HubPresenter(QObject):
         self._show_search = show_search
         self._catalog: Catalog = load_catalog()
         self._searched = self._looked = 0
-        """Counts of the latest search and the latest repository; answers to earlier ones are ignored."""
+        """Numbers of the latest search and the latest repository; answers to earlier ones are ignored."""
         self._offers = 0
         self.recommended.search.clicked.connect(show_search)
         self.search.search_requested.connect(self._on_search)
@@ -72,7 +72,7 @@ class HubPresenter(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Show the pairs for the memory there is now."""
+        """Show the pairs for the current memory."""
         machine = self._machine()
         best = self._catalog.propose(machine)
         others = [pair for pair in self._catalog.pairs if pair is not best]
@@ -138,7 +138,7 @@ class HubPresenter(QObject):
 
     @Slot()
     def _on_model_chosen(self) -> None:
-        """Its header tells exactly what it takes; some megabytes at most."""
+        """Its header says exactly how much memory it takes; a few megabytes at most."""
         self._service.stop_finding()
         if (model := self._page.model()) is not None:
             self._service.header(
@@ -150,7 +150,7 @@ class HubPresenter(QObject):
     # ------------------------------------------------------------ drafts
 
     def find_drafts_for(self, entry: LibraryEntry) -> None:
-        """Look for drafts for a model of the library; they appear on the page of the tab "Search"."""
+        """Look for drafts for a model in the library; they are shown on the page of the tab "Search"."""
         self._turn_page()
         self._show_search()
         self._page.clear(f"Drafts for {printable(entry.title, 120)}, which is in your library.")
@@ -189,14 +189,14 @@ class HubPresenter(QObject):
         repository, model, draft = self._page.repository, self._page.model(), self._page.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            licences = (repository.licence, draft.licence if draft else "")
+            licenses = (repository.license, draft.license if draft else "")
             if draft is None:
-                self._get(Item.of(title, model, None, licences))
+                self._get(Item.of(title, model, None, licenses))
             else:
-                self._get(Item.of(f"{title} with draft", model, draft.model, licences))
+                self._get(Item.of(f"{title} with draft", model, draft.model, licenses))
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
-            self._get(Item.of(title, draft.model, None, (draft.licence,)))
+            self._get(Item.of(title, draft.model, None, (draft.license,)))
 
     @Slot()
     def _on_web_page(self) -> None:
@@ -206,7 +206,7 @@ class HubPresenter(QObject):
             QDesktopServices.openUrl(QUrl(self._service.page(self._page.repository.id)))
 
     def _turn_page(self) -> int:
-        """Something else is to be shown of one repository."""
+        """Something else of one repository is to be shown."""
         self._looked += 1
         self._service.stop_finding()
         return self._looked

@@ -1,4 +1,4 @@
-"""Hugging Face beside the window's thread: searches, repositories, drafts, the access token."""
+"""Hugging Face outside the window's thread: searches, repositories, drafts, the access token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub import drafts
@@ -51,7 +51,7 @@ class HubService(QObject):
         self.network.settings = network_settings(self._values)
 
     def endpoint_problem(self) -> str:
-        """Why the address in the settings cannot be used; empty where it can."""
+        """Why the address in the settings can't be used; empty if it can."""
         try:
             _ = self.network.endpoint
         except KnownError as error:
@@ -59,7 +59,7 @@ class HubService(QObject):
         return ""
 
     def page(self, repository: str) -> str:
-        """The address of a repository's page. Raises `KnownError` where there is an `endpoint_problem`."""
+        """The address of a repository's page. Raises `KnownError` if there is an `endpoint_problem`."""
         return f"{self.network.endpoint}/{repository}"
 
     # ------------------------------------------------------------ questions
@@ -75,15 +75,15 @@ class HubService(QObject):
         self._lane.submit(partial(read_remote_header, self.network, model, self._lane.is_closed), done, failed)
 
     def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
-        """What is to be downloaded for a pair of the catalogue."""
+        """What to download for a pair of the catalog."""
         self._lane.submit(partial(resolve, self._connection.hub, pair), done, failed)
 
     def find_drafts(
         self, model: Path | RemoteModel, bases: Sequence[str], done: Callable[[int], None], failed: Failed
     ) -> None:
-        """Drafts for a model on this computer, or for one that is not downloaded and was made of ``bases``.
+        """Find drafts for a model on this computer, or for one that isn't downloaded and is based on ``bases``.
 
-        Each is told by `draft_found`; ``done`` gets how many there were.
+        Each is reported by `draft_found`; ``done`` gets how many there were.
         """
         self._finding.set()
         stop = self._finding = threading.Event()
@@ -101,7 +101,7 @@ class HubService(QObject):
             number = 0
             for candidate in drafts.find_drafts(self._connection.hub, header, bases, stop.is_set):
                 if stop.is_set():
-                    raise Cancelled
+                    raise Canceled
                 self._lane.post(partial(tell, candidate))
                 number += 1
             return number
@@ -115,11 +115,11 @@ class HubService(QObject):
     # ------------------------------------------------------------ the token
 
     def token_place(self, done: Callable[[TokenPlace], None]) -> None:
-        """Where the access token is kept."""
+        """Where the access token is stored."""
         self._lane.submit(lambda: self._connection.tokens.place(self._connection.host), done)
 
     def set_token(self, token: str | None, done: Callable[[TokenPlace], None], failed: Failed) -> None:
-        """Keep this access token, or none any more."""
+        """Store this access token, or delete it."""
 
         def change() -> TokenPlace:
             tokens, host = self._connection.tokens, self._connection.host
@@ -132,7 +132,7 @@ class HubService(QObject):
         self._lane.submit(change, done, failed)
 
     def close(self) -> None:
-        """Answer nothing any more, and close all connections."""
+        """Drop all questions, and close all connections."""
         self._finding.set()
         self._lane.close()
         self.network.close()

@@ -1,4 +1,4 @@
-"""The list of the library: one row a model, sorted by a click on a heading, filtered by words."""
+"""The list of the library: one row per model, sorted by a click on a heading, filtered by words."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class LibraryRow:
     sort_keys: tuple[Any, ...]
     fit: FitBadge
     tooltip: str
-    is_grey: bool
+    is_gray: bool
     """The folder is unavailable right now, or the model can't be used."""
     words: str = field(repr=False)
-    """The text that a search looks through, in lower case."""
+    """The text that is searched, in lower case."""
 
 
 def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
-    """A line of the list. ``now``: seconds since 1970."""
+    """A row of the list. ``now``: seconds since 1970."""
     summary, used = entry.summary, entry.last_used or 0.0
     quantization = summary.quantization if summary else ""
     context = summary.training_context if summary else 0
@@ -69,7 +69,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
         sort_keys=(entry.title.casefold(), quantization, entry.size, context, used, _FITS_ORDER.index(fit.mood)),
         fit=fit,
         tooltip=f"{entry.path}\n{entry.problem}".strip(),
-        is_grey=not entry.usable,
+        is_gray=not entry.usable,
         words=" ".join((entry.where, entry.folder.kind.label, quantization, name)).casefold(),
     )
 
@@ -114,11 +114,11 @@ class LibraryModel(QAbstractTableModel):
         self._arrange()
 
     def place(self, path: str) -> int | None:
-        """Where a model is shown."""
+        """The row in which a model is shown."""
         return self._places.get(path)
 
     def texts(self, column: int) -> set[str]:
-        """What stands in a column, of all rows."""
+        """The texts of a column, in all rows."""
         return {row.cells[column] for row in self._all}
 
     def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
@@ -154,7 +154,7 @@ class LibraryModel(QAbstractTableModel):
         paths = [self.shown[index.row()].path for index in before]
         found = [row for row in self._all if all(word in row.words for word in self._words)]
         found.sort(key=lambda row: row.sort_keys[self._column], reverse=self._is_descending)
-        found.sort(key=lambda row: row.is_grey)  # what cannot be used comes last, whatever the order
+        found.sort(key=lambda row: row.is_gray)  # unusable ones come last, whatever the order
         self.shown = found
         self._places = {row.path: place for place, row in enumerate(found)}
         self.changePersistentIndexList(before, [self._moved(*one) for one in zip(before, paths, strict=True)])
@@ -197,7 +197,7 @@ class LibraryList(QTreeView):
         theme.follow(self, self.viewport().update)
 
     def show_rows(self, rows: Sequence[LibraryRow]) -> None:
-        """Show these instead, and keep what is selected."""
+        """Show these instead, and keep the selection."""
         path = self.path()
         self.rows.set_rows(rows)
         self._fit_columns()
@@ -220,7 +220,7 @@ class LibraryList(QTreeView):
         hide_columns(self, _LEAST_WIDTHS)
 
     def _fit_columns(self) -> None:
-        """Make columns as wide as what is in them. Qt would ask for each cell, again and again."""
+        """Make columns as wide as their content. Qt would ask for each cell, again and again."""
         measure = self.fontMetrics().horizontalAdvance
         for column in range(1, len(COLUMNS)):
             widest = max(map(measure, self.rows.texts(column)), default=0)
@@ -242,6 +242,6 @@ def _alignment(column: int) -> Qt.AlignmentFlag:
 
 
 def _brush(row: LibraryRow, column: int) -> QBrush | None:
-    if row.is_grey:
+    if row.is_gray:
         return QBrush(theme.current().quiet)
     return QBrush(getattr(theme.current(), row.fit.mood)) if column == _FIT else None

@@ -37,7 +37,7 @@ _CHECKED = {
 
 
 class LibraryPresenter(QObject):
-    """Fills the tab and carries out what it asks for."""
+    """Fills the tab and carries out its commands."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LibraryPresenter(QObject):
         self._commands = commands
         self._find_drafts = find_drafts
         self._checking: set[str] = set()
-        """Paths of the models being checked or waiting to be."""
+        """Paths of the models being checked or waiting for it."""
         self._checked: dict[str, tuple[str, str]] = {}
         """The result of a check: a sentence and its role, shown when the model is selected."""
         self._deleted = ""
@@ -79,14 +79,14 @@ class LibraryPresenter(QObject):
 
     @Slot()
     def scan(self) -> None:
-        """Look into the folders again."""
+        """Scan the folders again."""
         self._tab.show_scanning()
         self._service.scan()
         self._service.find(lambda found: self._tab.show_offer(offer(found)))
 
     @Slot()
     def refresh(self) -> None:
-        """Show what is known now: after a look, a trial, or when memory has changed."""
+        """Show what is known now: after a scan, a trial, or a change of memory."""
         service, folder = self._service, models_folder(self._values)
         entries, now = service.entries(), time.time()
 
@@ -221,7 +221,7 @@ def offer(found: Sequence[ModelFolder]) -> str:
 
 
 def _free(folder: Path) -> int | None:
-    """Bytes free where the folder is or will be; ``None`` where that cannot be told."""
+    """Free bytes where the folder is or will be; ``None`` if unknown."""
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free

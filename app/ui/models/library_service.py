@@ -1,4 +1,4 @@
-"""The library beside the window's thread: looking into folders, ranking drafts, checking, deleting and moving files."""
+"""The library outside the window's thread: scanning folders, ranking drafts, checking, deleting and moving files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from app import paths
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models import trials as trials_file
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
@@ -28,13 +28,13 @@ from app.ui.widgets.tasks import Failed, Lane
 _PROGRESS_SHARE = 0.002
 """Smaller steps of progress are not reported."""
 _PATIENCE_SECONDS = 5.0
-"""Seconds to wait at exit for work that is under way."""
+"""Seconds to wait at exit for running work."""
 
 T = TypeVar("T")
 
 
 def models_folder(values: Settings) -> Path:
-    """Where downloaded models go."""
+    """Where downloaded models are stored."""
     return own_folder(values.models_folder)
 
 
@@ -56,7 +56,7 @@ class LibraryService(QObject):
     progressed = Signal(str, float)
 
     def __init__(self, values: Settings, machine: Callable[[], MachineMemory], parent: QObject | None = None) -> None:
-        """``machine`` is the memory as it is now; asked from another thread."""
+        """``machine`` is the current memory; called from another thread."""
         super().__init__(parent)
         self._machine = machine
         self._fits: dict[str, FitBadge] = {}
@@ -74,30 +74,30 @@ class LibraryService(QObject):
     # ------------------------------------------------------------ what is there
 
     def entries(self) -> list[LibraryEntry]:
-        """What the last look found."""
+        """What the last scan found."""
         return list(self._entries)
 
     def entry(self, path: str) -> LibraryEntry | None:
         return next((entry for entry in self._entries if str(entry.path) == path), None)
 
     def fit(self, entry: LibraryEntry) -> FitBadge:
-        """Whether a model fit the memory there was at the last look."""
+        """Whether a model fit in the memory at the last scan."""
         return self._fits.get(str(entry.path), UNKNOWN_FIT)
 
     def notices(self) -> list[str]:
-        """What the user should know about the last look."""
+        """What to tell the user about the last scan."""
         return list(self._library.notices)
 
     def would_free(self, entry: LibraryEntry) -> int:
-        """Bytes that deleting it frees, at the last look."""
+        """Bytes that deleting it frees, at the last scan."""
         return self._frees.get(str(entry.path), 0)
 
     # ------------------------------------------------------------ what takes time
 
     def scan(self) -> None:
-        """Look into all folders, as the settings have them now; `scanned` or `scan_failed` answers."""
+        """Scan all folders in the current settings; `scanned` or `scan_failed` follows."""
         if self._scanning is not None:
-            self._scanning.cancel()  # one that has not begun
+            self._scanning.cancel()  # one that hasn't started
         if self._folders() != self._looked_into:
             self._library, self._looked_into = self._make_library(), self._folders()
         library = self._library
@@ -109,12 +109,12 @@ class LibraryService(QObject):
         self._scanning = self._lane.submit(scan, self._on_scanned, self.scan_failed.emit)
 
     def judge_again(self) -> None:
-        """See which models fit the memory there is now; `scanned` answers."""
+        """Update which models fit in the current memory; `scanned` follows."""
         entries = self.entries()
         self._lane.submit(lambda: self._badges(entries), self._on_judged)
 
     def find(self, done: Callable[[list[ModelFolder]], None]) -> None:
-        """Folders of other apps that are not looked into yet."""
+        """Folders of other apps that aren't in the library yet."""
         library = self._library
 
         def find() -> list[ModelFolder]:
@@ -124,11 +124,11 @@ class LibraryService(QObject):
         self._lane.submit(find, done)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Work something out that would keep the window waiting."""
+        """Compute something that would block the window."""
         self._lane.submit(function, done)
 
     def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
-        """All other models as drafts for ``target``, the most promising first."""
+        """All other models as drafts for ``target``, most promising first."""
         library, entries = self._library, self.entries()
 
         def rank() -> list[RankedDraft]:
@@ -143,7 +143,7 @@ class LibraryService(QObject):
         self._lane.submit(partial(self._library.entry_at, Path(path)), done, failed)
 
     def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
-        """Whether its files are what was downloaded; `progressed` tells how far it is."""
+        """Whether its files are what was downloaded; `progressed` reports the progress."""
         tell, stopped = self._begin(str(entry.path))
         self._slow_lane.submit(partial(self._library.verify, entry, tell, stopped), done, failed)
 
@@ -152,17 +152,17 @@ class LibraryService(QObject):
         self._lane.submit(partial(self._library.delete, entry), done, failed)
 
     def forget(self, entry: LibraryEntry) -> None:
-        """No longer list a model whose folder is not there; `scanned` answers."""
+        """No longer list a model whose folder is unavailable; `scanned` follows."""
         self._lane.submit(partial(self._library.forget, entry))
         self.scan()
 
     def move(
         self, new: Path, use: Callable[[Path], Future[None]], done: Callable[[list[Path]], None], failed: Failed
     ) -> None:
-        """Move the models folder; ``done`` gets what could not be deleted in the old one, `progressed` how far it is.
+        """Move the models folder; ``done`` gets what couldn't be deleted in the old one, `progressed` the progress.
 
-        ``use`` puts the folder into the settings and saves them, called before anything is deleted. Where that fails it
-        is called again with the old folder.
+        ``use`` puts the folder into the settings and saves them, called before anything is deleted. If the move fails,
+        it is called again with the old folder.
         """
         tell, stopped = self._begin(str(new))
         library, old = self._library, models_folder(self._values)
@@ -172,7 +172,7 @@ class LibraryService(QObject):
                 library.moved(old, new)
                 try:
                     self._slow_lane.run_in_window_thread(lambda: use(new)).result()
-                except (KnownError, Cancelled):
+                except (KnownError, Canceled):
                     library.moved(new, old)
                     if not self._slow_lane.is_closed():
                         self._slow_lane.run_in_window_thread(lambda: use(old))
@@ -183,16 +183,16 @@ class LibraryService(QObject):
         self._slow_lane.submit(move, done, failed)
 
     def note_use(self, *files: str) -> None:
-        """These were loaded just now."""
+        """These have just been loaded."""
         self._lane.submit(partial(self._library.usage.note, files))
 
     def stop(self, path: str) -> None:
-        """End the check of this file or the move to this folder; its ``failed`` is told so."""
+        """End the check of this file or the move to this folder; its ``failed`` is called."""
         if path in self._stops:
             self._stops[path].set()
 
     def close(self) -> None:
-        """End everything; what was found out is kept, unless a drive does not answer."""
+        """End everything; what was found is stored, unless a drive doesn't respond."""
         for stop in self._stops.values():
             stop.set()
         for lane in (self._lane, self._slow_lane):
@@ -220,11 +220,13 @@ class LibraryService(QObject):
         self.scanned.emit(self._entries)
 
     def _on_judged(self, fits: dict[str, FitBadge]) -> None:
-        self._fits |= fits  # a look that ended meanwhile may have found others
+        self._fits |= fits  # a scan that has ended meanwhile may have found others
         self.scanned.emit(self._entries)
 
     def _begin(self, path: str) -> tuple[Callable[[int, int], None], Callable[[], bool]]:
-        """For something that takes minutes: what tells `progressed`, and what says whether it shall end."""
+        """For something that takes minutes: the function that emits `progressed`, and the one that says whether to
+        stop.
+        """
         stop = self._stops[path] = threading.Event()
         told = -1.0
 

@@ -1,4 +1,4 @@
-"""Models → Library: the models on this computer, and the page of the chosen one."""
+"""Models → Library: the models on this computer, and the page of the selected one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LibraryTab(QWidget):
         self._search.textChanged.connect(self._on_search)
 
     def show_rows(self, rows: Sequence[LibraryRow], summary: str) -> None:
-        """``summary`` says how many models there are and what they take."""
+        """``summary`` says how many models there are and how much space they take."""
         self._total = len(rows)
         self.list.show_rows(rows)
         self._summary.setText(summary)
@@ -64,7 +64,7 @@ class LibraryTab(QWidget):
         show_text(self._offer, text)
 
     def show_scanning(self) -> None:
-        """The folders are being looked into."""
+        """The folders are being scanned."""
         self._summary.setText("Scanning the folders…")
 
     def _lay_out(self) -> None:
@@ -118,7 +118,7 @@ class ModelPage(QWidget):
         self._path = ""
         self._ranked: list[RankedDraft] = []
         self._waiting: list[RankedDraft] = []
-        """Drafts that are not on the page yet."""
+        """Drafts that aren't on the page yet."""
         self._can_verify = False
         self._title = label(role="heading", wraps=True, scale=1.15)
         self._problem = label(role="bad", wraps=True)
@@ -155,14 +155,14 @@ class ModelPage(QWidget):
         return self._path
 
     def clear(self, message: str = "") -> None:
-        """Show no model. ``message`` says what became of the last one."""
+        """Show no model. ``message`` says what happened to the last one."""
         self._path = ""
         self._nothing.setText(visible(message) or _NOTHING)
         self._inside.hide()
         self._nothing.show()
 
     def show_model(self, entry: LibraryEntry, fit: FitBadge, freed: int) -> None:
-        """``freed``: bytes that deleting it gives back."""
+        """``freed``: bytes that deleting it frees."""
         path = str(entry.path)
         if path != self._path:
             self.show_drafts([], "Looking for drafts…")
@@ -180,14 +180,14 @@ class ModelPage(QWidget):
         if entry.available:
             self.delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
         else:
-            self.delete.setText("Remove from the list")
+            self.delete.setText("Remove from list")
         for widget in (self._drafts_heading, self._drafts_status, self.find_draft):
             widget.setVisible(entry.usable)
         self._nothing.hide()
         self._inside.show()
 
     def show_drafts(self, ranked: Sequence[RankedDraft], status: str = "") -> None:
-        """Drafts in the order they are to be preferred; those that do not fit are grey and say why."""
+        """Drafts, best first; those that don't fit are gray and say why."""
         others = [one for one in ranked if not one.verdict.fits]
         first = [one for one in ranked if one.verdict.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
         self._ranked = list(ranked)
@@ -197,7 +197,7 @@ class ModelPage(QWidget):
         show_text(self._drafts_status, status)
 
     def show_verifying(self, share: float | None) -> None:
-        """How far a check of the file is, 0 to 1; ``None`` while there is none."""
+        """The progress of a check of the file, 0 to 1; ``None`` if there is none."""
         for widget in (self._bar, self.stop):
             widget.setVisible(share is not None)
         self._refresh_verify()
@@ -205,7 +205,7 @@ class ModelPage(QWidget):
             self._bar.setValue(round(share * 1000))
 
     def show_status(self, text: str, role: str = "quiet") -> None:
-        """What came of the last action."""
+        """Show the result of the last action."""
         show_text(self._status, text, role)
 
     # ------------------------------------------------------------ inside
@@ -268,7 +268,7 @@ class ModelPage(QWidget):
 
     @Slot()
     def _add_draft_rows(self) -> None:
-        """A few at a time: each costs the window's thread more than a millisecond."""
+        """A few at a time, because each takes the window's thread more than a millisecond."""
         now, self._waiting = self._waiting[:_ROWS_AT_ONCE], self._waiting[_ROWS_AT_ONCE:]
         for ranked in now:
             self._drafts.addWidget(self._draft_row(ranked))
@@ -323,7 +323,7 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
         ]
     if entry.usable:
         facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))
-    facts.append(("License", printable(entry.licence) or "not specified"))
+    facts.append(("License", printable(entry.license) or "not specified"))
     if entry.origin is not None:
         facts.append(("From", f"{printable(entry.origin.repository, 120)}, commit {entry.origin.commit[:8]}"))
     parts = f" ({len(entry.parts)} parts)" if len(entry.parts) > 1 else ""

@@ -1,4 +1,4 @@
-"""The part of the Open models dialog that shows what the pair takes, and who gives way when it is too much."""
+"""The part of the Open models dialog that shows how much memory the pair takes, and what to give up if necessary."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ class MemoryPart(QWidget):
         longest: int,
         has_draft: bool,
     ) -> None:
-        """``others`` are plans that fit where this one does not; ``longest`` is what the target was trained for.
+        """``others`` are plans that fit if this one doesn't; ``longest`` is the target's training context.
 
-        ``has_draft``: a draft was chosen, whether the plan keeps it or not.
+        ``has_draft``: a draft was chosen, whether or not the plan uses it.
         """
         self._show_bars(plan, machine)
         self._sentence.setText(plan.sentence)
@@ -130,7 +130,7 @@ class MemoryPart(QWidget):
         self._layers_text.setText(f"{layers} of {slots}")
 
     def _place(self, context: int) -> float:
-        """0 at the least context, 1 at the longest."""
+        """0 at the shortest context, 1 at the longest."""
         span = math.log(self._longest / LEAST_CONTEXT)
         return min(max(math.log(max(context, 1) / LEAST_CONTEXT) / span, 0.0), 1.0)
 
@@ -167,7 +167,7 @@ def _segments(parts: Parts) -> list[Segment]:
 
 @dataclass(frozen=True)
 class Segment:
-    """One part of a bar. ``size`` is in bytes, ``color`` a place in `Theme.series`."""
+    """One part of a bar. ``size`` is in bytes, ``color`` an index in `Theme.series`."""
 
     name: str
     size: int
@@ -192,7 +192,7 @@ class MemoryBar(QWidget):
         theme.follow(self, self.update)
 
     def show_memory(self, title: str, segments: Sequence[Segment], space: int) -> None:
-        """``space`` is what is free for the pair, bytes."""
+        """``space`` is what is free for the pair, in bytes."""
         self._title, self._segments, self._space = title, [one for one in segments if one.size > 0], space
         described = ", ".join(one.text() for one in self._segments)
         self.setAccessibleName(f"{title}: {described or 'nothing'}; {size_text(space)} free")
@@ -201,7 +201,7 @@ class MemoryBar(QWidget):
 
     @property
     def taken(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments in bytes."""
         return sum(one.size for one in self._segments)
 
     @property
@@ -268,7 +268,7 @@ class MemoryBar(QWidget):
         return result
 
     def _legend(self, width: int) -> list[tuple[Segment, int, int]]:
-        """Where each segment's name stands, from the left and in which line: as many in a line as have room."""
+        """Where each segment's name is placed, from the left and in which line: as many per line as fit."""
         places, left, line = [], 0, 0
         for one in self._segments:
             needed = _SWATCH + SPACING + self.fontMetrics().horizontalAdvance(one.text()) + 4 * SPACING

@@ -1,4 +1,4 @@
-"""File → Open models…: which target, which draft, and how they are used."""
+"""File → Open models…: which target, which draft, and how to use them."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _Fields: TypeAlias = MemoryFields | AcceptRuleFields
 
 
 class OpenModelsDialog(QDialog):
-    """Shows the choice in use and gives back another one. It loads nothing itself.
+    """Shows the current choice and returns another one. It loads nothing itself.
 
-    After `accept`, `choice` is what is wanted and `needs_reload` says whether models must be loaded for it.
+    After `accept`, `choice` is the result and `needs_reload` says whether models must be loaded for it.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class OpenModelsDialog(QDialog):
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``library`` offers its models, and drafts for the chosen target; ``memory`` is what the plan goes by.
+        """``library`` offers its models, and drafts for the chosen target; ``memory`` is the basis of the plan.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
-        ``load_for`` says how the target at a path was loaded the last time; that is shown when it is chosen.
+        ``load_for`` says how the target at a path was loaded the last time, which is shown when it is chosen.
         """
         super().__init__(parent)
         self._current = current
@@ -193,7 +193,7 @@ class OpenModelsDialog(QDialog):
             fields.show_choice(choice)
 
     def _ask(self) -> None:
-        """Have the two files judged."""
+        """Have the two files checked."""
         self._on_checked(READING if self._target.path() else NO_TARGET)
         if self._picks is not None:
             self._picks.set_target(self._target.path())
@@ -252,7 +252,7 @@ class OpenModelsDialog(QDialog):
 
     @Slot(object)
     def _on_alternative(self, plan: LoadPlan) -> None:
-        """Set what this plan gives up; the draft last, because the pair is judged anew then."""
+        """Set what this plan gives up; the draft last, because the pair is then checked again."""
         if self._plan is not None and plan.context_length != self._plan.context_length:
             self._memory_fields.set_value("context_length", plan.context_length)
         self._memory_fields.set_value("kv_type", plan.kv_type)

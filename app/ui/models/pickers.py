@@ -1,4 +1,4 @@
-"""The rows of the Open models dialog that name the model files, and what the library offers for them."""
+"""The rows of the Open models dialog for the model files, and the library's suggestions for them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from app.ui.widgets.theme import SPACING
 
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
-MOST, MOST_GREY = 30, 12
+MOST, MOST_GRAY = 30, 12
 """How many models a picker lists, of those that can be chosen and of those that can't; more would fill the screen."""
 _NO_TARGET = "Choose a target model first."
 
 
 def dropped_files(data: QMimeData) -> list[str]:
-    """Paths of the GGUF files that are dragged."""
+    """Paths of the GGUF files that are being dragged."""
     paths = [url.toLocalFile() for url in data.urls() if url.isLocalFile()]
     return [path for path in paths if path.lower().endswith(".gguf")]
 
 
 class FileRow(QWidget):
-    """A path one can type, choose or drop, and below it what the file is."""
+    """A path that can be typed, chosen or dropped, and below it a description of the file."""
 
     path_changed = Signal()
-    """Milliseconds: not on every key, but when the typing pauses."""
+    """Milliseconds: not after every key, but when the user stops typing."""
 
     def __init__(
         self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "", picker: str = "Library"
@@ -73,7 +73,7 @@ class FileRow(QWidget):
             explain(part, help_text)
         column(heading, row((self._edit, 1), clear, self.picker, choose), self._info, gap=SPACING, on=self)
         self.setAcceptDrops(True)
-        self._edit.setAcceptDrops(False)  # it would put the URL in as text
+        self._edit.setAcceptDrops(False)  # it would insert the URL as text
         self._edit.textEdited.connect(self._pause.start)
         self._edit.editingFinished.connect(self._on_editing_finished)
         self._pause.timeout.connect(self._on_changed)
@@ -81,18 +81,18 @@ class FileRow(QWidget):
         clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
-        """The path as typed, without blanks around it; empty for none."""
+        """The path as typed, without spaces around it; empty for none."""
         return self._edit.text().strip()
 
     def set_path(self, path: str) -> None:
-        """Tells `path_changed` where it is another one."""
+        """Emits `path_changed` if it is a different one."""
         if path == self.path():
             return
         self._edit.setText(path)
         self._on_changed()
 
     def set_info(self, text: str) -> None:
-        """What the file is."""
+        """Describe the file."""
         self._info.setText(visible(text))
 
     @Slot()
@@ -123,17 +123,17 @@ class FileRow(QWidget):
 
 @dataclass(frozen=True)
 class Pick:
-    """One model of the menu."""
+    """One model in the menu."""
 
     path: str
     text: str
     can_choose: bool = True
     reason: str = ""
-    """Shown behind the text of an entry that can't be chosen, and as its tooltip."""
+    """Shown after the text of an entry that can't be chosen, and as its tooltip."""
 
 
 class ModelPicker(QPushButton):
-    """A button with a menu of models to choose from; those that cannot be chosen are grey and say why.
+    """A button with a menu of models to choose from; those that cannot be chosen are gray and say why.
 
     Signals:
         chosen: The path of a model.
@@ -148,19 +148,19 @@ class ModelPicker(QPushButton):
         self.setMenu(self._menu)
 
     def show_picks(self, picks: Sequence[Pick], otherwise: str) -> None:
-        """``otherwise`` stands in the menu where there are none."""
+        """``otherwise`` is in the menu if there are none."""
         self._menu.clear()
         choosable = [pick for pick in picks if pick.can_choose]
-        grey = [pick for pick in picks if not pick.can_choose]
+        gray = [pick for pick in picks if not pick.can_choose]
         self._add(choosable, MOST, "more in the model library")
-        if choosable and grey:
+        if choosable and gray:
             self._menu.addSeparator()
-        self._add(grey, MOST_GREY, "more that don't fit")
+        self._add(gray, MOST_GRAY, "more that don't fit")
         if not picks:
             self._menu.addAction(otherwise).setEnabled(False)
 
     def _add(self, picks: Sequence[Pick], most: int, more: str) -> None:
-        """The first ``most`` of them; ``more`` says what the others are."""
+        """Add the first ``most`` of them; ``more`` says what the others are."""
         for pick in picks[:most]:
             text = pick.text if pick.can_choose else f"{pick.text}: {pick.reason}"
             action = self._menu.addAction(text.replace("&", "&&"))

@@ -1,4 +1,4 @@
-"""The window "Models" with everything behind it; made when first wanted."""
+"""The window "Models" with everything behind it; created when it is first needed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ModelsPresenter(QObject):
         self.window.show_tab(self.window.downloads)
 
     def close(self) -> None:
-        """The main window is closed. Downloads go on when Slipstream is started again."""
+        """The main window is closed. Downloads continue when Slipstream is started again."""
         self.window.close()
         self.downloads.close()
         self.hub.close()
@@ -102,13 +102,13 @@ class ModelsPresenter(QObject):
     # ------------------------------------------------------------ getting
 
     def get_pair(self, pair: CatalogPair) -> None:
-        """Download a pair of the catalogue."""
+        """Download a pair of the catalog."""
         self.show_recommended()
         self._hub_presenter.get_pair(pair)
 
     @Slot(object)
     def get(self, item: Item) -> None:
-        """Download this, and show how it goes."""
+        """Download this, and show the progress."""
         self.downloads.add(item)
         self.show_downloads()
 
@@ -150,6 +150,6 @@ class ModelsPresenter(QObject):
             self.library.judge_again()
 
     def apply_folders(self) -> None:
-        """The settings name other folders with models now."""
+        """The settings now name other folders with models."""
         self.downloads.apply_settings()
         self._library_presenter.scan()

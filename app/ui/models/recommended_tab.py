@@ -18,12 +18,12 @@ from app.ui.widgets.theme import SPACING
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One pair of the catalogue as the tab shows it."""
+    """One pair of the catalog as the tab shows it."""
 
     pair: CatalogPair
     fit: FitBadge
     state: str = ""
-    """``In your library`` or ``In Downloads``, on its button; empty where neither."""
+    """``In your library`` or ``In Downloads``, on its button; empty if neither."""
 
 
 class RecommendedTab(QWidget):
@@ -56,11 +56,11 @@ class RecommendedTab(QWidget):
         self.show_status("")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
-        """How getting a pair goes, or why it failed."""
+        """The progress of a download request, or why it failed."""
         show_text(self._status, text, role)
 
     def show_pairs(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
-        """``best`` is the one proposed for this machine; ``machine`` says in a line what memory it has."""
+        """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
         self._machine.setText(machine)
         clear_layout(self._cards)
         if best is not None:
@@ -68,7 +68,7 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(self._card(best, is_best=True))
         else:
             text = (
-                "None of the recommended pairs fits into this computer's memory. The Slipstream Guide works everywhere."
+                "None of the recommended pairs fits in this computer's memory. The Slipstream Guide works everywhere."
             )
             self._cards.addWidget(label(text, wraps=True))
         if others:
@@ -89,13 +89,13 @@ class RecommendedTab(QWidget):
         details.setToolTip("Shows the repository with all its quantizations")
         details.setAccessibleName(f"Other files of {pair.title}")
         details.clicked.connect(lambda: self._show_details(pair))
-        licences = ", ".join(dict.fromkeys((pair.target.licence, pair.draft.licence)))
+        licenses = ", ".join(dict.fromkeys((pair.target.license, pair.draft.license)))
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
         column(
             row((label(pair.title, "heading", wraps=True), 1), fit),
             label(pair.why, wraps=True),
-            row((label(f"License: {licences}", "quiet", wraps=True), 1), details, get),
+            row((label(f"License: {licenses}", "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
         )

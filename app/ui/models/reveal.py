@@ -15,7 +15,7 @@ from app.ui.models.library_service import LibraryService
 
 
 def reveal(path: Path, library: LibraryService) -> None:
-    """Open the folder of ``path``, with the file selected where the system can do that."""
+    """Open the folder of ``path``, with the file selected if the system can do that."""
     library.compute(path.is_dir, partial(_reveal, path))
 
 
@@ -23,7 +23,7 @@ def _reveal(path: Path, is_folder: bool) -> None:
     if is_folder:
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
     elif sys.platform == "win32":
-        # Explorer has a syntax of its own for this, which QProcess would quote away.
+        # Explorer has its own syntax for this, which QProcess would quote.
         subprocess.Popen(f'"{windows_program("explorer.exe")}" /select,"{path}"')
     elif sys.platform == "darwin":
         QProcess.startDetached("/usr/bin/open", ["-R", str(path)])

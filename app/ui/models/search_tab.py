@@ -87,16 +87,16 @@ class SearchTab(QWidget):
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
             cells = [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]]
             item = self._results.add(cells, one.id)
-            gated = "\nIts terms must be accepted on its page first." if one.gated != "no" else ""
+            gated = "\nYou have to accept its terms on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
         self.show_status("" if results else "No models found. Try fewer or different words.")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
-        """What the search does, or why it failed."""
+        """What the search is doing, or why it failed."""
         show_text(self._status, text, role)
 
     def set_words(self, words: str) -> None:
-        """Type for the user, and search."""
+        """Enter words for the user, and search."""
         self._words.setText(words)
         self._on_search()
 
@@ -163,7 +163,7 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ what is chosen
 
     def model(self) -> RemoteModel | None:
-        """The selected one of the repository."""
+        """The selected model of the repository."""
         chosen = self._files.chosen()
         return chosen if isinstance(chosen, RemoteModel) else None
 
@@ -189,8 +189,8 @@ class RepositoryPage(QWidget):
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
-        licence = printable(repository.licence) if repository.licence else "not specified"
-        self._facts.setText(f"License: {licence} · commit {repository.commit[:8]}")
+        license = printable(repository.license) if repository.license else "not specified"
+        self._facts.setText(f"License: {license} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
         for model in repository.models:
             self._dress(self._files.add((), model), model, fits[model])
@@ -200,11 +200,11 @@ class RepositoryPage(QWidget):
         self._refresh()
 
     def begin_drafts(self) -> None:
-        """A search for drafts begins."""
+        """A search for drafts starts."""
         self._clear_drafts("Looking for drafts: reading and comparing their vocabularies…")
 
     def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
-        """Whether this model fits has become known."""
+        """It has become known whether this model fits."""
         if (item := self._files.item_of(model)) is not None:
             self._dress(item, model, fit)
 
@@ -220,7 +220,7 @@ class RepositoryPage(QWidget):
             self._drafts.setCurrentItem(item)
 
     def show_drafts_status(self, text: str) -> None:
-        """How the search for drafts goes, or how it ended."""
+        """The progress or the result of the search for drafts."""
         show_text(self._drafts_status, text)
 
     # ------------------------------------------------------------ inside

@@ -1,4 +1,4 @@
-"""Settings → General: how the window looks, the key that sends, notifications."""
+"""Settings → General: the look of the window, the key that sends, notifications."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
 ZOOM_STEPS = (50, 67, 75, 80, 90, 100, 110, 125, 150, 175, 200)
-"""Percent, as browsers have them."""
+"""Percent, as in browsers."""
 _THEMES = {"system": "Same as the system", "light": "Light", "dark": "Dark"}
 
 
 def apply(values: Settings) -> None:
-    """Bring the whole app to what the page sets; at the start and after each change."""
+    """Apply the page's settings to the whole app; at startup and after each change."""
     theme.override({"light": theme.LIGHT, "dark": theme.DARK}.get(values.theme))
     theme.notifier().set_zoom(values.zoom)
     send_key().choose(needs_ctrl=values.send_with == "ctrl_enter")
 
 
 def zoom_beside(zoom: int, step: int) -> int:
-    """The next step above a zoom (``step`` 1) or below it (-1); the zoom itself where there is none."""
+    """The next step above a zoom (``step`` 1) or below it (-1); the zoom itself if there is none."""
     if step > 0:
         return next((one for one in ZOOM_STEPS if one > zoom), zoom)
     return next((one for one in reversed(ZOOM_STEPS) if one < zoom), zoom)
@@ -61,7 +61,7 @@ class GeneralPage(QWidget):
     def show_settings(self, values: Settings) -> None:
         self._shows = True
         self._theme.setCurrentIndex(self._theme.findData(values.theme))
-        if self._zoom.findData(values.zoom) < 0:  # somebody wrote another one into the file
+        if self._zoom.findData(values.zoom) < 0:  # someone wrote another one into the file
             self._zoom.addItem(f"{values.zoom}%", values.zoom)
         self._zoom.setCurrentIndex(self._zoom.findData(values.zoom))
         (self._ctrl_enter if values.send_with == "ctrl_enter" else self._enter).setChecked(True)
@@ -69,7 +69,7 @@ class GeneralPage(QWidget):
         self._shows = False
 
     def values(self) -> dict[str, Any]:
-        """What is set now, by the names of `Settings`."""
+        """The current values, by the names of `Settings`."""
         return {
             "theme": self._theme.currentData(),
             "zoom": self._zoom.currentData(),
@@ -122,7 +122,7 @@ class GeneralPage(QWidget):
 
 
 def _choice(name: str, values: Mapping[Any, str]) -> QComboBox:
-    """One of these values, each with what stands for it on screen."""
+    """One of these values, each with its text on screen."""
     result = QComboBox()
     result.setAccessibleName(name)
     for value, text in values.items():

@@ -1,4 +1,4 @@
-"""From the settings to what uses them: the Open models dialog, what is loaded, the next answer; and back."""
+"""Between the settings and what uses them: the Open models dialog, what is loaded, the next answer."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def files_at_start(values: Settings) -> PairFiles:
 
 
 def guide_to_load(values: Settings) -> PairFiles:
-    """The bundled pair, as it was loaded the last time."""
+    """The bundled pair, loaded as it was last time."""
     guide = guide_files()
     return replace(guide, settings=values.load_for(guide.target))
 
 
 def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
-    """This pair, loaded as its target was the last time."""
+    """This pair, loaded as its target was last time."""
     return PairFiles(target, draft, values.load_for(target))
 
 
 def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
-    """What the dialog begins with."""
+    """What the dialog starts with."""
     return OpenModelsChoice(
         target=files.target if files else "",
         draft=files.draft if files else None,
@@ -44,13 +44,13 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
 
 
 def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
-    """Put what the dialog ends with into the settings; returns what is to be loaded, if it must be."""
+    """Put the dialog's result into the settings; returns what to load, if anything."""
     values.accept = choice.accept
     return PairFiles(choice.target, choice.draft, choice.load)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
-    """Put the pair that was loaded into the settings: it is the one to begin with next time, loaded like that."""
+    """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
     values.remember_load(files.target, files.settings)
     if is_guide(files.target):
         values.last_pair = None
@@ -59,7 +59,7 @@ def keep_opened(values: Settings, files: PairFiles) -> None:
 
 
 def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
-    """How the next answer of a chat is written; a drafter the pair does not have is left for the automatic choice."""
+    """How the next answer of a chat is written; a drafter the pair doesn't have is left for the automatic choice."""
     return AnswerSettings(
         sampling=chat.sampling.over(recommended(pair).sampling),
         seed=chat.seed,
@@ -75,9 +75,9 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
 
 
 def move_former_settings(file: SettingsFile, presets: Presets) -> None:
-    """Make a preset of what an older version had for all chats, so that they go on as they were.
+    """Make a preset of what an older version had for all chats, so that these continue as before.
 
-    Raises `KnownError` where that cannot be written: then the values stay in ``file`` for the next start.
+    Raises `KnownError` if it can't be written: then the values stay in ``file`` for the next start.
     """
     if file.former is None:
         return

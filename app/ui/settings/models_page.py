@@ -1,4 +1,4 @@
-"""Settings → Models: where models are kept, and where else to look for them."""
+"""Settings → Models: where models are stored, and where else to look for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ModelsPage(QWidget):
     """
 
     def __init__(self, add: Callable[[str], object], remove: Callable[[str], object]) -> None:
-        """``add`` and ``remove`` have the library look into a folder, or no more."""
+        """``add`` and ``remove`` add a folder to the library or remove it."""
         super().__init__()
         self._add_folder, self._remove_folder = add, remove
         self._folder = QLineEdit(readOnly=True)
@@ -54,7 +54,7 @@ class ModelsPage(QWidget):
         self._folder.setToolTip(plain_tooltip(path))
 
     def show_extra_folders(self, folders: Sequence[str]) -> None:
-        """Folders that are looked into; nothing is written there."""
+        """Folders that are scanned; nothing is written there."""
         clear_layout(self._others)
         for folder in folders:
             self._others.addLayout(self._row(folder, "", "Remove", self._remove_folder))
@@ -75,7 +75,7 @@ class ModelsPage(QWidget):
             self._moving.setValue(round(share * 1000))
 
     def show_status(self, text: str) -> None:
-        """How moving went."""
+        """The result of moving."""
         show_text(self._status, text)
 
     # ------------------------------------------------------------ inside

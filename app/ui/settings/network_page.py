@@ -1,4 +1,4 @@
-"""Settings → Network: what may go over it, how, and what did."""
+"""Settings → Network: what may be sent, how, and what was."""
 
 from __future__ import annotations
 
@@ -102,22 +102,22 @@ class NetworkPage(QWidget):
         self._refresh()
 
     def show_token(self, is_set: bool, where: str) -> None:
-        """``where`` says in a sentence where it is kept, or that there is none."""
+        """``where`` says in a sentence where it is stored, or that there is none."""
         self._token.setText(where)
         self.enter_token.setText("Replace…" if is_set else "Enter token…")
         self.remove_token.setVisible(is_set)
         self.show_token_problem("")
 
     def show_token_problem(self, text: str) -> None:
-        """Why the token could not be kept or removed; empty where it could."""
+        """Why the token couldn't be stored or removed; empty if it could."""
         show_text(self._token_problem, text)
 
     def show_endpoint_problem(self, text: str) -> None:
-        """Why the address cannot be used; empty where it can."""
+        """Why the address can't be used; empty if it can."""
         show_text(self._endpoint_problem, text)
 
     def values(self) -> dict[str, Any]:
-        """What is set now, by the names of `Settings`."""
+        """The current values, by the names of `Settings`."""
         return {
             "offline": self._offline.isChecked(),
             "hub_endpoint": self._endpoint.text().strip(),

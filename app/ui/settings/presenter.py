@@ -1,4 +1,4 @@
-"""File → Settings…: the window, and what connects it with what it sets."""
+"""File → Settings…: the window, and what connects it with what it changes."""
 
 from __future__ import annotations
 
@@ -64,9 +64,13 @@ class SettingsPresenter(QObject):
         models: ModelsPresenter,
         save_soon: Callable[[], object],
         save: Callable[[], Future[None]],
+        models_moved: Callable[[Path, Path], object],
         parent: QObject | None = None,
     ) -> None:
-        """``models`` has what the settings are for; ``save_soon`` has them saved, ``save`` saves them now."""
+        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now.
+
+        ``models_moved`` gets the old models folder and the new one before anything in the old one is deleted.
+        """
         super().__init__(parent)
         self._values = values
         self._models = models
@@ -74,6 +78,7 @@ class SettingsPresenter(QObject):
         self._hub = models.hub
         self._save_soon = save_soon
         self._save = save
+        self._models_moved = models_moved
         self._moving: tuple[Path, Path] | None = None
         """The folders the models are being moved from and to."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
@@ -89,7 +94,7 @@ class SettingsPresenter(QObject):
         theme.follow_zoom(self, lambda: self.window.general.show_settings(self._values))
         page.change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
         page.reveal.clicked.connect(lambda: reveal(models_folder(self._values), self._library))
-        page.cancel.clicked.connect(self._on_move_cancelled)
+        page.cancel.clicked.connect(self._on_move_canceled)
         page.add.clicked.connect(lambda: self._choose("Choose a folder with models", self._on_folder_added))
         network.changed.connect(self._on_network_changed)
         network.enter_token.clicked.connect(self.ask_for_token)
@@ -100,7 +105,7 @@ class SettingsPresenter(QObject):
         choose_folder(self._page, title, str(models_folder(self._values)), chosen)
 
     def show_general(self) -> None:
-        """Show the page with how the window looks."""
+        """Show the page about the window's look."""
         self._show(self.window.general)
 
     def show_models(self) -> None:
@@ -185,7 +190,11 @@ class SettingsPresenter(QObject):
         self._library.move(new, self._save_folder, self._on_moved, lambda error: self._end_move(str(error)))
 
     def _save_folder(self, folder: Path) -> Future[None]:
+        """What is known of the models by their paths follows them; also back, where the move fails after this."""
+        old = models_folder(self._values)
         self._values.models_folder = str(folder)
+        self._values.models_moved(old, folder)
+        self._models_moved(old, folder)
         return self._save()
 
     def _on_moved(self, left: list[Path]) -> None:
@@ -203,7 +212,7 @@ class SettingsPresenter(QObject):
         self._page.show_status(text)
 
     @Slot()
-    def _on_move_cancelled(self) -> None:
+    def _on_move_canceled(self) -> None:
         if self._moving is not None:
             self._library.stop(str(self._moving[1]))
 
@@ -264,4 +273,4 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return False  # it is not there now, so nothing can be moved out of it
+        return False  # it isn't there now, so nothing can be moved out of it

@@ -1,4 +1,4 @@
-"""Saves the settings outside the window's thread: a disk may take its time."""
+"""Saves the settings outside the window's thread, because a disk may take time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.ui.widgets.tasks import Lane
 _log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 5.0
-"""Seconds to wait at exit for a disk that does not answer."""
+"""Seconds to wait at exit for a disk that doesn't respond."""
 
 
 class SettingsSaver(QObject):
@@ -35,20 +35,20 @@ class SettingsSaver(QObject):
         self._last: Future[None] | None = None
 
     def save(self) -> Future[None]:
-        """Write the values as they are now, or newer ones. The future is done, or failed, when they are written."""
+        """Write the current values, or newer ones. The future is done, or failed, when they are written."""
         self._newest = copy.deepcopy(self._file.values)
         self._last = self._lane.submit(self._write, None, self.save_failed.emit)
         return self._last
 
     def close(self) -> None:
-        """Wait, within bounds, until what was asked for is written; write nothing any more."""
+        """Wait, for a limited time, until everything is written; write nothing afterwards."""
         if not self._lane.close(PATIENCE_SECONDS, finish=True):
             _log.warning("the settings could not be saved in time")
         elif self._last is not None and (error := self._last.exception()) is not None:
             _log.warning("%s", error)
 
     def _write(self) -> None:
-        """In the lane. What was asked for several times meanwhile is written once."""
+        """Runs in the lane. Several requests in the meantime are written once."""
         newest = self._newest
         if newest is not self._written:
             self._file.save(newest)

@@ -29,7 +29,7 @@ _CUTS = {
 _ENDS = {
     "stopped": "Stopped",
     "interrupted": "The answer was interrupted",
-    "failed": "The answer could not be written",
+    "failed": "The answer couldn't be finished",
 }
 
 

@@ -37,7 +37,6 @@ from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.protocol.messages import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.markdown import blocks
 from app.ui.notices import Notice
 from app.ui.settings import general_page
 from app.ui.shell.main_window import MainWindow
@@ -210,6 +209,7 @@ class _Beginning(QObject):
         engine.start()
         # While the engine's process starts there is time for the imports the first picture could do without.
         from app.chats.worker import ChatWorker
+        from app.ui.chat.markdown import blocks, view  # noqa: F401 - for the first message
         from app.ui.shell.controller import Controller
 
         worker = ChatWorker(paths.chat_file())
@@ -251,6 +251,7 @@ def collect_seldom() -> None:
     away go with them, and few at a time take 2 ms instead of 8.
     """
     gc.freeze()
+    gc.enable()  # off since the start, see `app.__main__`
     gc.set_threshold(700, 2, 500)
     application = QGuiApplication.instance()
     assert isinstance(application, QGuiApplication)

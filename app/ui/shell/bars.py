@@ -116,8 +116,7 @@ class NoticeBar(QScrollArea):
 class UndoBar(QWidget):
     """Hidden until `offer` and again some seconds later; in line with the messages above it.
 
-    What it offers to undo can still be undone when it has gone: from the trash, or where the list has the focus with
-    the usual keys.
+    What it offers to undo can still be undone when it has gone: from the menus, or with the usual keys.
 
     Attributes:
         undo: Its button.
@@ -125,7 +124,7 @@ class UndoBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = ElidedLabel()
+        self._label = ElidedLabel(keeps_end=True)  # what happened stands behind the title of the chat
         self.undo = QPushButton("Undo")
         self.undo.setAccessibleName("Undo the deletion")
         icons.set_icon(self.undo, "undo")

@@ -1,13 +1,12 @@
-"""Everything the user can do from a menu, a button, a notice or another window."""
+"""What the user can do from a menu, a button, a notice or another window, but for what is done with whole chats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QStandardPaths, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 
 from app import paths
@@ -20,7 +19,6 @@ from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.operations import ChatOperations
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
@@ -29,7 +27,6 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.questions import ask_where_to_save, choose_folder
 from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
@@ -56,10 +53,12 @@ class AppCommands(QObject):
     Signals:
         settings_changed: A command changed them; they are to be applied and saved.
         save_due: They were changed where nothing has to be applied.
+        models_moved: The models folder that was, and the one that has the models now.
     """
 
     settings_changed = Signal()
     save_due = Signal()
+    models_moved = Signal(object, object)
 
     def __init__(
         self,
@@ -67,7 +66,6 @@ class AppCommands(QObject):
         engine: Engine,
         pair_loader: PairLoader,
         chats: OpenChats,
-        operations: ChatOperations,
         notice_list: NoticeList,
         models: ModelsCoordinator,
         compare: CompareLauncher,
@@ -81,7 +79,6 @@ class AppCommands(QObject):
         self._engine = engine
         self._pair_loader = pair_loader
         self._chats = chats
-        self._operations = operations
         self._notice_list = notice_list
         self._coordinator = models
         self._compare = compare
@@ -117,20 +114,12 @@ class AppCommands(QObject):
     def _actions(self) -> dict[str, Callable[[], object]]:
         window = self._window
         return {
-            "new_chat": self.new_chat,
-            "new_temporary_chat": self.new_temporary_chat,
             "open_models": self.open_models,
             "load_guide": self.load_guide,
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
             "show_settings": self.show_settings,
-            "export_chat": self._export_shown_chat,
             "quit": window.close,
-            "search_chats": self._search_chats,
-            "rename_chat": self._rename_chat,
-            "delete_chat": self._delete_shown_chat,
-            "undo_chat": self.undo_deletion,
-            "show_trash": self.show_trash,
             "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
             "stop": self._stop,
             "regenerate": self._regenerate,
@@ -143,84 +132,13 @@ class AppCommands(QObject):
             "show_about": self._show_about,
         }
 
-    # ------------------------------------------------------------ chats
-
-    @Slot()
-    def new_chat(self) -> None:
-        self._chats.new()
-        self._window.composer.setFocus()
-
-    def new_temporary_chat(self) -> None:
-        """Show a chat that is never stored."""
-        self._chats.new_temporary()
-        self._window.composer.setFocus()
-
-    @Slot(str)
-    def open_chat(self, chat_id: str) -> None:
-        """Show a chat of the list."""
-        self._chats.open(chat_id)
-
-    def delete_chats(self, chat_ids: Sequence[str]) -> None:
-        """Move chats to the trash, whichever is shown; `undo_deletion` brings them back.
-
-        They are left at once, so that nothing can be written to them while the store is at it.
-        """
-        shown = self._chats.current.id
-        self._chats.forget(chat_ids)
-        if shown in chat_ids and not self._window.chat_list.view.hasFocus():
-            self._window.composer.setFocus()
-        self._operations.delete(chat_ids, shown if shown in chat_ids else None)
-
-    @Slot()
-    def undo_deletion(self) -> None:
-        """Take back the last deletion of chats or of a folder."""
-        self._window.undo_bar.withdraw()
-        self._operations.undo()
-
-    def export_chats(self, chat_ids: Sequence[str]) -> None:
-        """Ask for a file, or for several chats a folder, and write them to it as Markdown."""
-        documents = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        names = [(chat_id, file_name(self._operations.title(chat_id))) for chat_id in chat_ids]
-        if len(names) == 1:
-            [(chat_id, name)] = names
-            ask_where_to_save(
-                self._window,
-                "Export chat",
-                Path(documents) / name,
-                "Markdown",
-                lambda path: self._operations.export(chat_id, path),
-            )
-        elif names:
-            title = f"Export {len(names):,} chats"
-            choose_folder(
-                self._window, title, documents, lambda folder: self._operations.export_all(names, Path(folder))
-            )
-
-    def _export_shown_chat(self) -> None:
-        if not self._chats.current.is_new:
-            self.export_chats([self._chats.current.id])
+    # ------------------------------------------------------------ answers
 
     def _stop(self) -> None:
         if self._engine.state() is EngineState.MEASURING:
             self._engine.cancel()
         else:
             self._chats.current.stop()
-
-    def show_trash(self) -> None:
-        self._window.show_panel("chats")
-        self._window.chat_list.show_trash()
-
-    def _search_chats(self) -> None:
-        self._window.show_panel("chats")
-        self._window.chat_list.focus_search()
-
-    def _rename_chat(self) -> None:
-        self._window.show_panel("chats")
-        self._window.chat_list.rename_current()
-
-    def _delete_shown_chat(self) -> None:
-        if not self._chats.current.is_new:
-            self.delete_chats([self._chats.current.id])
 
     def _regenerate(self) -> None:
         self._chats.current.regenerate()
@@ -366,7 +284,9 @@ class AppCommands(QObject):
         if self._settings is None:
             from app.ui.settings.presenter import SettingsPresenter
 
-            self._settings = SettingsPresenter(self._values, self.models(), self.save_due.emit, self._save, self)
+            self._settings = SettingsPresenter(
+                self._values, self.models(), self.save_due.emit, self._save, self.models_moved.emit, self
+            )
         return self._settings
 
     @Slot()
@@ -476,9 +396,3 @@ def has_downloads() -> bool:
 
 def open_log_folder() -> None:
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
-
-
-def file_name(title: str) -> str:
-    """A name for a Markdown file that every system accepts."""
-    allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
-    return f"{' '.join(allowed.split())[:60] or 'chat'}.md"

@@ -14,7 +14,6 @@ from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
-from app.models.measurements import FILE_NAME, Measurements
 from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
@@ -33,29 +32,29 @@ from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.stored_presets import StoredPresets
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.baseline import Baseline
-from app.ui.engine.interface import Engine, EngineExit, EngineState
+from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
-from app.ui.engine.pair_names import files_title, pair_details, pair_title, recent_title
+from app.ui.engine.pair_names import recent_title
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.announcer import Announcer
-from app.ui.shell.chat_list_wiring import connect_chat_list
+from app.ui.shell.chat_commands import ChatCommands
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
-from app.ui.shell.top_bar import state_text
+from app.ui.shell.speed_wiring import SpeedWiring
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
 SETTINGS_DELAY_MS = 1000
+_DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Controller(QObject):
@@ -74,8 +73,6 @@ class Controller(QObject):
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
-        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
-        self._progress = 0.0
         self._current: list[QMetaObject.Connection] = []
         """To the chat that is shown."""
         self._is_shut_down = False
@@ -106,7 +103,6 @@ class Controller(QObject):
             engine,
             self.pair_loader,
             self.chats,
-            self.operations,
             self.notice_list,
             self.models,
             self.compare,
@@ -119,30 +115,33 @@ class Controller(QObject):
             self.operations,
             engine,
             self.pair_loader,
-            self.notice_list,
             lambda: settings.values.recent_pairs,
             self.commands.load_recent,
             self,
         )
         self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
-        self._edit_menu = EditMenu(window.menus, self)
+        self.chat_commands = ChatCommands(window, self.chats, self.operations, self.messages.open_message, self)
+        self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.operations.undo, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
         )
         self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
         self._save_timer.timeout.connect(self._on_settings_due)
+        self._daily = QTimer(self, interval=_DAY_MS)
+        self._daily.timeout.connect(self.operations.tidy)
+        self.speed = SpeedWiring(
+            window, engine, self.pair_loader, self.queue, self.models, self.notice_list, self._sampling, self
+        )
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
         self._zoom = Zoom(window, settings.values, self._save_timer.start)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
         self._connect_chat_views()
-        self._connect_speed_panel()
         set_code_wrap(settings.values.code_wrap)
         code_wrap().changed.connect(self._on_code_wrap_changed)
         self._apply_settings()
-        self._on_engine_state_changed(engine.state())
         self._on_opened(self.chats.current)
         self._show_chat(self.chats.current)
 
@@ -156,6 +155,7 @@ class Controller(QObject):
             self.presets.change(lambda presets: in_use.move_former_settings(self._settings, presets))
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
+        self._daily.start()
         self.commands.begin()
 
     @Slot()
@@ -170,12 +170,13 @@ class Controller(QObject):
         self.chat_settings.close()
         self.chats.shut_down()
         self._window.store(self._settings.values)
+        self._daily.stop()
         self._save_timer.stop()
         self._saver.save()
         self.pair_loader.shutdown()
         self._chat_store.close()
         self._saver.close()
-        self._baseline.close()
+        self.speed.close()
         self.presets.close()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -184,14 +185,10 @@ class Controller(QObject):
 
     def _connect_engine(self) -> None:
         pair_loader = self.pair_loader
-        self._engine.state_changed.connect(self._on_engine_state_changed)
-        self._engine.engine_exited.connect(self._on_engine_exited)
+        self._engine.state_changed.connect(self._refresh_menus)
         self._engine.forgotten.connect(self.operations.finish_erasing)
-        pair_loader.load_progressed.connect(self._on_load_progressed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
-        pair_loader.plain_speed_measured.connect(self._on_plain_speed_measured)
-        self.models.plain_speed_measured.connect(self._on_plain_speed_measured)
         self.compare.engine_wanted.connect(self.models.put_off_trial)
 
     def _connect_chats(self) -> None:
@@ -204,34 +201,34 @@ class Controller(QObject):
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self._window.undo_bar.offer)
         operations.deleted_for_good.connect(self._engine.forget)
-        operations.deleted_for_good.connect(self._window.undo_bar.withdraw)
+        operations.undo_changed.connect(self._edit_menu.reset)
+        operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
         operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
         window, commands = self._window, self.commands
         window.top_bar.pair.clicked.connect(commands.open_models)
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
-        window.undo_bar.undo.clicked.connect(commands.undo_deletion)
         self.presets.changed.connect(self.chats.use_defaults)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
+        panel = window.speed_panel
+        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
+        panel.drafter.choice_changed.connect(self._on_drafter_changed)
+        for button in panel.plain_speed.buttons:
+            button.clicked.connect(commands.measure_plain)
+        panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.menus.recent_chosen.connect(commands.load_recent)
         window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
+        commands.models_moved.connect(self._on_models_moved)
         commands.settings_changed.connect(self._settings_changed)
-        commands.settings_changed.connect(self._refresh_plain_speed)
+        commands.settings_changed.connect(self.speed.refresh_plain_speed)
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
         window, commands = self._window, self.commands
-        connect_chat_list(
-            window.chat_list,
-            self.operations,
-            commands,
-            commands.open_chat,
-            self.messages.open_message,
-        )
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.ask = self.composer.send
@@ -239,47 +236,14 @@ class Controller(QObject):
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
 
-    def _connect_speed_panel(self) -> None:
-        """The widgets of `app.ui.speed`."""
-        panel = self._window.speed_panel
-        self._engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
-        self.pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
-        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
-        panel.drafter.choice_changed.connect(self._on_drafter_changed)
-        for button in panel.plain_speed.buttons:
-            button.clicked.connect(self.commands.measure_plain)
-        panel.show_drafted.box.clicked.connect(self.commands.show_drafted)
-
-    # ------------------------------------------------------------ engine and panel
-
-    @Slot(object)
-    def _on_engine_exited(self, ended: EngineExit) -> None:
-        self._window.speed_panel.set_failure(ended.sentence())
-
-    @Slot(EngineState)
-    def _on_engine_state_changed(self, state: EngineState) -> None:
-        self._show_state(state)
-        if state is not EngineState.DIED:
-            self._window.speed_panel.set_failure(None)
-        self._refresh_menus()
-
-    @Slot(float)
-    def _on_load_progressed(self, share: float) -> None:
-        self._progress = share
-        self._show_state(self._engine.state())
-
-    def _show_state(self, state: EngineState) -> None:
-        self._window.top_bar.set_state(state, self._progress)
-        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+    # ------------------------------------------------------------ pairs and how to draft
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
-        files = self.pair_loader.files()
-        self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
-        self._window.speed_panel.set_pair(pair)
+        self.speed.show_pair(pair)
         self.chats.use_defaults()
         self._apply_settings()
-        self._refresh_plain_speed()
+        self.speed.refresh_plain_speed()
         self._introduce_guide()
 
     def _introduce_guide(self) -> None:
@@ -310,29 +274,22 @@ class Controller(QObject):
         current = self.chats.current
         current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
 
+    @Slot(object, object)
+    def _on_models_moved(self, old: Path, new: Path) -> None:
+        self.pair_loader.models_moved(old, new)
+        self.presets.change(lambda presets: presets.models_moved(old, new))
+
     @Slot()
     def _settings_changed(self) -> None:
         self._apply_settings()
         self._save_timer.start()
-
-    @Slot(float)
-    def _on_plain_speed_measured(self, tokens_per_second: float) -> None:
-        load, sampling = self.pair_loader.load_settings(), self._sampling()
-        self._baseline.record(self.pair_loader.pair(), load, sampling, tokens_per_second)
-        self._window.speed_panel.set_plain_speed(tokens_per_second)
-        self.notice_list.remove("measure")
-
-    @Slot()
-    def _refresh_plain_speed(self) -> None:
-        load, sampling = self.pair_loader.load_settings(), self._sampling()
-        self._baseline.find(self.pair_loader.pair(), load, sampling, self._window.speed_panel.set_plain_speed)
 
     # ------------------------------------------------------------ chats
 
     def _on_chats_opened(self, opened: Opened) -> None:
         if opened.notice:
             self.notice_list.show("store", notices.plain_text(opened.notice))
-        if opened.erased:
+        if opened.may_have_copies:
             self._engine.forget()
         last = self._settings.values.last_chat_id
         self._chat_store.ask(
@@ -401,11 +358,6 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
-        """The panel shows what the engine does, whichever chat it is for."""
-        panel = self._window.speed_panel
-        panel.begin_generation()
-        live.rounds_received.connect(panel.add_rounds)
-        live.ended.connect(panel.end_generation)
         if not live.is_private:
             live.ended.connect(lambda _figures: self.finished_answers.tell(live.message))
 

@@ -1,7 +1,9 @@
-"""The Edit menu: its actions act on the text field or view that has the focus.
+"""The Edit menu: its actions act on the text field or view that has the focus. Where that has nothing to undo, Undo
+takes back the last deletion.
 
 The keys are those that fields and views have for themselves, and they get them first. So the actions only have to be
-right while the menu is open; at other times they are disabled, and no widget misses a key.
+right while the menu is open; at other times they are disabled, and no widget misses a key. But Undo stays enabled while
+there is a deletion to take back.
 """
 
 from __future__ import annotations
@@ -29,19 +31,29 @@ from shiboken6 import isValid
 from app.ui.shell.menus import Menus
 
 NAMES = ("undo", "redo", "cut", "copy", "paste", "select_all")
+_UNDO, _UNDO_DELETION = "&Undo", "&Undo delete"
 
 
 class EditMenu(QObject):
     """Connects the actions called `NAMES`."""
 
-    def __init__(self, menus: Menus, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        menus: Menus,
+        can_undo_deletion: Callable[[], bool],
+        undo_deletion: Callable[[], object],
+        parent: QObject | None = None,
+    ) -> None:
         super().__init__(parent)
         self._menus = menus
+        self._can_undo_deletion = can_undo_deletion
+        self._undo_deletion = undo_deletion
         self._focused: QWidget | None = None
         for name in NAMES:
             menus.connect_action(name, partial(self._act, name))
-            menus.action(name).setEnabled(False)
+        self.reset()
         menus.menu("Edit").aboutToShow.connect(self._refresh)
+        menus.menu("Edit").aboutToHide.connect(lambda: menus.action("undo").setText(_UNDO))
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._on_focus_changed)
@@ -51,19 +63,27 @@ class EditMenu(QObject):
         # A menu that was opened with the keyboard takes the focus, and none is there while another app is in front.
         if now is not None and not isinstance(now, QMenu | QMenuBar):
             self._focused = now
-            for name in NAMES:
-                self._menus.action(name).setEnabled(False)
+            self.reset()
+
+    @Slot()
+    def reset(self) -> None:
+        """The menu is closed, or there is another deletion to take back, or none any more."""
+        for name in NAMES:
+            self._menus.action(name).setEnabled(name == "undo" and self._can_undo_deletion())
 
     def _possible(self) -> dict[str, Callable[[], object]]:
-        if self._focused is None or not isValid(self._focused):
-            return {}
-        return possible(self._focused)
+        can = possible(self._focused) if self._focused is not None and isValid(self._focused) else {}
+        if "undo" not in can and self._can_undo_deletion():
+            can["undo"] = self._undo_deletion
+        return can
 
     @Slot()
     def _refresh(self) -> None:
         can = self._possible()
         for name in NAMES:
             self._menus.action(name).setEnabled(name in can)
+        if can.get("undo") is self._undo_deletion:
+            self._menus.action("undo").setText(_UNDO_DELETION)
 
     def _act(self, name: str) -> None:
         if (act := self._possible().get(name)) is not None:

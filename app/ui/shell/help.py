@@ -89,19 +89,19 @@ class AboutDialog(_HelpDialog):
         )
         report = "\n".join(f"{name}: {value}" for name, value in versions)
         self.add_button("Copy versions", lambda: QGuiApplication.clipboard().setText(report))
-        self.add_button("Licenses", lambda: LicencesDialog(paths.licences(), self).open())
+        self.add_button("Licenses", lambda: LicensesDialog(paths.licenses(), self).open())
         logo = label()
         logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
         title = label("Slipstream", scale=1.6, bold=True)
         says = label("Chat with language models on your own computer, faster with speculative decoding.", wraps=True)
         heading = row(logo, (column(None, title, says, None, gap=SPACING), 1), gap=4 * SPACING)
-        licence = label(
+        license = label(
             "Slipstream is free software under the MIT license. It runs models with llama.cpp (MIT) through "
             "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer.",
             "quiet",
             wraps=True,
         )
-        parts = (heading, _table(versions), licence, None, self.buttons)
+        parts = (heading, _table(versions), license, None, self.buttons)
         layout = column(*parts, gap=5 * SPACING, margins=_MARGINS, on=self)
         self.close_button.setFocus()
         # Known only once the labels have their fonts.
@@ -111,11 +111,11 @@ class AboutDialog(_HelpDialog):
         self.resize(_WIDTH, layout.totalHeightForWidth(_WIDTH))
 
 
-class LicencesDialog(_HelpDialog):
+class LicensesDialog(_HelpDialog):
     """The licenses of Slipstream and of everything that comes with it."""
 
     def __init__(self, file: Path, parent: QWidget | None = None) -> None:
-        """``file`` as `paths.licences` has it; the texts it names are in its folder."""
+        """``file`` as `paths.licenses` has it; the texts it names are in its folder."""
         super().__init__("Licenses", parent)
         text = QPlainTextEdit(file.read_text("utf-8"), readOnly=True)
         text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)  # tables

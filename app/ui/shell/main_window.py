@@ -23,7 +23,7 @@ from app.ui.shell.panes import Panes, first_stop
 from app.ui.shell.side_panel import SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
-from app.ui.widgets import icons, theme
+from app.ui.widgets import theme
 from app.ui.widgets.explanations import ExplanationKeys, explain_focused
 from app.ui.widgets.layouts import column
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
 CHATS_WIDTH = 200
-CENTRE_WIDTH = 360
+CENTER_WIDTH = 360
 SIDE_WIDTH = 264
 
 Panel = Literal["chats", "side"]
@@ -47,7 +47,7 @@ class MainWindow(QMainWindow):
             parts.
 
     Signals:
-        panels_changed: The user showed or hid a panel, or arranged the list of chats otherwise.
+        panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -59,7 +59,6 @@ class MainWindow(QMainWindow):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.setWindowTitle("Slipstream")
-        self.setWindowIcon(icons.application())
         self.setMinimumSize(MINIMUM_SIZE)
         self.menus = Menus(self.menuBar(), self)
         action = self.menus.action
@@ -77,6 +76,8 @@ class MainWindow(QMainWindow):
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
         self._latest: Panel = "chats"
+        self._open_sections = settings.open_sections
+        """Of the settings tab."""
         self._was_painted = False
         self._splitter = self._make_splitter()
         everything = QWidget()
@@ -106,6 +107,8 @@ class MainWindow(QMainWindow):
         from app.ui.chat.settings_tab import ChatSettingsTab
 
         tab = ChatSettingsTab()
+        tab.set_open_sections(self._open_sections)
+        tab.sections_changed.connect(self._on_sections_changed)
         column(tab, on=self._settings_page)
         return tab
 
@@ -118,7 +121,7 @@ class MainWindow(QMainWindow):
             self._latest = panel
             self._fit_panels()
         else:
-            self._widget(panel).hide()
+            self._show_panel(panel, False)
             self._show_states()
         self.panels_changed.emit()
 
@@ -143,6 +146,7 @@ class MainWindow(QMainWindow):
         settings.side_page = "chat_settings" if self._side.currentWidget() is self._settings_page else "speed"
         settings.chat_sort = self.chat_list.view.chats.order
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
+        settings.open_sections = self._open_sections
 
     # ------------------------------------------------------------ inside
 
@@ -150,12 +154,12 @@ class MainWindow(QMainWindow):
         return self.chat_list if panel == "chats" else self._side
 
     def _make_splitter(self) -> QSplitter:
-        centre = QFrame()
-        theme.set_role(centre, "reading")
-        centre.setMinimumWidth(CENTRE_WIDTH)
-        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=centre)
+        center = QFrame()
+        theme.set_role(center, "reading")
+        center.setMinimumWidth(CENTER_WIDTH)
+        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=center)
         splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
-        for place, (part, stretch) in enumerate(((self.chat_list, 0), (centre, 1), (self._side, 0))):
+        for place, (part, stretch) in enumerate(((self.chat_list, 0), (center, 1), (self._side, 0))):
             splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SIDE_WIDTH, SIDE_WIDTH])
@@ -181,7 +185,7 @@ class MainWindow(QMainWindow):
 
     def _set_widths(self) -> None:
         """How narrow the panels can be: each of them has room beside the chat, also where text is large."""
-        most = max(self.width(), MINIMUM_SIZE.width()) - CENTRE_WIDTH
+        most = max(self.width(), MINIMUM_SIZE.width()) - CENTER_WIDTH
         self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
         self._side.setMinimumWidth(min(theme.px(SIDE_WIDTH - 24), most))
         self._fit_panels()
@@ -201,14 +205,26 @@ class MainWindow(QMainWindow):
 
     def _fit_panels(self) -> None:
         """Show the wanted panels that have room, the one asked for last first."""
-        space = self.width() - CENTRE_WIDTH
+        space = self.width() - CENTER_WIDTH
         other: Panel = "side" if self._latest == "chats" else "chats"
         for panel in (self._latest, other):
             width = self._widget(panel).minimumWidth()
             fits = self._wanted[panel] and width <= space
             space -= width if fits else 0
-            self._widget(panel).setVisible(fits)
+            self._show_panel(panel, fits)
         self._show_states()
+
+    def _show_panel(self, panel: Panel, shown: bool) -> None:
+        """Of a panel that goes the composer takes the keyboard: Qt would give it to whatever comes next."""
+        widget = self._widget(panel)
+        if not shown and widget.isVisible() and widget.isAncestorOf(self.focusWidget() or self):
+            self.composer.setFocus()
+        widget.setVisible(shown)
+
+    @Slot(list)
+    def _on_sections_changed(self, names: list[str]) -> None:
+        self._open_sections = names
+        self.panels_changed.emit()
 
     @Slot()
     def _show_states(self) -> None:

@@ -14,7 +14,6 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.tree import Deletion
 from app.protocol.messages import PairLoaded, TextChecked
 from app.settings import Pair
-from app.ui import notices
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
@@ -23,12 +22,9 @@ from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import recent_title, speaker
-from app.ui.notices import NoticeList
 
 _STEP = 0.3
 """Of the temperature, for an answer that is a little more or less varied."""
-_SUBJECT = "message"
-"""Of its notices."""
 Way = tuple[str, Callable[[], object]]
 
 
@@ -50,7 +46,6 @@ class MessageOperations(QObject):
         operations: ChatOperations,
         engine: Engine,
         pair_loader: PairLoader,
-        notice_list: NoticeList,
         recent: Callable[[], Sequence[Pair]],
         load_recent: Callable[[int], object],
         parent: QObject | None = None,
@@ -62,7 +57,6 @@ class MessageOperations(QObject):
         self._operations = operations
         self._engine = engine
         self._pair_loader = pair_loader
-        self._notice_list = notice_list
         self._recent = recent
         self._load_recent = load_recent
         self._model: ChatModel | None = None
@@ -77,11 +71,14 @@ class MessageOperations(QObject):
         engine.state_changed.connect(self._on_engine_state_changed)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
+        pair_loader.pair_refused.connect(self._on_pair_refused)
 
     def show(self, model: ChatModel) -> None:
         """Another chat is shown."""
         for connection in self._connections:
             QObject.disconnect(connection)
+        if self._model is not None and self._model.is_temporary:
+            self._operations.forget([self._model.id])
         self._model = model
         self._to_regenerate = None
         self._connections = [
@@ -153,32 +150,31 @@ class MessageOperations(QObject):
 
     def delete(self, message_id: str, following: bool) -> None:
         """Delete a message, or it and all that follow; `ChatOperations.undo` brings them back."""
-        model = self._chats.current
+        model, place = self._chats.current, self._chats.current.place(message_id)
+        # Of those that are shown: other versions are no messages to who reads it.
+        count = len(model.messages) - place if following and place is not None else 1
 
         def deleted(deletion: Deletion) -> None:
-            count = deletion.count
+            if model.is_temporary and model is not self._chats.current:
+                return  # it is gone
             text = "Deleted a message." if count == 1 else f"Deleted {count:,} messages."
-            self._operations.offer_undo(partial(self._undo, model.id, model.is_temporary, deletion), text)
+            self._operations.offer_undo(partial(self._undo, model.id, deletion), text, model.id)
 
         model.delete(message_id, deleted, following=following)
 
-    def _undo(self, chat_id: str, is_temporary: bool, deletion: Deletion) -> None:
+    def _undo(self, chat_id: str, deletion: Deletion, put_back: Callable[[str], None]) -> None:
+        """In this chat, which is opened where another one is shown."""
         current = self._chats.current
-        if current.id != chat_id:
-            if is_temporary:
-                self._tell_not_undone("The temporary chat is gone, and so are its messages.")
-            else:
-                self._when_idle(self._chats.open(chat_id), lambda model: self._bring_back(model, deletion))
-        else:
-            self._when_idle(current, lambda model: self._bring_back(model, deletion))
+        model = current if current.id == chat_id else self._chats.open(chat_id)
+        self._when_idle(model, lambda model: self._bring_back(model, deletion, put_back), lambda: put_back(""))
 
-    def _bring_back(self, model: ChatModel, deletion: Deletion) -> None:
-        if not model.undo_deletion(deletion):
-            take_back = partial(self._undo, model.id, model.is_temporary, deletion)
-            text = "The messages can be brought back when the answer is finished."
-            self._operations.offer_undo(take_back, text)
+    def _bring_back(self, model: ChatModel, deletion: Deletion, put_back: Callable[[str], None]) -> None:
+        if not model.undo_deletion(deletion, lambda: put_back("")):
+            put_back("You can undo this once the answer is finished.")
 
-    def _when_idle(self, model: ChatModel, act: Callable[[ChatModel], None]) -> None:
+    def _when_idle(
+        self, model: ChatModel, act: Callable[[ChatModel], None], not_opened: Callable[[], None] | None = None
+    ) -> None:
         """Now, or where the chat is being opened, when its messages are there."""
         if model.state is not ChatState.OPENING:
             act(model)
@@ -189,11 +185,10 @@ class MessageOperations(QObject):
                 QObject.disconnect(connection)
                 if not model.must_open:
                     act(model)
+                elif not_opened is not None:
+                    not_opened()
 
         connection = model.state_changed.connect(changed)
-
-    def _tell_not_undone(self, text: str) -> None:
-        self._notice_list.show(_SUBJECT, notices.plain_text(text))
 
     # ------------------------------------------------------------ go to a message
 
@@ -276,6 +271,10 @@ class MessageOperations(QObject):
         if state in (EngineState.EMPTY, EngineState.DIED):
             self._to_regenerate = None  # its pair could not be loaded: loading it another time is no wish for an answer
         self._refresh()
+
+    @Slot()
+    def _on_pair_refused(self) -> None:
+        self._to_regenerate = None
 
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:

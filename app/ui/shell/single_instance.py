@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import socket
 import stat
 import struct
@@ -164,7 +163,7 @@ class SingleInstance(QObject):
     def _listening(self) -> str | None:
         """The name of the socket this process listens at; ``None`` where it cannot."""
         if sys.platform == "win32":
-            name = f"slipstream-{secrets.token_hex(16)}"
+            name = f"slipstream-{os.urandom(16).hex()}"
             return name if self._server.listen(name) else None
         name = str(self._folder / _SOCKET)
         if self._server.listen(name):
@@ -212,7 +211,7 @@ class SingleInstance(QObject):
         try:
             file = decode_request(bytes(connection.readLine(MAX_REQUEST_BYTES).data()))
         except (ValueError, OSError) as error:  # the second of a path that is too long
-            _log.info("a request of another process is not followed: %s", error)
+            _log.info("ignored a request from another process: %s", error)
             connection.abort()
             return
         connection.write(_DONE)

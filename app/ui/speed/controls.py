@@ -1,4 +1,4 @@
-"""The Speed panel's settings: draft length, drafter, tints of the drafted tokens."""
+"""The Speed panel's settings: draft length, drafter, tinting of drafted tokens."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class DraftLengthControl(QWidget):
         return "auto" if self._auto.isChecked() else self._slider.value()
 
     def set_value(self, value: DraftLength) -> None:
-        """Without `value_changed`."""
+        """Set it without emitting `value_changed`."""
         self._auto.setChecked(value == "auto")
         self._show(self._default if value == "auto" else value)
 
@@ -101,7 +101,7 @@ class DraftLengthControl(QWidget):
 
 
 class DrafterControl(QWidget):
-    """Which drafter to use; hidden while the pair leaves no choice."""
+    """Which drafter to use; hidden if the pair leaves no choice."""
 
     choice_changed = Signal(str)
 
@@ -127,13 +127,15 @@ class DrafterControl(QWidget):
         return self._chosen
 
     def set_choice(self, choice: DrafterChoice) -> None:
-        """Without `choice_changed`."""
+        """Set it without emitting `choice_changed`."""
         if choice != self._chosen:
             self._chosen = choice
             self._offer()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """Offer what this pair allows; while none is loaded, what the last one did, so that no row comes and goes."""
+        """Offer what this pair allows; while none is loaded, what the last one did, so that no row appears and
+        disappears.
+        """
         if pair is not None:
             self._pair = pair
             self._offer()

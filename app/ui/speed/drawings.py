@@ -1,4 +1,4 @@
-"""The small drawings of the Speed panel. They hold what they show and paint it in the colors of the theme."""
+"""The small drawings of the Speed panel. They contain their data and paint it in the colors of the theme."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.ui.widgets import theme, units
 
 
 class Drawing(QWidget):
-    """A drawing as wide as there is room, antialiased and with tabular figures. Subclasses draw in `paint`."""
+    """A drawing as wide as there is space, antialiased and with tabular figures. Subclasses draw in `paint`."""
 
     _LEAST_WIDTH = 120
 
@@ -176,7 +176,7 @@ class RoundBar(Drawing):
         self._parts: tuple[float, ...] | None = None
 
     def show_parts(self, parts: tuple[float, ...] | None) -> None:
-        """Seconds of draft, verify and the rest; ``None`` where nothing is known."""
+        """Seconds of draft, verify and the rest; ``None`` if nothing is known."""
         if parts == self._parts:
             return
         self._parts = parts
@@ -226,7 +226,7 @@ class RoundBar(Drawing):
 
 
 class LengthCurve(Drawing):
-    """Speed by draft length: a column for each length, starting with no draft; what rises above that one is the gain.
+    """Speed by draft length: a column for each length, starting with no draft; what is above that one is the gain.
 
     The column of the length in use is filled and labeled with its speed; the length chosen for the next answer has a
     mark below it.
@@ -284,7 +284,7 @@ class LengthCurve(Drawing):
 
     @staticmethod
     def _paint_column(painter: QPainter, colors: theme.Theme, column: QRectF, plain: float, *, in_use: bool) -> None:
-        """What lies above ``plain``, the level of plain decoding, is tinted."""
+        """The part above ``plain``, the level without a draft, is tinted."""
         painter.setPen(Qt.PenStyle.NoPen)
         gain, below = QRectF(column), QRectF(column)
         gain.setBottom(max(min(plain, column.bottom()), column.top()))

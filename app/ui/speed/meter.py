@@ -67,7 +67,7 @@ _EMPTY = _Bucket()
 
 @dataclass
 class RoundTime:
-    """Seconds spent in rounds that made a verify pass, summed."""
+    """Seconds spent in rounds with a verify pass, summed."""
 
     passes: int = 0
     draft: float = 0.0
@@ -121,17 +121,17 @@ class PauseWatch:
             self.pause, self._figures_at = pause, time
 
     def end(self) -> None:
-        """The answer ends: what held up to here counts, however short it was."""
+        """The answer ends: the state up to here counts, however short it was."""
         if self._last:
             self.pause = self._newest if 2 * sum(self._last) > len(self._last) else None
 
 
 class LengthInUse:
-    """How many tokens are drafted at a time lately, as a whole number that does not jump about."""
+    """How many tokens were drafted at a time recently, as a whole number that doesn't jump around."""
 
     def __init__(self) -> None:
         self.length: int | None = None
-        """``None`` where nothing was drafted."""
+        """``None`` if nothing was drafted."""
         self._drafts: deque[tuple[float, int]] = deque()
         self._sum = 0
         self._changed_at = 0.0
@@ -167,7 +167,7 @@ class Meter:
 
     def __init__(self) -> None:
         self._buckets: dict[int, _Bucket] = {}
-        """By the quarter of a second that each stands for; those of the last minute, and maybe older ones."""
+        """For each quarter of a second; those of the last minute, and perhaps older ones."""
         self.begin()
 
     # ------------------------------------------------------------ taking rounds
@@ -176,7 +176,7 @@ class Meter:
         """A new answer starts; the history of the last minute stays."""
         self.round_time = RoundTime()
         self.plain = RoundTime()
-        """Of passes without a draft."""
+        """For passes without a draft."""
         self.drafted = RoundTime()
         self.pauses = PauseWatch()
         self.lengths = LengthInUse()
@@ -188,10 +188,10 @@ class Meter:
         self._offset = math.inf
 
     def add(self, rounds: Iterable[Round], now: float) -> None:
-        """Count rounds that arrived at ``now`` (seconds on any clock that only goes forward)."""
+        """Count rounds that arrived at ``now`` (seconds on any monotonic clock)."""
         plausible = [round_ for round_ in rounds if _is_plausible(round_)]
         if plausible:
-            # The quickest delivery so far tells how the engine's clock stands to ours.
+            # The fastest delivery so far shows how the engine's clock relates to ours.
             self._offset = min(self._offset, now - plausible[-1].time)
         for round_ in plausible:
             self._statistics.add(round_)
@@ -210,7 +210,7 @@ class Meter:
         if round_.tested:
             self.drafted.add(round_)
         elif not round_.drafted:
-            self.plain.add(round_)  # a draft that was not worth testing is neither
+            self.plain.add(round_)  # a draft that wasn't worth testing is neither
         self.pauses.add(round_.paused, seconds, end)
         self.lengths.add(round_.drafted, end)
 
@@ -228,11 +228,11 @@ class Meter:
 
     @property
     def is_writing(self) -> bool:
-        """Whether tokens have come since `begin`, so that the live figures go on changing with time."""
+        """Whether tokens have arrived since `begin`, so that the live figures keep changing with time."""
         return bool(self._spans) and self._final is None
 
     def figures(self) -> Figures:
-        """The figures of the answer: the engine's once it is finished, until then from the rounds so far."""
+        """The figures of the answer: the engine's once it is finished, until then based on the rounds so far."""
         return self._final if self._final is not None else self._statistics.figures(0.0)
 
     def acceptance_by_position(self) -> list[float]:
@@ -257,7 +257,7 @@ class Meter:
         if now - self._offset - end > _STALLED_SECONDS:
             end = now - self._offset
         start = max(self._spans[0].start, end - LIVE_SECONDS)
-        # A round that began before the window counts by the share of it that lies inside.
+        # A round that began before the window counts by the share of it that is inside.
         tokens = sum(
             span.tokens * (min(1.0, (span.end - start) / (span.end - span.start)) if span.end > span.start else 1.0)
             for span in self._spans
@@ -266,13 +266,13 @@ class Meter:
         return tokens / (end - start) if end > start else None
 
     def live_acceptance(self) -> float | None:
-        """Accepted ÷ tested over the last 3 s of writing; ``None`` where nothing was tested."""
+        """Accepted ÷ tested over the last 3 s of writing; ``None`` if nothing was tested."""
         return acceptance_rate(sum(span.accepted for span in self._spans), sum(span.tested for span in self._spans))
 
     # ------------------------------------------------------------ the last minute
 
     def speed_history(self) -> list[float | None]:
-        """Live speed at each quarter second of the last minute, oldest first; ``None`` where nothing was written."""
+        """Live speed at each quarter second of the last minute, oldest first; ``None`` if nothing was written."""
         buckets = self._last_minute()
         return _rolling(buckets, [(bucket.tokens, bucket.seconds) for bucket in buckets])
 

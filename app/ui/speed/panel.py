@@ -77,7 +77,7 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def set_failure(self, reason: str | None) -> None:
-        """Why the engine stopped, in words for the user; ``None`` when it is back."""
+        """Why the engine stopped, for the user; ``None`` when it is back."""
         self._told.failure = reason
         self._told.answering = self._told.answering and reason is None
         self._note_change()
@@ -107,23 +107,23 @@ class SpeedPanel(QScrollArea):
         self._note_change()
 
     def set_curve(self, speeds: Sequence[float]) -> None:
-        """The expected speed at each draft length; empty, as after an answer without a draft, it changes nothing."""
+        """The expected speed at each draft length; if empty, as after an answer without a draft, nothing changes."""
         if speeds:
             self._curve = list(speeds)
             self._note_change()
 
     def set_plain_speed(self, tokens_per_second: float | None) -> None:
-        """The measured speed of this target without a draft; ``None`` where there is none."""
+        """The measured speed of this target without a draft; ``None`` if there is none."""
         self._told.plain_speed = tokens_per_second
         self._note_change()
 
     def set_drafter(self, drafter: DrafterChoice) -> None:
-        """Without a signal."""
+        """Without emitting a signal."""
         self.drafter.set_choice(drafter)
         self._note_change()
 
     def set_draft_length(self, length: DraftLength) -> None:
-        """Without a signal: the caller already knows."""
+        """Without emitting a signal, because the caller already knows."""
         if length == self.draft_length.value():
             return
         self.draft_length.set_value(length)
@@ -180,7 +180,7 @@ class SpeedPanel(QScrollArea):
     @Slot()
     def _on_tick(self) -> None:
         self._refresh()
-        # While tokens come, time alone changes the live speed.
+        # While tokens arrive, the live speed changes with time alone.
         if not (self._told.answering and self._meter.is_writing):
             self._timer.stop()
 
@@ -210,7 +210,7 @@ class SpeedPanel(QScrollArea):
         )
 
     def _least_rows(self) -> int:
-        """How many positions to show where nothing is known yet."""
+        """How many positions to show if nothing is known yet."""
         length = self.draft_length.value()
         if length != "auto":
             return length
@@ -225,7 +225,7 @@ class SpeedPanel(QScrollArea):
         return shares
 
     def _length_in_use(self, now: wording.Situation) -> str:
-        """What the automatic draft length was in the current or last answer, in a word or two."""
+        """The automatic draft length in the current or last answer, in a word or two."""
         length = self._meter.lengths.length
         if now.asked is None or now.asked.draft_length != "auto":
             return ""

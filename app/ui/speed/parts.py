@@ -110,7 +110,7 @@ class LiveFigure(QWidget):
         self._number = number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
-        # As wide as the longest text the number can be, so that nothing moves about.
+        # As wide as the longest text the number can have, so that nothing moves.
         widest = "8,888 tok/s"
         theme.follow_zoom(left, lambda: left.setFixedWidth(number.fontMetrics().horizontalAdvance(widest) + SPACING))
         column(label(name, "quiet"), self._number, gap=0, on=left)
@@ -172,7 +172,7 @@ class PlainSpeed(QWidget):
 
 
 class CurveSection(QWidget):
-    """Tokens per second by draft length, as the engine worked it out after the last answer."""
+    """Tokens per second by draft length, as calculated by the engine after the last answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class CurveSection(QWidget):
         self.hide()
 
     def show_curve(self, speeds: list[float], in_use: int | None, chosen: DraftLength) -> None:
-        """``in_use``: the draft length of the last answer; ``chosen``: what the next one is asked with."""
+        """``in_use``: the draft length of the last answer; ``chosen``: that of the next one."""
         self._curve.show_curve(speeds, in_use, chosen if chosen != "auto" else None)
         self.setVisible(bool(speeds))
 
@@ -202,7 +202,7 @@ class KindsSection(QWidget):
         self.hide()
 
     def show_kinds(self, kinds: Sequence[KindFigures], plain: float | None) -> None:
-        """``plain``: the measured plain speed, ``None`` where there is none."""
+        """``plain``: the measured plain speed, ``None`` if there is none."""
         known = {one.kind: one for one in kinds if one.tokens >= _LEAST_TOKENS}
         for kind, row_ in self._rows.items():
             row_.show_figures(known.get(kind), plain)

@@ -48,10 +48,10 @@ class Situation:
     """For the next answer, like `drafter`."""
     drafter: DrafterChoice = "auto"
     asked: Asked | None = None
-    """The settings of the answer being written or of the last one; ``None`` where there is none."""
+    """The settings of the answer being written or of the last one; ``None`` if there is none."""
     answering: bool = False
     figures: Figures | None = None
-    """The figures of the answer being written or of the last one; ``None`` where there is none."""
+    """The figures of the answer being written or of the last one; ``None`` if there is none."""
     paused: Pause | None = None
     """Why drafting is paused in that answer, or was when it ended."""
     plain_pass: float | None = None
@@ -81,7 +81,7 @@ class Situation:
 
     @property
     def drafters(self) -> tuple[DrafterName, ...]:
-        """The drafters of the answer being written, else of the next one."""
+        """The drafters of the answer being written, otherwise of the next one."""
         return self.asked.drafters if self.asked is not None and self.answering else self.coming.drafters
 
     @property
@@ -102,12 +102,12 @@ class Status:
 
     @property
     def sentence(self) -> str:
-        """In one line, with ordinary spaces."""
+        """All in one line, with ordinary spaces."""
         return f"{self.heading} · {self.detail}".replace(NO_BREAK, " ") if self.detail else self.heading
 
 
 def status(now: Situation) -> Status:
-    """What drafting does at the moment, and why."""
+    """What drafting is doing at the moment, and why."""
     if now.failure is not None:
         return Status("Engine stopped", now.failure, "bad")
     if now.pair is None:
@@ -141,7 +141,7 @@ def _without_models(engine_state: str) -> Status:
 
 
 def _change(now: Situation) -> Status:
-    """The heading is about the answer being written, else the next one; the figures belong to other settings."""
+    """The heading is about the answer being written, otherwise the next one; the figures belong to other settings."""
     detail = f"Starting with the next answer: {_next(now)}."
     if not now.drafters:
         return Status(_OFF, detail)
@@ -186,7 +186,7 @@ def _paused(now: Situation, pause: Pause) -> Status:
 
 
 def _told_apart(pause: Pause) -> tuple[str, str]:
-    """Both shares, with a decimal if they would read the same without; the second is empty where none would do."""
+    """Both shares, with a decimal if they would look the same without; the second is empty if that doesn't help."""
     if pause.acceptance_rate < pause.break_even_rate < 1.0:
         for digits in (0, 1):
             rate, needed = units.share(pause.acceptance_rate, digits), units.share(pause.break_even_rate, digits)
@@ -222,7 +222,7 @@ def _on(now: Situation) -> Status:
     if now.drafters == ("ngram",) and now.figures is not None and not now.figures.draft.tested:
         return Status(heading, f"no matches in the chat yet · {detail}", "good")
     if now.speed_up is not None and now.speed_up < SLOWER and not now.answering:
-        # Auto does not stay slower: more likely the computer was faster when the speed without a draft was measured.
+        # Auto doesn't stay slower: more likely the computer was faster when the speed without a draft was measured.
         advice = "try measuring that again" if now.draft_length == "auto" else "try draft length Auto"
         return Status(heading, f"{detail} · slower than without a draft: {advice}", "warning")
     return Status(heading, detail, "good")
@@ -237,7 +237,7 @@ def _waiting(now: Situation) -> str:
 
 
 def _figures(now: Situation) -> str:
-    """``68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster``, as much of it as is known."""
+    """``68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster``, as far as it is known."""
     parts = []
     if now.figures is not None and now.figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(now.figures.draft.acceptance_rate))
@@ -256,9 +256,9 @@ def _sentence(text: str) -> str:
 
 
 def length_used(asked: Asked, figures: Figures) -> int | None:
-    """The draft length of the draft model in an answer; for Auto the mean, 0 where most passes had no draft from it.
+    """The draft length of the draft model in an answer; for Auto the mean, 0 if most passes had no draft from it.
 
-    ``None`` where the draft model was not used.
+    ``None`` if the draft model wasn't used.
     """
     if "model" not in asked.drafters:
         return None
@@ -324,7 +324,7 @@ HELP = {
     "curve": (
         "The speed that each fixed draft length would reach on text like the last answer's. It is calculated from the "
         "measured times of drafting and of verify passes and from the acceptance rate; these lengths were not run. "
-        "Length 0 is without a draft, and whatever rises above the dashed line is gained. The filled column is the "
+        "Length 0 means no draft; columns above the dashed line are faster than that. The filled column is the "
         "length in use (with Auto, the mean of the last answer), the underlined number is the fixed length of the next "
         "answer. Auto can beat its column, because it stops drafting where another token isn't worth its time."
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QWidget
 
 
@@ -11,6 +10,8 @@ def announce(source: QWidget, text: str, *, is_urgent: bool = False) -> None:
 
     ``source`` is where it comes from. Nothing happens while no screen reader runs.
     """
+    from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
+
     if text and QAccessible.isActive():
         event = QAccessibleAnnouncementEvent(source, text)
         politeness = QAccessible.AnnouncementPoliteness

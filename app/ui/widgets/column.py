@@ -10,19 +10,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import cast
 
-from PySide6.QtCore import QEvent, QMargins, QPoint, QRect, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from app.ui.widgets import focus_ring
 from app.ui.widgets import theme as themes
-from app.ui.widgets.entries import MARGIN, Entry, EntryWidget, Widths, prose_width
+from app.ui.widgets.column_focus import ColumnFocus
+from app.ui.widgets.entries import GAP, MARGIN, Entry, EntryWidget, Widths, prose_width
 from app.ui.widgets.turns import turns
 
-GAP = 12
 CODE_CHARACTERS = 100
 FAR = 5
 """Widgets further than this many pages from the screen are freed."""
@@ -36,9 +37,20 @@ NEAR_END = 30
 """Within this many pixels of the end, the view still counts as being at the end."""
 
 
-def _stops(widget: QWidget) -> list[QWidget]:
-    """Where the Tab key stops in a widget, in its own order."""
-    return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
+@dataclass(frozen=True)
+class _Anchor:
+    """What stays in its place on the screen while what is around it changes."""
+
+    entry: Entry
+    inside: int
+    """Pixels from its top to the top of the screen."""
+    height: int | None = None
+    """Its estimated height, where ``inside`` is only as far into the text as a share of it."""
+
+    def value(self) -> int:
+        """Where the screen begins now, in pixels from the beginning of the column."""
+        inside = self.inside if self.height is None else round(self.inside * self.entry.height / self.height)
+        return self.entry.top + inside
 
 
 class Column(QAbstractScrollArea):
@@ -59,17 +71,16 @@ class Column(QAbstractScrollArea):
         """How many entries, from the first, have a correct position."""
         self._revealed: Entry | None = None
         """The entry that was scrolled to; it stays on the screen while the entries around it are built."""
+        self._undrawn: Entry | None = None
+        """The entry that was scrolled into before it was drawn there; it is read from the same share of its text."""
         self._value = 0
-        """Where the screen was, to tell in which direction the user scrolls."""
+        """Where the screen was, to determine in which direction the user scrolls."""
         self._scrolls_down = False
-        self._ringed: QWidget | None = None
-        """What has the keyboard: the view itself, or the text of a message."""
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
         self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
-        application = cast(QApplication, QApplication.instance())
-        application.focusChanged.connect(self._on_focus_changed)
+        self._focus = ColumnFocus(self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     # -- entries
@@ -79,17 +90,20 @@ class Column(QAbstractScrollArea):
         place = len(self.entries) if index is None else index
         self.entries.insert(place, entry)
         self._placed = min(self._placed, place)
-        turns().want(self)  # of a whole chat that is added at once only the end has to be built
+        turns().want(self)  # when a whole chat is added at once, only its end has to be built
 
     def add_all(self, entries: Iterable[Entry], index: int | None = None) -> None:
         """Add many entries, at the end if no index is given."""
         place = len(self.entries) if index is None else index
+        anchor = self._anchor()
         self.entries[place:place] = entries
-        self._placed = min(self._placed, place)
+        if place < self._placed:
+            self._placed = place
+            self._place_anew(anchor)  # at once: later nobody knows what was on the screen
         turns().want(self)
 
     def build(self, entry: Entry) -> QWidget:
-        """The widget of this entry, made now if there is none yet."""
+        """The widget of this entry, created if there is none yet."""
         if entry.widget is None:
             entry.widget = entry.build(entry)
             if entry.widget.parentWidget() is not self.viewport():
@@ -97,18 +111,9 @@ class Column(QAbstractScrollArea):
             self._built.add(entry)
         return entry.widget
 
-    def _order_focus(self, entry: Entry) -> None:
-        """The Tab key goes through the messages as one reads, also where older ones were built later."""
-        stops = _stops(entry.widget) if entry.widget is not None else []
-        if stops == entry.stops:
-            return
-        entry.stops = stops
-        before = (one for one in self._built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
-        above = max(before, key=lambda one: one.top, default=None)
-        last: QWidget = self if above is None else above.stops[-1]
-        for following in stops:
-            QWidget.setTabOrder(last, following)
-            last = following
+    def built(self) -> list[Entry]:
+        """The entries that have a widget, in any order."""
+        return list(self._built)
 
     def remove(self, entries: list[Entry]) -> None:
         """Remove these entries and their widgets."""
@@ -124,7 +129,7 @@ class Column(QAbstractScrollArea):
     def _free(self, entry: Entry) -> None:
         if entry.widget is not None:
             for one in entry.widget.findChildren(QWidget):
-                # A style sheet hears of the end only of widgets that it has dressed; those never shown may not be yet.
+                # A style sheet only notices the end of widgets that it has styled; those never shown may not be yet.
                 one.ensurePolished()
             entry.widget.hide()
             entry.widget.deleteLater()
@@ -133,27 +138,29 @@ class Column(QAbstractScrollArea):
 
     def refit(self, entry: Entry) -> None:
         """The content of this entry's widget changed."""
+        if entry.widget is None:
+            return  # it is being built
         entry.fitted = None
         self.arrange()
 
     # -- place
 
     def widths(self) -> Widths:
-        """The widths that fit into the window at present."""
+        """The widths that fit in the window at present."""
         prose = prose_width(self.font(), self.width())
         code = round(QFontMetricsF(themes.monospace()).averageCharWidth() * CODE_CHARACTERS)
-        # Of the whole width: a scroll bar that comes or goes moves nothing.
+        # Based on the whole width, so that a scroll bar that appears or disappears moves nothing.
         right = (self.width() + prose) // 2
         return Widths(prose, max(prose, min(code, prose + self.width() - MARGIN - right)))
 
     @Slot()
     def go_to_end(self) -> None:
-        """Show the newest and follow it from now on."""
+        """Scroll to the newest and follow it from now on."""
         self._set_following(True)
         self.arrange()
 
     def reveal(self, entry: Entry) -> QWidget:
-        """Bring an entry that is not on the screen to its top; gives back its widget, which is made now."""
+        """Scroll an entry that isn't on the screen to the top; returns its widget, which is created now."""
         self.arrange()
         bar = self.verticalScrollBar()
         if not (bar.value() <= entry.top < bar.value() + bar.pageStep()):
@@ -169,7 +176,7 @@ class Column(QAbstractScrollArea):
 
     @Slot()
     def arrange(self) -> None:
-        """Put every widget that is near the screen into its place; what is missing is built turn by turn."""
+        """Put every widget near the screen in its place; what is missing is built turn by turn."""
         if self._is_moving:
             turns().want(self)
             return
@@ -184,7 +191,7 @@ class Column(QAbstractScrollArea):
     def take_turn(self) -> None:
         """Build what is needed first; see `app.ui.widgets.turns`."""
         if self._placed < len(self.entries):
-            self._compute_tops(self._anchor())
+            self._place_anew(self._anchor())
         entry = self._missing()
         if entry is not None:
             self.build(entry)
@@ -201,25 +208,37 @@ class Column(QAbstractScrollArea):
             if not changed:
                 break
         self._compute_tops(anchor)
+        if self._undrawn is not None and self._undrawn.is_drawn():
+            self._undrawn = None
         self._place(widths)
 
-    def _anchor(self) -> tuple[Entry, int] | None:
-        """What is on screen and shall stay in its place there: the first whose height is the real one."""
+    def _anchor(self) -> _Anchor | None:
+        """What the user reads: the entry at the top of the screen.
+
+        If that one isn't drawn and ends above the middle, it is the first one below it that is.
+        """
         value = self.verticalScrollBar().value()
         shown = self._near(0) if self._placed else []
         if not shown:
             return None
-        revealed = next((one for one in shown if one is self._revealed), None)
-        entry = revealed or next((one for one in shown if one.is_drawn()), shown[0])
-        return entry, entry.top - value
+        if self._revealed in shown:
+            return _Anchor(self._revealed, value - self._revealed.top)
+        first = shown[0]
+        inside, is_drawn = value - first.top, first.is_drawn()
+        if not is_drawn and first.height - inside < self.viewport().height() // 2:
+            entry = next((one for one in shown if one.is_drawn()), first)
+            return _Anchor(entry, value - entry.top)
+        if not is_drawn and inside > first.drawn:
+            self._undrawn = first
+        return _Anchor(first, inside, first.height if first is self._undrawn else None)
 
     def _index_at(self, y: int) -> int:
-        """The first of the placed entries that ends below ``y``; how many they are where none does."""
+        """The first of the placed entries that ends below ``y``; their number if there is none."""
         index = bisect_right(self.entries, y, hi=self._placed, key=lambda entry: entry.top) - 1
         return index if index >= 0 and self.entries[index].top + self.entries[index].height > y else index + 1
 
-    def _compute_tops(self, anchor: tuple[Entry, int] | None) -> None:
-        """Place what changed and everything below it."""
+    def _compute_tops(self, anchor: _Anchor | None) -> None:
+        """Place what has changed and everything below it."""
         above = self.entries[self._placed - 1] if self._placed else None
         top = MARGIN if above is None else above.top + above.height + GAP
         for entry in islice(self.entries, self._placed, None):
@@ -233,10 +252,16 @@ class Column(QAbstractScrollArea):
         if self.follows:
             bar.setValue(bar.maximum())
         elif anchor is not None:
-            bar.setValue(anchor[0].top - anchor[1])
+            bar.setValue(anchor.value())
+
+    def _place_anew(self, anchor: _Anchor | None) -> None:
+        """The same, when it isn't the user who scrolls."""
+        self._is_moving = True
+        self._compute_tops(anchor)
+        self._is_moving = False
 
     def _near(self, pages: int) -> list[Entry]:
-        """What is on the screen, or so many pages above or below it, from top to bottom."""
+        """What is on the screen, or this many pages above or below it, from top to bottom."""
         page = self.viewport().height()
         top = self.verticalScrollBar().value() - pages * page
         first = self._index_at(top)
@@ -246,7 +271,7 @@ class Column(QAbstractScrollArea):
         return self.entries[first:last]
 
     def _missing(self) -> Entry | None:
-        """What has to be built next: what is on the screen, then where the user is going, then behind."""
+        """What has to be built next: what is on the screen, then where the user scrolls to, then the other side."""
         top = self.verticalScrollBar().value()
         bottom = top + self.viewport().height()
         missing = [entry for entry in self._near(AHEAD) if entry.widget is None]
@@ -261,14 +286,14 @@ class Column(QAbstractScrollArea):
         return min(missing, key=urgency, default=None)
 
     def _fit(self, entry: Entry, widths: Widths) -> bool:
-        """Give the widths to an entry's widget. True if that changed its height."""
+        """Set the widths of an entry's widget. True if that changed its height."""
         if entry.widget is None or entry.fitted == widths:
             return False
         entry.fitted = widths
         height = entry.drawn = cast(EntryWidget, entry.widget).fit(widths)
         if not entry.is_pinned and not entry.is_drawn():
-            height = max(height, entry.height)  # nothing that is read moves to and fro while the rest is drawn
-        self._order_focus(entry)
+            height = max(height, entry.height)  # nothing that is being read moves while the rest is drawn
+        self._focus.order(entry, self._built)
         if height == entry.height:
             return False
         entry.height = height
@@ -294,7 +319,7 @@ class Column(QAbstractScrollArea):
         self._shows_text = shows_text
 
     def _far(self) -> list[Entry]:
-        """Those whose widgets can go: they are made again when the user comes back."""
+        """Those whose widgets can be freed: they are created again when the user comes back."""
         offset, page = self.verticalScrollBar().value(), max(self.viewport().height(), 100)
         top, bottom = offset - FAR * page, offset + (FAR + 1) * page
         away = [entry for entry in self._built if entry.top + entry.height < top or entry.top > bottom]
@@ -312,7 +337,7 @@ class Column(QAbstractScrollArea):
             self.following_changed.emit(follows)
 
     def show_point(self, widget: QWidget, point: QPoint) -> None:
-        """Scroll a little towards this point of a widget if it lies outside, as when selecting with the mouse."""
+        """Scroll a little toward this point of a widget if it is outside, as when selecting with the mouse."""
         y = widget.mapTo(self.viewport(), point).y()
         beyond = min(0, y) + max(0, y - self.viewport().height())
         if beyond:
@@ -320,7 +345,7 @@ class Column(QAbstractScrollArea):
             bar.setValue(bar.value() + max(-60, min(60, beyond)))
 
     def show_box(self, widget: QWidget, box: QRect) -> None:
-        """Scroll so that a part of a widget can be seen: with what is before it, where it was not on the screen."""
+        """Scroll so that a part of a widget can be seen: with what is before it, if it wasn't on the screen."""
         top, page = widget.mapTo(self.viewport(), box.topLeft()).y(), self.viewport().height()
         if top < GAP or top + box.height() > page - GAP:
             above = page // 3 if box.height() < page // 2 else GAP
@@ -330,27 +355,12 @@ class Column(QAbstractScrollArea):
     def _on_scrolled(self, value: int) -> None:
         went_down, self._value = value > self._value, value
         if not self._is_moving:
-            self._scrolls_down, self._revealed = went_down, None
+            self._scrolls_down, self._revealed, self._undrawn = went_down, None, None
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 
-    @Slot("QWidget*", "QWidget*")
-    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
-        """Bring a control that was reached with the keyboard into view."""
-        ringed, self._ringed = self._ringed, focus_ring.read_by_keyboard(self, now)
-        if ringed is not self._ringed:
-            self.viewport().update()
-        if now is None or not self.viewport().isAncestorOf(now) or now.height() > self.viewport().height() // 2:
-            return
-        place = QRect(now.mapTo(self.viewport(), QPoint(0, 0)), now.size())
-        bar = self.verticalScrollBar()
-        if place.top() < 0:
-            bar.setValue(bar.value() + place.top() - GAP)
-        elif place.bottom() > self.viewport().height():
-            bar.setValue(bar.value() + place.bottom() - self.viewport().height() + GAP)
-
     def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
-        """The text of what is not drawn yet, where it will be, about as much as can be seen."""
+        """The text of what isn't drawn yet, where it will be, about as much as can be seen."""
         offset, height = self.verticalScrollBar().value(), self.viewport().height()
         skipped = max(entry.drawn, offset - entry.top - height // 4)
         first = len(entry.text) * skipped // max(1, entry.height)
@@ -358,19 +368,10 @@ class Column(QAbstractScrollArea):
         space = QRectF(left, top, widths.prose, entry.height - skipped)
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
-    def _ring(self) -> QRect | None:
-        """Around what has the keyboard: a message, or all of them."""
-        if self._ringed is None or self._ringed is self:
-            return None if self._ringed is None else self.viewport().rect()
-        entry = next((one for one in self._built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
-        if entry is None or entry.widget is None:
-            return None
-        return QRect(entry.widget.pos(), QSize(self.widths().prose, entry.height)) + QMargins(5, 5, 5, 5)
-
     # -- Qt
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        if (ring := self._ring()) is not None:
+        if (ring := self._focus.ring(self._built, self.widths().prose)) is not None:
             focus_ring.draw(QPainter(self.viewport()), ring)
         missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
         if missing:

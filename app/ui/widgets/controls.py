@@ -1,4 +1,4 @@
-"""Small helpers for making widgets."""
+"""Small helpers for creating widgets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.ui.widgets.layouts import column
 
 
 def explain(widget: QWidget, text: str) -> None:
-    """Give a widget a tooltip of lines short enough to read; screen readers get it as help."""
+    """Give a widget a tooltip with short lines; screen readers get it as help."""
     text = visible(text)
     widget.setToolTip(_short_lines(text))
     widget.setWhatsThis(text)
@@ -29,7 +29,7 @@ def _short_lines(text: str) -> str:
 
 
 def plain_tooltip(text: str) -> str:
-    """A tooltip of text that is not ours: it cannot be told that it is plain text, so the text is escaped."""
+    """A tooltip with text from elsewhere: Qt can't be told that it is plain text, so the text is escaped."""
     return f"<qt>{html.escape(visible(text)).replace(chr(10), '<br>')}</qt>" if text else ""
 
 
@@ -43,7 +43,7 @@ def label(
     figures: bool = False,
     parent: QWidget | None = None,
 ) -> QLabel:
-    """A label that never takes its text for markup. ``figures``: of one width each, for numbers that change."""
+    """A label that never interprets its text as markup. ``figures``: all of the same width, for numbers that change."""
     result = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if bold or figures:
         font = result.font()
@@ -53,13 +53,13 @@ def label(
     if scale != 1.0:
         theme.scale_font(result, scale)
     if role is not None:
-        # After the font: a style sheet that is applied before it would take it back.
+        # After the font, because a style sheet that is applied before would reset it.
         theme.set_role(result, role)
     return result
 
 
 def show_text(target: QLabel, text: str, role: str | None = None) -> None:
-    """Show this in a label that can be seen only while it says something."""
+    """Show this in a label that is only visible while it says something."""
     target.setText(text)
     target.setVisible(bool(text))
     if role is not None:
@@ -72,9 +72,11 @@ class ElidedLabel(QLabel):
     `text` gives back the whole text.
     """
 
-    def __init__(self, role: str | None = None) -> None:
+    def __init__(self, role: str | None = None, *, keeps_end: bool = False) -> None:
+        """``keeps_end``: what has no room is left out in the middle."""
         super().__init__(textFormat=Qt.TextFormat.PlainText)
         self._whole = ""
+        self._mode = Qt.TextElideMode.ElideMiddle if keeps_end else Qt.TextElideMode.ElideRight
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         if role is not None:
             theme.set_role(self, role)
@@ -89,7 +91,7 @@ class ElidedLabel(QLabel):
 
     def _fit(self) -> None:
         space = self.contentsRect().width()
-        super().setText(self.fontMetrics().elidedText(self._whole, Qt.TextElideMode.ElideRight, space))
+        super().setText(self.fontMetrics().elidedText(self._whole, self._mode, space))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -102,14 +104,14 @@ class ElidedLabel(QLabel):
 
 
 def stacked(*widgets: QWidget) -> QWidget:
-    """One widget of several, one below the other."""
+    """Several widgets in one place, of which one is visible."""
     result = QWidget()
     column(*widgets, on=result)
     return result
 
 
 def beside(left: QWidget, right: QWidget, widths: Sequence[int]) -> QSplitter:
-    """Two widgets with a line between them that can be dragged; ``widths`` are theirs in the beginning, in pixels."""
+    """Two widgets with a draggable line between them; ``widths`` are their initial widths in pixels."""
     splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
     splitter.addWidget(left)
     splitter.addWidget(right)
@@ -118,9 +120,9 @@ def beside(left: QWidget, right: QWidget, widths: Sequence[int]) -> QSplitter:
 
 
 def scrolling(content: QWidget) -> QScrollArea:
-    """``content`` in an area without a frame that scrolls where there is no room.
+    """``content`` in an area without a frame that scrolls if there isn't enough space.
 
-    It is no stop of the Tab key: it follows the focus of what is in it, whose keys for pages and lines come here.
+    The Tab key doesn't stop at it: it follows the focus of its content, which passes on the keys for pages and lines.
     """
     area = QScrollArea(widgetResizable=True)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
@@ -130,14 +132,14 @@ def scrolling(content: QWidget) -> QScrollArea:
 
 
 def small_button(text: str) -> QPushButton:
-    """A button for a row of a list."""
+    """A button for a row in a list."""
     button = QPushButton(text, autoDefault=False)
     theme.set_role(button, "small")
     return button
 
 
 def guard_wheel(field: QWidget, *, even_focused: bool = False) -> None:
-    """Keep the wheel from a field, by default while it has no focus, so that scrolling by changes nothing."""
+    """Keep the wheel from a field, by default while it has no focus, so that scrolling past it changes nothing."""
     field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
     field.installEventFilter(_WheelGuard(field, even_focused))
 
@@ -155,7 +157,7 @@ class _WheelGuard(QObject):
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Take everything out of a layout, layouts inside it too, and delete the widgets."""
+    """Remove everything from a layout, including layouts inside it, and delete the widgets."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()

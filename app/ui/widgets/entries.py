@@ -1,4 +1,4 @@
-"""What stands in a `Column`: entries with their widgets, and how wide these may be."""
+"""The content of a `Column`: entries with their widgets, and how wide these may be."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from PySide6.QtWidgets import QWidget
 
 MARGIN = 24
 """Free space left and right of the column, in pixels."""
+GAP = 12
+"""Between two entries."""
 PROSE_CHARACTERS = 72
 
 
@@ -23,32 +25,33 @@ class Widths:
 
 
 def prose_width(font: QFont, space: int) -> int:
-    """How wide a line of text shall be where there are ``space`` pixels."""
+    """How wide a line of text should be if there are ``space`` pixels."""
     return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
 
 
 def prose_margin(font: QFont, space: int) -> int:
-    """What is left free on either side of a line of text, for what stands in line with the messages."""
+    """The margin on either side of a line of text, for what should be aligned with the messages."""
     return (space - prose_width(font, space)) // 2
 
 
 class EntryWidget(Protocol):
-    """What a widget in the column has to offer."""
+    """What a widget in the column must provide."""
 
     def fit(self, widths: Widths) -> int:
-        """Take these widths; give back the height this needs, in pixels."""
+        """Use these widths; returns the height this needs, in pixels."""
 
     def is_in_use(self) -> bool:
         """Whether it has something that would be lost with it, such as a selection."""
 
     def is_drawn(self) -> bool:
-        """Whether all of it is on screen, so that its height is the real one."""
+        """Whether all of it is drawn, so that its height is the real one."""
 
 
 @dataclass(eq=False, slots=True)
 class Entry:
-    """One place in the column. ``build`` makes its widget, as a child of the column's viewport, when it comes near the
-    screen."""
+    """One place in the column. ``build`` creates its widget, as a child of the column's viewport, when it comes near
+    the screen.
+    """
 
     key: str
     build: Callable[[Entry], QWidget]
@@ -56,7 +59,7 @@ class Entry:
     text: str = ""
     """Shown until there is a widget."""
     content: object = None
-    """What ``build`` makes the widget from."""
+    """The data from which ``build`` creates the widget."""
     widget: QWidget | None = None
     stops: Sequence[QWidget] = ()
     """Where the Tab key stops in it."""
@@ -64,7 +67,7 @@ class Entry:
     drawn: int = 0
     """How much of its height its widget fills so far."""
     top: int = -1
-    """Where it stands in the column; -1 until it was placed."""
+    """Its position in the column; -1 until it was placed."""
     is_pinned: bool = False
     """Whether its widget is kept, however far it is from the screen."""
 

@@ -1,7 +1,7 @@
-"""Shift+F1: what `explain` has to say, by keyboard: about what has the focus, and on from there with the arrow keys.
+"""Shift+F1: shows the texts of `explain` by keyboard: for the focused widget, and from there with the arrow keys.
 
-Figures take no focus, so that the Tab key goes through controls alone. Here they are reached like everything else that
-has an explanation.
+Figures don't take the focus, so that the Tab key only goes through controls. Here they are reached like everything else
+that has an explanation.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Explanation(QFrame):
         self._place(about)
 
     def _fit(self) -> None:
-        """As high as the text is in this width, which the labels know once they have their fonts."""
+        """As high as the text at this width, which the labels know once they have their fonts."""
         for part in (self, self._title, self.text, self._keys):
             part.ensurePolished()
         if (layout := self.layout()) is not None:
@@ -80,7 +80,7 @@ class Explanation(QFrame):
             self.setFixedHeight(layout.totalHeightForWidth(self.width()))
 
     def _place(self, about: QWidget | None) -> None:
-        """Below what is explained, or above where there is no room; always on the window's screen."""
+        """Below what is explained, or above if there is no space; always on the window's screen."""
         if about is None:
             self._ring.hide()
             self.move(self._window.mapToGlobal(self._window.rect().center() - self.rect().center()))
@@ -136,7 +136,7 @@ class _Ring(QWidget):
 def explain_focused(pane_of: Callable[[QWidget | None], QWidget | None] = lambda _widget: None) -> Explanation | None:
     """Explain what has the focus, or what comes next in its pane.
 
-    ``pane_of`` gives the part of the window that a widget is in; ``None`` for the whole window.
+    ``pane_of`` returns the part of the window that a widget is in; ``None`` for the whole window.
     """
     focused = QApplication.focusWidget()
     window = focused.window() if focused is not None else QApplication.activeWindow()
@@ -150,8 +150,9 @@ def explain_focused(pane_of: Callable[[QWidget | None], QWidget | None] = lambda
 
 
 def explained_in(part: QWidget) -> list[QWidget]:
-    """What has an explanation and can be seen, or scrolled to, in reading order; of several with the same one the one
-    that takes the focus, or the first."""
+    """What has an explanation and can be seen, or scrolled to, in reading order; of several with the same one, the one
+    that takes the focus, or the first.
+    """
     candidates = [one for one in part.findChildren(QWidget) if one.whatsThis() and one.isVisible() and _is_there(one)]
     candidates.sort(key=lambda one: _place_in(part, one))
     chosen: dict[str, QWidget] = {}
@@ -163,7 +164,7 @@ def explained_in(part: QWidget) -> list[QWidget]:
 
 
 class ExplanationKeys(QObject):
-    """Gives every window that gets the focus the key, but for the main window, whose menu has it."""
+    """Adds the key to every window that gets the focus, except the main window, whose menu has it."""
 
     def __init__(self, main_window: QWidget) -> None:
         super().__init__(main_window)
@@ -182,7 +183,7 @@ class ExplanationKeys(QObject):
 
 
 def name_of(widget: QWidget) -> str:
-    """What it is called: its name, with the figures in it."""
+    """Its name, including its figures."""
     name, texts = widget.accessibleName(), " ".join(_texts(widget.findChildren(QLabel)))
     if name:
         return texts if texts.startswith(name) else name
@@ -196,7 +197,7 @@ def _texts(labels: Iterable[QLabel]) -> list[str]:
 
 
 def _nearest(explained: list[QWidget], focused: QWidget | None) -> QWidget | None:
-    """What is focused or around it, else the first that stands behind it."""
+    """What has the focus or is around it, otherwise the first one after it."""
     if not explained or focused is None:
         return explained[0] if explained else None
     around = [one for one in explained if one is focused or one.isAncestorOf(focused)]

@@ -1,4 +1,4 @@
-"""A ring around what has no border of its own to show that the keyboard is there."""
+"""A focus ring for widgets without a border of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH, _RADIUS = 2, 6
 
 
 def draw(painter: QPainter, around: QRect) -> None:
-    """Inside of this rectangle."""
+    """Draw it inside this rectangle."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(theme.current().focus_line, _WIDTH))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -20,7 +20,7 @@ def draw(painter: QPainter, around: QRect) -> None:
 
 
 def read_by_keyboard(area: QWidget, focused: QWidget | None) -> QWidget | None:
-    """``area``, or the message or the text in it that has got the focus, unless the mouse gave it."""
+    """``area``, or the message or the text in it that has the focus, unless the mouse set it."""
     if focused is None or QApplication.mouseButtons() != Qt.MouseButton.NoButton:
         return None
     is_text = isinstance(focused, QTextEdit) and focused.isReadOnly() and area.isAncestorOf(focused)

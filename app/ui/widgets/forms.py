@@ -1,4 +1,4 @@
-"""Forms: rows of a name, a field and a line of help; made of what a typed table says of each setting."""
+"""Forms: rows with a name, a field and a line of help, built from what a typed table says about each setting."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from app.ui.widgets.theme import SPACING
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 _SMALLEST = 0.0001
-"""What a field with decimals can show."""
+"""What a decimal field can show."""
 _LARGEST = 2**30
-"""Where a range has no end."""
+"""The limit for ranges without one."""
 
 
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
@@ -52,10 +52,10 @@ class Whole(QSpinBox):
     """A whole number."""
 
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
-        """``lowest_means`` is shown in place of the lowest number."""
+        """``lowest_means`` is shown instead of the lowest number."""
         super().__init__(minimum=low, maximum=high, singleStep=step)
         self.recommended: float | None = None
-        """What the word for the lowest number stands for: where steps from there begin."""
+        """The value that the word for the lowest number stands for, where steps from there start."""
         _prepare(self, lowest_means)
 
     def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
@@ -68,7 +68,7 @@ class Whole(QSpinBox):
 
 
 class Decimal(QDoubleSpinBox):
-    """A number with up to four decimals, shown with as many as it has."""
+    """A number with up to four decimals, shown with as many as it needs."""
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
         super().__init__(decimals=4, minimum=low, maximum=high, singleStep=step)
@@ -88,7 +88,7 @@ class OneOf(QComboBox):
     """A choice from a short list."""
 
     def __init__(self, values: Sequence[str], titles: Mapping[str, str]) -> None:
-        """Values are shown as they are, or by their ``titles``; those need a wider field."""
+        """Values are shown as they are, or by their ``titles``, which need a wider field."""
         super().__init__()
         if not titles:
             _keep_width(self)
@@ -104,7 +104,7 @@ class OneOf(QComboBox):
 
 
 class Digits(QLineEdit):
-    """A number too large for a spin box; empty is none."""
+    """A number that is too large for a spin box; empty means none."""
 
     def __init__(self, highest: int) -> None:
         super().__init__()
@@ -122,26 +122,26 @@ class Digits(QLineEdit):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a row says of a setting, and what its type does not say."""
+    """What a row says about a setting, and what its type doesn't say."""
 
     key: str
     """Its name in the typed table."""
     name: str = ""
     help: str = ""
-    """Both are empty where the table says them: ``Meta(title=…, description=…)``."""
+    """Both are empty if the table specifies them: ``Meta(title=…, description=…)``."""
     step: float = 1
     lowest: str = ""
-    """Shown in place of the lowest number."""
+    """Shown instead of the lowest number."""
     term: str = ""
-    """What it is called elsewhere."""
+    """Its name in other programs."""
     low: float | None = None
     high: float | None = None
-    """The ends of its range, where the table has none that can be set."""
+    """The limits of its range, if the table has none that can be set."""
     suffix: str = ""
     unit: int = 1
-    """So many of the table's make one of those shown."""
+    """This many of the table's units are one unit on screen."""
     titles: Mapping[Any, str] = dataclasses.field(default_factory=dict)
-    """What a list shows in the place of its values."""
+    """What a list shows instead of its values."""
 
 
 class Form(QWidget):
@@ -163,7 +163,7 @@ class Form(QWidget):
         self.add_settings(table, settings)
 
     def add(self, name: str, field: QWidget, help_text: str, term: str = "") -> QLabel:
-        """Add a row and return the label of its help; ``term`` is what the field is called elsewhere."""
+        """Add a row and return the label of its help; ``term`` is the field's name in other programs."""
         title = label(f"{name}:")
         title.setBuddy(field)
         field.setAccessibleName(name)
@@ -176,7 +176,7 @@ class Form(QWidget):
         return hint
 
     def add_settings(self, table: type[msgspec.Struct], settings: Sequence[Setting]) -> None:
-        """Rows below the ones that are there."""
+        """Add rows below the existing ones."""
         annotations = {one.name: one.type for one in msgspec.structs.fields(table)}
         for given in settings:
             annotation = annotations[given.key]
@@ -190,7 +190,7 @@ class Form(QWidget):
             signal.connect(self._changed)
 
     def show_values(self, values: object) -> None:
-        """Show the attributes of this struct, or of what has them by the same names."""
+        """Show the attributes of this struct, or of an object with the same attributes."""
         for key in self.fields:
             self.set_value(key, getattr(values, key))
 
@@ -201,11 +201,11 @@ class Form(QWidget):
         elif unit > 1:
             value = max(1, round(value / unit))
         if isinstance(field, Whole):
-            value = min(value, field.maximum())  # Qt raises for what is no 32-bit integer
+            value = min(value, field.maximum())  # Qt raises an error for anything that isn't a 32-bit integer
         field.setValue(value)
 
     def recommend(self, key: str, value: float) -> None:
-        """Say what ``None`` comes to now; whoever changes it begins there."""
+        """Say what ``None`` means now; changes start from there."""
         field = self.fields[key]
         assert not isinstance(field, OneOf)
         field.recommended = value
@@ -227,13 +227,13 @@ class Form(QWidget):
         return field.currentText() if isinstance(field, OneOf) else field.text()
 
     def values(self) -> dict[str, Any]:
-        """What is set now, by key."""
+        """The current values, by key."""
         return {key: self.value(key) for key in self.fields}
 
 
 def _field(setting: Setting, kind: Type, annotation: Any) -> Whole | Decimal | OneOf:
     if isinstance(kind, LiteralType):
-        # In the order of the table: `kind` has them sorted.
+        # In the order of the table, because `kind` has them sorted.
         literal = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
         return OneOf([str(value) for value in get_args(literal)], setting.titles)
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
@@ -262,7 +262,7 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
 
 
 def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:
-    """Title and description of a setting, as the table has them; empty where it does not."""
+    """Title and description of a setting in the table; empty if it has none."""
     kind = type_info(next(field.type for field in msgspec.structs.fields(table) if field.name == key))
     kind = kind.types[0] if isinstance(kind, UnionType) else kind
     words = (kind.extra_json_schema or {}) if isinstance(kind, Metadata) else {}
@@ -270,7 +270,7 @@ def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:
 
 
 def _plain(kind: Type) -> Type:
-    """Without its description."""
+    """The type without its description."""
     return kind.type if isinstance(kind, Metadata) else kind
 
 

@@ -18,7 +18,7 @@ _drawn: dict[tuple[str, int, int], QIcon] = {}
 
 
 def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
-    """One icon in one color and several widths in pixels. Raises `OSError` where there is no such icon."""
+    """One icon in one color and several widths in pixels. Raises `OSError` if there is no such icon."""
     source = (FOLDER / f"{name}.svg").read_bytes().replace(b"currentColor", color.name().encode())
     renderer = QSvgRenderer(QByteArray(source))
     pictures = []
@@ -33,13 +33,13 @@ def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
 
 
 def themed(name: str, theme: themes.Theme) -> QIcon:
-    """An icon for every size and state, drawn once. Raises `OSError` where there is no such icon."""
+    """An icon for every size and state, drawn once. Raises `OSError` if there is no such icon."""
     key = name, theme.text.rgba(), theme.surface.rgba()
     if key in _drawn:
         return _drawn[key]
     result = QIcon()
     for picture in pixmaps(name, theme.text, _SIZES):
-        # Given, because Qt would tint what is missing.
+        # Specified, because Qt would tint missing ones.
         for mode in (QIcon.Mode.Normal, QIcon.Mode.Active, QIcon.Mode.Selected):
             result.addPixmap(picture, mode)
     for picture in pixmaps(name, themes.mix(theme.surface, theme.text, 0.4), _SIZES):
@@ -49,12 +49,12 @@ def themed(name: str, theme: themes.Theme) -> QIcon:
 
 
 def set_icon(target: QAbstractButton | QAction, name: str) -> None:
-    """Give a button or an action this icon, now and after every change of theme."""
+    """Set this icon on a button or an action, now and after every change of theme."""
     themes.follow(target, lambda: target.setIcon(themed(name, themes.current())))
 
 
 def application() -> QIcon:
-    """The app's icon; it has colors of its own."""
+    """The app's icon, which has its own colors."""
     result = QIcon()
     for picture in pixmaps("slipstream", QColor("#000000"), (16, 24, 32, 48, 64, 128, 256)):
         result.addPixmap(picture)

@@ -1,4 +1,4 @@
-"""Layouts in one call: what stands in a row or in a column, in the order one reads."""
+"""Layouts in one call: what is in a row or in a column, in reading order."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ TOP, LEFT, MIDDLE = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft, Qt.Al
 _Box = TypeVar("_Box", bound=QBoxLayout)
 Item: TypeAlias = QWidget | QLayout
 Part: TypeAlias = Item | tuple[Item, int] | tuple[QWidget, Qt.AlignmentFlag] | int | None
-"""A widget or a layout, alone, with its stretch, or with where it stands; a number of pixels left free; or ``None`` for
-what takes the room that is left."""
+"""A widget or a layout, alone, with its stretch, or with its alignment; a number of pixels left free; or ``None`` for a
+stretch that takes the remaining space.
+"""
 Margins: TypeAlias = int | tuple[int, int, int, int]
 """In pixels: the same on all sides, or left, top, right, bottom."""
 
 
 def row(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QHBoxLayout:
-    """The parts beside each other, as the layout of ``on`` where that is given."""
+    """The parts next to each other, as the layout of ``on`` if that is given."""
     return _filled(QHBoxLayout(), parts, gap, margins, on)
 
 
 def column(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QVBoxLayout:
-    """The parts below each other, as the layout of ``on`` where that is given."""
+    """The parts below each other, as the layout of ``on`` if that is given."""
     return _filled(QVBoxLayout(), parts, gap, margins, on)
 
 

@@ -1,4 +1,4 @@
-"""Questions and warnings in boxes whose text is never taken for markup, and questions for files and folders."""
+"""Questions and warnings in boxes whose text is never interpreted as markup, and questions for files and folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.storage.files import with_suffix
 from app.ui.widgets.tasks import Lane
 
 PATIENCE_MS = 500
-"""Milliseconds; a dialog does not open on a drive that takes longer to answer."""
+"""Milliseconds; a dialog doesn't open on a drive that takes longer to respond."""
 _Role = QMessageBox.ButtonRole
 
 
@@ -27,9 +27,9 @@ def ask(
     safe: Mapping[str, Callable[[], object]] | None = None,
     icon: QMessageBox.Icon = QMessageBox.Icon.Question,
 ) -> None:
-    """Ask, and call what belongs to the button that is pressed; Cancel, which Esc and Enter choose, does nothing.
+    """Ask, and call the function of the button that is pressed; Cancel, which Esc and Enter choose, does nothing.
 
-    ``lossy`` are names of buttons that take something away, and what they do; ``safe`` are others.
+    ``lossy`` are names of buttons that delete something, and what they do; ``safe`` are others.
     """
     box = _box(icon, parent, title, text)
     box.setInformativeText(details)
@@ -43,8 +43,8 @@ def ask(
 def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, save: Callable[[Path], object]) -> None:
     """Ask for a file of the format ``name``, and call ``save`` with it.
 
-    It gets the suffix of ``proposal`` if it was typed without. Of a file that is replaced by that the dialog knows
-    nothing, so it is asked about here.
+    It gets the suffix of ``proposal`` if it was typed without one. The dialog doesn't know about a file that this would
+    replace, so that is asked here.
     """
     suffix = proposal.suffix
     chosen, _ = QFileDialog.getSaveFileName(parent, title, str(proposal), f"{name} (*{suffix})")
@@ -59,7 +59,7 @@ def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, sa
 
 
 def choose_folder(parent: QWidget, title: str, folder: str, chosen: Callable[[str], object]) -> None:
-    """Ask for a folder, beginning in ``folder``, and call ``chosen`` with its path."""
+    """Ask for a folder, starting in ``folder``, and call ``chosen`` with its path."""
     dialog = QFileDialog(parent, title)
     dialog.setFileMode(QFileDialog.FileMode.Directory)
     dialog.setOption(QFileDialog.Option.ShowDirsOnly)
@@ -68,7 +68,7 @@ def choose_folder(parent: QWidget, title: str, folder: str, chosen: Callable[[st
 
 
 def open_in_folder(dialog: QFileDialog, folder: str) -> None:
-    """Open ``dialog`` in ``folder`` if that is there and answers in time, otherwise where the system likes.
+    """Open ``dialog`` in ``folder`` if that exists and responds in time, otherwise where the system chooses.
 
     The dialog is deleted when it is closed.
     """
@@ -94,7 +94,7 @@ def open_in_folder(dialog: QFileDialog, folder: str) -> None:
 
 
 def warn(parent: QWidget, title: str, text: str) -> None:
-    """Say something that has to be read."""
+    """Show something that must be read."""
     _box(QMessageBox.Icon.Warning, parent, title, text).open()
 
 

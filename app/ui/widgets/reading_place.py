@@ -1,4 +1,4 @@
-"""Keeps the line one reads where it is while the zoom gives all text another size."""
+"""Keeps the line being read in its place while the zoom changes the size of all text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from app.ui.widgets import theme
 from app.ui.widgets.column import Column
 
 SETTLING_MS = 500
-"""After a change of the zoom; so long the column may still learn how high its entries are."""
+"""After a change of zoom: how long the column may take to learn how high its entries are."""
 
 
 class ReadingPlace(QObject):
-    """For one column, whose entries show their text in a `QTextEdit`. Where the end of it was in view, it stays so."""
+    """For one column, whose entries show their text in a `QTextEdit`. If its end was in view, it stays in view."""
 
     def __init__(self, column: Column) -> None:
         super().__init__(column)
@@ -29,16 +29,16 @@ class ReadingPlace(QObject):
         self._settling.timeout.connect(self._forget)
         theme.notifier().zoom_begins.connect(self._remember)
         theme.notifier().zoom_changed.connect(self._on_zoomed)
-        # Later: the column is in the middle of placing its entries.
+        # Later, because the column is still placing its entries.
         self._soon = QTimer(self, singleShot=True, interval=0)
         self._soon.timeout.connect(self._restore)
         column.verticalScrollBar().rangeChanged.connect(self._on_range_changed)
 
     @Slot()
     def _remember(self) -> None:
-        """The first line that is wholly in view."""
+        """The first line that is completely in view."""
         if self._settling.isActive():
-            return  # of several changes in a row the place before the first one counts
+            return  # of several changes in a row, the place before the first one counts
         self._view = None if self._column.follows else self._first_view()
         if self._view is not None:
             inside = self._view.mapFrom(self._column.viewport(), QPoint(0, 0)).y()
@@ -73,7 +73,7 @@ class ReadingPlace(QObject):
         self._view = None
 
     def _first_view(self) -> QTextEdit | None:
-        """The one the upper edge of the column goes through, or the first one below it."""
+        """The one at the upper edge of the column, or the first one below it."""
         viewport = self._column.viewport()
         shown = [one for one in viewport.findChildren(QTextEdit) if one.isVisible()]
         tops = {one: one.mapTo(viewport, QPoint(0, 0)).y() for one in shown}

@@ -1,4 +1,4 @@
-"""A part of a dialog that opens and closes; closed, it shows in a few words what is set in it."""
+"""A part of a dialog that can be opened and closed; closed, it shows its settings in a few words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Section(QWidget):
         self._on_toggled(False)
 
     def set_summary(self, text: str) -> None:
-        """What is set inside, in a few words."""
+        """A summary of its settings in a few words."""
         self._summary.setText(text)
         self._summary.setToolTip(plain_tooltip(text))
 

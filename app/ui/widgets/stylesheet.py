@@ -221,14 +221,15 @@ def build(theme: Theme, zoom: int = 100) -> str:
         ink="white" if contrast(white, theme.accent) >= contrast(QColor("#000000"), theme.accent) else "black",
         menu_ink="white" if theme.is_dark else "black",
         radius=round(RADIUS * zoom / 100),
-        round=round(_INDICATOR * zoom / 100) // 2 + 1,  # with its border; with more Qt draws no round corners at all
+        round=round(_INDICATOR * zoom / 100) // 2
+        + 1,  # including its border; if it is larger, Qt draws no round corners at all
     )
 
 
 def apply(application: QApplication) -> None:
-    """Dress the whole application, and keep doing so when the system changes.
+    """Style the whole application, and keep doing so when the system changes.
 
-    Fusion on every system: it is the one style that draws a style sheet the same way everywhere.
+    Fusion on every system, because it is the only style that draws a style sheet the same way everywhere.
     """
     application.setStyle("Fusion")
     notifier().apply_to(application, build)

@@ -1,4 +1,4 @@
-"""Notifications of the operating system, for what is done while the user is elsewhere."""
+"""Notifications of the operating system, for what happens while the user is elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN_MS = 10_000
 
 
 class Notifier(QObject):
-    """Tells only while no window of the app is active. One for the whole app, as each has an icon in the tray."""
+    """Notifies only while no window of the app is active. One for the whole app, because each has a tray icon."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -24,18 +24,18 @@ class Notifier(QObject):
         self._icon: QSystemTrayIcon | None = None
 
     def tell(self, title: str, text: str, clicked: Callable[[], object]) -> None:
-        """Show a notification, where the system has them. Plain text; ``clicked`` is called when the user clicks it."""
+        """Show a notification, if the system has them. Plain text; ``clicked`` is called when the user clicks it."""
         if QApplication.activeWindow() is not None or not QSystemTrayIcon.isSystemTrayAvailable():
             return
         if self._icon is None:
-            # Qt's way to the system's notifications; the icon itself is there as long as there is something to tell.
+            # Qt's way to the system's notifications; the icon is only there while there is a notification.
             self._icon = QSystemTrayIcon(icons.application(), self)
             self._icon.messageClicked.connect(self._on_clicked)
             self._icon.activated.connect(self._on_clicked)
             QGuiApplication.instance().applicationStateChanged.connect(self._on_state_changed)  # type: ignore[union-attr]
-        self._clicked = clicked  # that of the last one: the system does not say which was clicked
+        self._clicked = clicked  # the last one's, because the system doesn't say which was clicked
         self._icon.show()
-        # On Linux the text may have markup, so that of a model has to be escaped; the title never has.
+        # On Linux the text may contain markup, so a model's text has to be escaped; the title never does.
         text = html.escape(text, quote=False) if sys.platform == "linux" else text
         self._icon.showMessage(title, text, icons.application(), SHOWN_MS)
 

@@ -1,4 +1,4 @@
-"""A window of tabs beside the main window."""
+"""A window with tabs, next to the main window."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class TabbedWindow(QWidget):
         QShortcut(QKeySequence(Qt.Key.Key_Escape), self).activated.connect(self.on_escape)
 
     def show_tab(self, page: QWidget) -> None:
-        """Bring this page to the front, and the window too; ``page`` is what was added to ``tabs``, or inside it."""
+        """Bring this page and the window to the front; ``page`` is what was added to ``tabs``, or inside it."""
         pages = [self.tabs.widget(place) for place in range(self.tabs.count())]
         self.tabs.setCurrentIndex([one is page or (one and one.isAncestorOf(page)) for one in pages].index(True))
         bring_to_front(self)
 
     @Slot()
     def on_escape(self) -> None:
-        """Esc was pressed: the window closes."""
+        """Esc was pressed: close the window."""
         self.close()
 
     def closeEvent(self, event: QCloseEvent) -> None:
@@ -49,7 +49,7 @@ class TabbedWindow(QWidget):
 
 
 def bring_to_front(window: QWidget) -> None:
-    """Show a window before all others, from being minimized too."""
+    """Show a window in front of all others, even if it is minimized."""
     if window.isMinimized():
         window.showNormal()
     window.show()

@@ -1,4 +1,4 @@
-"""Tables: a heading, rows that are as high as each other, and columns that make room in a narrow window."""
+"""Tables: a heading, rows of the same height, and columns that are hidden in a narrow window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOODS = Qt.ItemDataRole.UserRole + 1
 
 
 def set_up_table(view: QTreeView, name: str, *, stretched: int = 0) -> None:
-    """Make a tree view a table: as the others look, with one column that takes the room the others leave."""
+    """Make a tree view look like the other tables, with one column that takes the remaining space."""
     view.setAccessibleName(name)
     view.setUniformRowHeights(True)
     view.setAllColumnsShowFocus(True)
@@ -37,7 +37,7 @@ def hide_columns(view: QTreeView, least_widths: Mapping[int, int]) -> None:
 
 
 class Table(QTreeWidget):
-    """Rows without children, each of which may stand for a value."""
+    """Rows without children, each of which may represent a value."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Table(QTreeWidget):
         stretched: int = 0,
         least_widths: Mapping[int, int] | None = None,
     ) -> None:
-        """``right`` are columns whose texts end at their right; ``least_widths`` as in `hide_columns`."""
+        """``right`` are right-aligned columns; ``least_widths`` as in `hide_columns`."""
         super().__init__()
         self._right = right
         self._least_widths = least_widths or {}
@@ -69,7 +69,7 @@ class Table(QTreeWidget):
         return item
 
     def dress(self, item: QTreeWidgetItem, cells: Sequence[str], moods: Sequence[str], tooltip: str) -> None:
-        """Give a row these texts, each in the color of its role in `theme.Theme`, or as usual where that is empty.
+        """Give a row these texts, each in the color of its role in `theme.Theme`, or the usual one if that is empty.
 
         ``tooltip`` is plain text.
         """
@@ -80,11 +80,11 @@ class Table(QTreeWidget):
         _color(item)
 
     def item_of(self, value: object) -> QTreeWidgetItem | None:
-        """The row that stands for ``value``."""
+        """The row that represents ``value``."""
         return next((item for item in self._items() if item.data(0, _VALUE) == value), None)
 
     def chosen(self) -> object | None:
-        """What the selected row stands for."""
+        """The value of the selected row."""
         items = self.selectedItems()
         return items[0].data(0, _VALUE) if items else None
 

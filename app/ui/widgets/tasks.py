@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 
 _log = logging.getLogger(__name__)
 
@@ -27,9 +27,9 @@ Failed = Callable[[KnownError], None]
 
 
 class _Bell(QObject):
-    """Runs calls of other threads in the window's: the queue carries them, a signal only rings.
+    """Runs other threads' calls in the window's thread: the queue contains them, a signal only wakes it.
 
-    There is one, and it stays as long as the process: no thread can ring one that is gone.
+    There is one, and it exists as long as the process: no thread can wake one that is gone.
     """
 
     _rung = Signal()
@@ -57,10 +57,10 @@ _bell = cache(_Bell)
 
 
 class Results:
-    """Calls back in the window's thread when a future is done, as long as ``owner`` is there."""
+    """Calls back in the window's thread when a future is done, as long as ``owner`` exists."""
 
     def __init__(self, owner: QObject) -> None:
-        """To be made in the window's thread."""
+        """To be created in the window's thread."""
         _bell()
         self._closed = False
         self._open: dict[Future[Any], tuple[Any, ...]] = {}
@@ -75,9 +75,10 @@ class Results:
         failed: Failed | None = None,
         *held: object,
     ) -> None:
-        """Call ``done`` with the result or ``failed`` with the error; neither if the future is cancelled.
+        """Call ``done`` with the result or ``failed`` with the error; neither if the future is canceled.
 
-        A bug is logged and becomes a `KnownError`, so that whoever waits goes on. ``held`` is kept until then.
+        A bug is logged and becomes a `KnownError`, so that whoever is waiting can continue. ``held`` is kept until
+        then.
         """
         self._open[future] = done, failed, held
 
@@ -88,7 +89,7 @@ class Results:
         future.add_done_callback(ring)
 
     def post(self, call: Callable[[], None]) -> None:
-        """Call this in the window's thread; to be used by a task, from any thread."""
+        """Call this in the window's thread; for tasks, from any thread."""
         _bell().put(lambda: None if self._closed else call())
 
     def is_closed(self) -> bool:
@@ -96,7 +97,7 @@ class Results:
         return self._closed
 
     def is_idle(self) -> bool:
-        """Whether everything asked for was answered."""
+        """Whether every request was answered."""
         return not self._open
 
     def _end(self) -> None:
@@ -115,10 +116,10 @@ class Results:
 
 
 class Lane(Results):
-    """Runs tasks one after the other, or up to ``at_once`` of them at the same time, in threads of its own.
+    """Runs tasks one after another, or up to ``at_once`` of them at the same time, in separate threads.
 
-    There are threads only while there is something to do. What waits for ever, a server or a drive that is gone, does
-    not keep the process from ending.
+    There are only threads while there is something to do. A task that waits forever, for a server or a drive that is
+    gone, doesn't keep the process from ending.
     """
 
     def __init__(self, owner: QObject, name: str, *, at_once: int = 1) -> None:
@@ -127,17 +128,17 @@ class Lane(Results):
         self._threads = 0
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._asked: set[Future[Any]] = set()
-        """What tasks ask of the window's thread and wait for."""
+        """Calls that tasks make in the window's thread and wait for."""
         self._changed = threading.Condition()
         super().__init__(owner)
 
     def submit(
         self, function: Callable[[], T], done: Callable[[T], None] | None = None, failed: Failed | None = None
     ) -> Future[T]:
-        """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's.
+        """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's thread.
 
-        `Cancelled` is told as a `KnownError`. Does nothing after `close`. The future can be cancelled until the task
-        begins.
+        `Canceled` is reported as a `KnownError`. Does nothing after `close`. The future can be canceled until the task
+        starts.
         """
         future: Future[T] = Future()
         if self._closed:
@@ -154,26 +155,26 @@ class Lane(Results):
     def run_in_window_thread(self, function: Callable[[], T]) -> T:
         """For a task: call ``function`` in the window's thread and wait for what it returns or raises.
 
-        Raises `Cancelled` when the lane is closed first.
+        Raises `Canceled` when the lane is closed first.
         """
         future: Future[T] = Future()
         with self._changed:
             if self._closed:
-                raise Cancelled
+                raise Canceled
             self._asked.add(future)
         self.post(lambda: _carry_out(function, future))
         try:
             return future.result()
         except CancelledError:
-            raise Cancelled from None
+            raise Canceled from None
         finally:
             with self._changed:
                 self._asked.discard(future)
 
     def close(self, wait_seconds: float = 0.0, *, finish: bool = False) -> bool:
-        """Take no more tasks and deliver nothing; drop what waits, unless it shall ``finish``.
+        """Accept no more tasks and deliver nothing; drop waiting ones, unless they should ``finish``.
 
-        Waits at most ``wait_seconds`` seconds for what is running; returns whether nothing is any more.
+        Waits at most ``wait_seconds`` seconds for running tasks; returns whether none is left.
         """
         if finish:
             super()._end()
@@ -203,7 +204,7 @@ class Lane(Results):
                 function, future = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
                 result, error = _outcome(function)
-                del function  # `Results` has it too: what it refers to, widgets perhaps, must not be destroyed here
+                del function  # `Results` has it too: what it refers to, perhaps widgets, must not be destroyed here
                 if error is None:
                     future.set_result(result)
                 else:
@@ -230,12 +231,12 @@ def _outcome(function: Callable[[], T]) -> tuple[T | None, KnownError | None]:
 
 
 def _known(error: BaseException | None) -> KnownError | None:
-    """What to tell whoever waits, without the frames that a traceback would keep."""
+    """The error to report, without the frames that a traceback would keep."""
     if error is None:
         return None
     if isinstance(error, KnownError):
         known = error
-    elif isinstance(error, Cancelled):
+    elif isinstance(error, Canceled):
         known = KnownError("Stopped.")
     else:
         _log.error("a task failed", exc_info=error)

@@ -1,7 +1,7 @@
-"""Colors and fonts of the window, and who hears of a change.
+"""Colors and fonts of the window, and notifications of changes.
 
-Widgets never name a color: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style
-sheet can say is said once, in `app.ui.widgets.stylesheet`; a widget chooses its part there with `set_role`.
+Widgets never name a color: they ask `current()` for a role and listen to `notifier().theme_changed`. What a style sheet
+can define is defined once, in `app.ui.widgets.stylesheet`; a widget chooses its part there with `set_role`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
+
+from app.ui.widgets.garbage import no_garbage_collection
 
 SPACING = 4
 """All distances are multiples of this many pixels."""
@@ -69,28 +71,29 @@ class Theme:
 
     @property
     def selection_line(self) -> QColor:
-        """The outline of what is selected, checked or chosen: at least 3 : 1 to all that it lies on."""
+        """The outline of what is selected, checked or chosen: a contrast of at least 3 : 1 to everything around it."""
         return _standing_out(self.control_line, self.text, self.surface, self.raised, self.selection)
 
     @property
     def differs(self) -> QColor:
-        """Below text that is not the same in two answers; text keeps its own color on it."""
+        """Behind text that isn't the same in two answers; text keeps its own color on it."""
         return mix(self.surface, self.warning, 0.3 if self.is_dark else 0.22)
 
     @property
     def series(self) -> tuple[QColor, ...]:
-        """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people tell apart, at least 3 : 1
-        on the surface. Never the only difference: shape and label differ too."""
+        """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people can distinguish, at least 3
+        : 1 on the surface. Never the only difference: shape and label differ, too.
+        """
         return tuple(_standing_out(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
 
     @property
     def control_line(self) -> QColor:
-        """The outline of a field or a check box: at least 3 : 1, as WCAG asks of what one operates."""
+        """The outline of a field or a check box: at least 3 : 1, as WCAG requires for controls."""
         return mix(self.surface, self.text, 0.46 if self.is_dark else 0.52)
 
     @property
     def focus_line(self) -> QColor:
-        """The outline of what has the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
+        """The outline of the focus: at least 3 : 1 to the surfaces and to the outline it replaces."""
         return _standing_out(self.accent, self.text, self.surface, self.raised, self.selection, self.control_line)
 
 
@@ -157,12 +160,12 @@ def mix(base: QColor, over: QColor, share: float) -> QColor:
 
 
 def readable(color: QColor, fallback: QColor, *surfaces: QColor) -> QColor:
-    """``color`` where text in it can be read on all these surfaces, else ``fallback``."""
+    """``color`` if text in it can be read on all these surfaces, otherwise ``fallback``."""
     return color if all(contrast(color, surface) >= MINIMUM_CONTRAST for surface in surfaces) else fallback
 
 
 def _standing_out(color: QColor, ink: QColor, *surfaces: QColor) -> QColor:
-    """``color`` with as little of ``ink`` as makes it stand out from all these surfaces."""
+    """``color`` with just enough ``ink`` to stand out from all these surfaces."""
     for percent in range(0, 100, 5):
         mixed = mix(color, ink, percent / 100)
         if all(contrast(mixed, surface) >= MINIMUM_SHAPE_CONTRAST for surface in surfaces):
@@ -171,7 +174,7 @@ def _standing_out(color: QColor, ink: QColor, *surfaces: QColor) -> QColor:
 
 
 def from_palette(palette: QPalette) -> Theme:
-    """The theme a high-contrast palette asks for: its own colors, strong hairlines, tints that keep text readable."""
+    """The theme for a high-contrast palette: its own colors, strong hairlines, tints that keep text readable."""
     surface, text = palette.color(QPalette.ColorRole.Base), palette.color(QPalette.ColorRole.Text)
     is_dark = _luminance(surface) < _luminance(text)
     standard = DARK if is_dark else LIGHT
@@ -201,7 +204,7 @@ def from_palette(palette: QPalette) -> Theme:
 
 
 def palette_of(theme: Theme) -> QPalette:
-    """Qt's palette for a theme, for what the style sheet does not reach."""
+    """Qt's palette for a theme, for what the style sheet doesn't cover."""
     palette = QPalette()
     role = QPalette.ColorRole
     for color, names in (
@@ -221,7 +224,7 @@ def palette_of(theme: Theme) -> QPalette:
     return palette
 
 
-# ---------------------------------------------------------------- which theme, and who hears of a change
+# ---------------------------------------------------------------- which theme, and notifications of changes
 
 
 class ThemeNotifier(QObject):
@@ -244,27 +247,27 @@ class ThemeNotifier(QObject):
         self.zoom = 100
         """In percent of the system's size of text."""
         self._system_font: QFont | None = None
-        """As it was before the first zoom; kept, as ours is in its place then."""
+        """The font before the first zoom; kept, because ours has replaced it."""
         self.forced: Theme | None = None
         """Used instead of the system's theme; see `override`."""
-        # Kept: without a reference of ours the wrapper of what it returns dies with it.
+        # Kept, because without a reference the wrapper of what it returns is deleted.
         self._hints = QGuiApplication.styleHints()
         self._hints.colorSchemeChanged.connect(self.refresh)
-        # Qt before 6.10 cannot say that the user wants more contrast.
+        # Qt before 6.10 can't report that the user wants more contrast.
         self._accessibility = self._hints.accessibility() if hasattr(self._hints, "accessibility") else None
         if self._accessibility is not None:
             self._accessibility.contrastPreferenceChanged.connect(self.refresh)
         self.theme = self._resolve()
 
     def apply_to(self, application: QApplication, style_sheet: Callable[[Theme, int], str]) -> None:
-        """Dress this application now and after every change; ``style_sheet`` makes the sheet for a theme and a zoom."""
+        """Style this application now and after every change; ``style_sheet`` makes the sheet for a theme and a zoom."""
         self._application = application
         self._style_sheet = style_sheet
         self._dress()
 
     @Slot()
     def refresh(self) -> None:
-        """Work out the theme again; where it changed, dress the application and tell everybody."""
+        """Determine the theme again; if it has changed, style the application and notify everyone."""
         theme = self._resolve()
         if theme == self.theme:
             return
@@ -273,7 +276,7 @@ class ThemeNotifier(QObject):
         self.theme_changed.emit()
 
     def set_zoom(self, percent: int) -> None:
-        """Show all text in so many percent of the system's size."""
+        """Show all text in this percentage of the system's size."""
         if percent == self.zoom:
             return
         self.zoom_begins.emit()
@@ -300,35 +303,36 @@ class ThemeNotifier(QObject):
 
     def _dress(self) -> None:
         if self._application is not None and self._style_sheet is not None:
-            self._application.setPalette(palette_of(self.theme))
-            self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
-        # After the style sheet, which gives widgets back the fonts they had when they were made.
+            with no_garbage_collection():
+                self._application.setPalette(palette_of(self.theme))
+                self._application.setStyleSheet(self._style_sheet(self.theme, self.zoom))
+        # After the style sheet, which resets widgets to the fonts they had when they were created.
         for widget in QApplication.allWidgets():
             _scale_again(widget)
 
 
 @cache
 def notifier() -> ThemeNotifier:
-    """The one notifier of this process. Needs a QGuiApplication."""
+    """The only notifier of this process. Needs a QGuiApplication."""
     return ThemeNotifier()
 
 
 def current() -> Theme:
-    """The theme in use: the override, the system's high-contrast palette, or light or dark as the system says."""
+    """The theme in use: the override, the system's high-contrast palette, or light or dark like the system."""
     return notifier().theme
 
 
 def override(theme: Theme | None) -> None:
-    """Use this theme whatever the system says; ``None`` follows the system, its high-contrast colors too."""
+    """Use this theme regardless of the system; ``None`` follows the system, including its high-contrast colors."""
     notifier().forced = theme
-    # What the system draws, such as the frame of a window and its own dialogs, goes along.
+    # What the system draws, such as window frames and its own dialogs, changes, too.
     scheme = Qt.ColorScheme.Unknown if theme is None else Qt.ColorScheme.Dark if theme.is_dark else Qt.ColorScheme.Light
     QGuiApplication.styleHints().setColorScheme(scheme)
     notifier().refresh()
 
 
 def follow(receiver: QObject, slot: Callable[[], None]) -> None:
-    """Call ``slot`` now and at each change of theme, as long as ``receiver`` lives. ``slot`` may belong to anything."""
+    """Call ``slot`` now and at each change of theme, while ``receiver`` exists. ``slot`` may belong to anything."""
     connection = notifier().theme_changed.connect(lambda: slot() if isValid(receiver) else None)
     receiver.destroyed.connect(lambda: QObject.disconnect(connection))
     slot()
@@ -342,7 +346,7 @@ def follow_zoom(receiver: QObject, slot: Callable[[], object]) -> None:
 
 
 def px(pixels: float) -> int:
-    """So many pixels at 100 %, as many as they are at the zoom in use."""
+    """The number of pixels at the zoom in use, given the number at 100%."""
     return round(pixels * notifier().zoom / 100)
 
 
@@ -360,7 +364,7 @@ def set_role(widget: QWidget, role: str) -> None:
 
 
 def monospace() -> QFont:
-    """The system's fixed-width font, in the size of the application's."""
+    """The system's fixed-width font, in the size of the application's font."""
     font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
     font.setStyleHint(QFont.StyleHint.Monospace)
     font.setFixedPitch(True)
@@ -368,7 +372,7 @@ def monospace() -> QFont:
 
 
 def monospace_for(font: QFont) -> QFont:
-    """The system's fixed-width font, to stand beside ``font``: a little smaller, as it looks larger."""
+    """The system's fixed-width font, to be used with ``font``: a little smaller, because it looks larger."""
     result = monospace()
     if font.pointSizeF() > 0:
         result.setPointSizeF(font.pointSizeF() * 0.93)
@@ -376,7 +380,7 @@ def monospace_for(font: QFont) -> QFont:
 
 
 def tabular(font: QFont) -> QFont:
-    """The same font with figures of one width, so that changing numbers do not move what stands beside them."""
+    """The same font with figures of one width, so that changing numbers don't move anything."""
     figures = QFont(font)
     figures.setFeature(QFont.Tag("tnum"), 1)
     return figures

@@ -1,5 +1,4 @@
-"""Widgets with much to build or to draw take turns, few in each turn of the event loop: together they would make it
-wait."""
+"""Widgets with much to build or draw take turns, a few per turn of the event loop: all at once would block it."""
 
 from __future__ import annotations
 
@@ -12,35 +11,36 @@ from PySide6.QtCore import QCoreApplication, QObject, QTimer, Slot
 from PySide6.QtWidgets import QWidget
 from shiboken6 import isValid
 
-_BUDGET = 0.002
-"""Seconds after which nobody else gets a turn: what takes less is done together."""
+_BUDGET = 0.001
+"""Seconds after which no other widget gets a turn: what takes less is done together."""
 
 
 _MAX_DROPPED = 2
-"""So many that are gone are let go of each time another one comes, more than come: else hundreds would pile up while
-nobody `later` gets a turn, and be destroyed together."""
+"""How many destroyed widgets are removed each time another one is added: more than are added, because otherwise
+hundreds would pile up while no `later` one gets a turn, and be destroyed together.
+"""
 
 
 class TakesTurns(Protocol):
     """A widget that builds or draws a little at a time."""
 
     def take_turn(self) -> None:
-        """Do a little, a few milliseconds of it; ask for another turn if there is more."""
+        """Do a little, for a few milliseconds; ask for another turn if there is more."""
 
 
 class Turns(QObject):
-    """Who waits for a turn: what is on the screen first, then the one that waits longest."""
+    """Who is waiting for a turn: what is on the screen first, then the one that has waited longest."""
 
     def __init__(self, parent: QObject | None) -> None:
         super().__init__(parent)
         self._waiting: deque[TakesTurns] = deque()
         self._later: deque[TakesTurns] = deque()
-        """Those that wait until nobody else does."""
+        """Those that wait until no others do."""
         self._timer = QTimer(self, singleShot=True, interval=0)
         self._timer.timeout.connect(self._on_turn)
 
     def want(self, widget: TakesTurns, *, later: bool = False) -> None:
-        """Let ``widget`` have a turn; ``later``: when all others have had theirs, as for what one can read without."""
+        """Give ``widget`` a turn; ``later``: when all others have had theirs, as for what can be read without it."""
         queue = self._later if later else self._waiting
         for _ in range(_MAX_DROPPED):
             if queue and not isValid(queue[0]):
@@ -50,11 +50,11 @@ class Turns(QObject):
         self._timer.start()
 
     def is_idle(self) -> bool:
-        """Whether nobody waits."""
+        """Whether nobody is waiting."""
         return not self._waiting and not self._later
 
     def is_waiting(self, widget: TakesTurns) -> bool:
-        """Whether ``widget`` has asked for a turn and not had it yet."""
+        """Whether ``widget`` has asked for a turn and hasn't had it yet."""
         return widget in self._waiting or widget in self._later
 
     @Slot()

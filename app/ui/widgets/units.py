@@ -1,11 +1,11 @@
-"""How figures are written: with their units, joined by a no-break space so that a narrow place does not part them."""
+"""How figures are written: with their units, joined by a no-break space so that they stay on one line."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import QDateTime, QLocale
 
 LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
-"""Of all numbers and dates in the window: one locale, and that of its text, which is American English."""
+"""For all numbers and dates in the window: one locale, that of its text, which is American English."""
 UNKNOWN = "–"
 NO_BREAK = "\u00a0"
 
@@ -58,7 +58,7 @@ def seconds(duration: float) -> str:
 
 
 def clock(duration: float) -> str:
-    """``2.7 s``, ``128.4 s``: always with one decimal, for a figure that runs."""
+    """``2.7 s``, ``128.4 s``: always with one decimal, for a running clock."""
     return f"{number(duration, 1)}{NO_BREAK}s"
 
 

@@ -163,16 +163,16 @@ def test_what_the_policy_takes_to_learn_is_time_of_the_next_round(
     load(*random_pair)
     clock = Clock()
     monkeypatch.setattr(loop, "time", clock)
-    learnt: list[tuple[float, float, float]] = []
+    learned: list[tuple[float, float, float]] = []
     verified = Drafting.verified
 
     def slow(self: Drafting, draft: Draft, accepted: int, own: int, seconds: tuple[float, float, float]) -> None:
-        learnt.append(seconds)
+        learned.append(seconds)
         clock.now += 2.0
         verified(self, draft, accepted, own, seconds)
 
     monkeypatch.setattr(Drafting, "verified", slow)
     answer = run(engine, ask("x", sampling=GREEDY, draft_length=2, max_tokens=12))
-    assert len(learnt) > 2 and learnt[0] == (0.0, 0.0, 0.0)
-    assert set(learnt[1:]) == {(0.0, 0.0, 2.0)}
-    assert [round_.other_seconds for round_ in answer.rounds[1 : len(learnt) + 1]] == [2.0] * len(learnt)
+    assert len(learned) > 2 and learned[0] == (0.0, 0.0, 0.0)
+    assert set(learned[1:]) == {(0.0, 0.0, 2.0)}
+    assert [round_.other_seconds for round_ in answer.rounds[1 : len(learned) + 1]] == [2.0] * len(learned)

@@ -16,8 +16,8 @@ from app.engine.decoding.sampling import Floats
 from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
-from app.errors import Cancelled, KnownError
-from app.protocol.messages import Generate, PairLoaded, Sampling, ScoreTokens
+from app.errors import Canceled, KnownError
+from app.protocol.messages import Generate, Message, Overflow, PairLoaded, Role, Sampling, ScoreTokens
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
 
@@ -38,6 +38,7 @@ def scoring(command: Generate, answer: list[int], candidates: list[int], seed: i
         answer=answer,
         candidates=candidates,
         sampling=command.sampling,
+        overflow=command.overflow,
         seed=command.seed or 0 if seed is None else seed,
     )
 
@@ -61,6 +62,21 @@ def test_the_engine_had_chosen_the_token_with_the_best_score(
         assert could_win[answer[index]]
         assert sum(could_win.values()) < 4, "rounding hardly ever leaves a choice between many"
         assert len(known) == {0.0: 1, 1.3: len(candidates)}.get(sampling.temperature, len(known))
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends"])
+def test_scores_are_those_behind_the_prompt_of_the_answer(
+    engine: Engine, load: Loader, random_pair: Pair, overflow: Overflow
+) -> None:
+    load(*random_pair, context_length=512)
+    roles: tuple[Role, Role] = ("user", "assistant")
+    chat = [Message(role=roles[i % 2], content=f"{i} is a number, and so is {i * i}. " * 3) for i in range(15)]
+    command = ask("", messages=chat, overflow=overflow, sampling=OPEN, max_tokens=12, seed=3)
+    answer = run(engine, command)
+    assert answer.started.dropped_messages > 0
+    for index, token in enumerate(answer.token_ids):
+        scored = engine.score_tokens(scoring(command, answer.token_ids[:index], EVERY))
+        assert scored.could_win[EVERY.index(token)]
 
 
 def test_another_seed_and_another_place_have_other_scores(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -146,7 +162,7 @@ def test_it_can_be_stopped(engine: Engine, load: Loader, random_pair: Pair, leng
     command = ask("Tell me", max_tokens=30)
     before = run(engine, command)
     engine.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         engine.score_tokens(scoring(command, [300] * length, [1]))
     assert_same(engine, command, run(engine, command), before)
 

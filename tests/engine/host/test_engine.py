@@ -19,7 +19,7 @@ from app import paths
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.engine.llama.model import Model
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
     AcceptRule,
@@ -432,11 +432,11 @@ def test_larger_vocabularies_of_the_target_are_never_fed_to_the_draft(
     assert beyond, "62 of 512 tokens, 200 times"
 
 
-def test_a_load_can_be_cancelled(engine: Engine, random_pair: Pair) -> None:
+def test_a_load_can_be_canceled(engine: Engine, random_pair: Pair) -> None:
     def stop(event: LoadProgressed) -> None:
         engine.cancel()
 
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         engine.load(Load(request=1, target=str(random_pair[0])), stop)
     engine.ready()
     seen: list[LoadProgressed] = []

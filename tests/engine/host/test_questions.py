@@ -4,6 +4,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Questions
 from app.errors import KnownError
@@ -37,35 +39,29 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
     assert answered == [2, 4, 5]
 
 
-def test_a_count_goes_on_from_the_messages_of_the_one_before(
-    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
+@pytest.mark.allow_logs
+def test_a_count_that_the_disk_refuses_is_not_the_last_one(
+    engine: Engine, load: Loader, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(*random_pair)
-    counted: list[int] = []
-    answered = threading.Semaphore(0)
+    answered: list[int] = []
+    is_over = threading.Event()
 
     def send(event: TokensCounted | TextChecked) -> None:
-        assert isinstance(event, TokensCounted)
-        counted.append(event.messages)
-        answered.release()
-        if len(counted) == 5:
-            raise BrokenPipeError  # which ends the thread
+        answered.append(event.request)
+        is_over.set()
+        raise BrokenPipeError  # which ends the thread
 
+    def refused(_command: CountTokens) -> TokensCounted:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(engine, "count_tokens", refused)
     questions = Questions(engine, send)
+    questions.ask(CountTokens(request=1, messages=CHAT))
+    questions.ask(CheckText(request=2, text="one"))
     questions.start()
-
-    def count(messages: list[Message], kept: int = 0) -> None:
-        questions.ask(CountTokens(request=1, messages=messages, kept=kept))
-        assert answered.acquire(timeout=60)
-
-    chat = [Message(role="user", content="hello"), Message(role="assistant", content="there")]
-    count(chat)
-    count([], kept=2)
-    count(chat[1:], kept=1)
-    count([], kept=1)
-    questions.forget()
-    count([], kept=2)
-    assert counted[0] == counted[1] == counted[2] > counted[3] > counted[4]
+    assert is_over.wait(60)
+    assert answered == [2]
 
 
 def test_models_come_and_go_while_tokens_are_counted(

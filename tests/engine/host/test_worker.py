@@ -21,7 +21,9 @@ from app.protocol.framing import decode_event
 from app.protocol.messages import (
     PROTOCOL_VERSION,
     Cancel,
+    ChatPart,
     CheckText,
+    Command,
     CountTokens,
     Forget,
     Forgotten,
@@ -160,6 +162,34 @@ def test_tokens_are_counted_while_it_computes(process: EngineProcess, random_pai
     assert (checked.request, counted.request) == (3, 4) and not any(isinstance(e, GenerationFinished) for e in events)
     assert checked.tokens and min(counted.system, counted.messages, counted.text) > 0
     assert counted.context_length == 8192 and counted.dropped == 0
+
+
+def test_a_chat_is_put_together_from_its_parts(process: EngineProcess, random_pair: Pair) -> None:
+    """For the next count and the next answer; a `Forget` leaves nothing of it."""
+    chat = [Message(role="user", content="hello " * 20), Message(role="assistant", content="there " * 20)]
+    question = Message(role="user", content="hi")
+    process.send(load(random_pair, context_length=8192))
+    process.until(PairLoaded)
+
+    def counted(*commands: Command) -> int:
+        process.send(*commands)
+        return process.until(TokensCounted).messages
+
+    whole = counted(CountTokens(request=1, messages=[*chat, question]))
+    assert counted(ChatPart(messages=chat), CountTokens(request=2, messages=[question], kept=2)) == whole
+    first = counted(ChatPart(messages=chat[:1]), CountTokens(request=3, messages=[], kept=1))
+    assert counted(CountTokens(request=4, messages=[chat[1], question], kept=1)) == whole > first
+    prompts = []
+    for command in (
+        Generate(request=5, messages=[question], kept=2, max_tokens=1),
+        Generate(request=6, messages=[*chat, question], max_tokens=1),
+        Generate(request=7, messages=[question], max_tokens=1),
+    ):
+        process.send(command)
+        prompts.append(process.until(GenerationStarted).prompt_tokens)
+        process.until(GenerationFinished)
+    assert prompts[0] == prompts[1] > prompts[2]
+    assert counted(ChatPart(messages=chat), Forget(), CountTokens(request=8, messages=[], kept=2)) == 0
 
 
 def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:

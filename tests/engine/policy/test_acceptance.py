@@ -51,7 +51,7 @@ def test_a_change_of_text_is_noticed_within_a_few_tokens() -> None:
     assert estimate.rate > 0.8
 
 
-def test_what_an_earlier_answer_learnt_counts_for_a_few_tokens_only() -> None:
+def test_what_an_earlier_answer_learned_counts_for_a_few_tokens_only() -> None:
     bins = tuple((0.95, 500.0) for _ in range(len(LEAD_EDGES) + 1))
     estimate = an_estimate(RatePrior(rate=0.95, weight=500.0, calibration=bins))
     assert estimate.long_rate == pytest.approx(0.95)
@@ -93,7 +93,7 @@ def test_chances_rise_with_confidence_even_where_counts_do_not() -> None:
     assert chances == sorted(chances)
 
 
-def test_positions_are_learnt() -> None:
+def test_positions_are_learned() -> None:
     estimate = an_estimate()
     rng = random.Random(2)
     for _ in range(800):

@@ -344,7 +344,7 @@ def test_probes_under_rejection_stay_within_their_budget() -> None:
 
 
 def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
-    """Against a beginning that expects the same of every token, so that what is learnt of confidence counts as well.
+    """Against a beginning that expects the same of every token, so that what is learned of confidence counts as well.
 
     A new pair does better, for it begins with what confidence told of other pairs, and has been right about such text
     before: how quick it is, is tested above, and that a snapshot is as good in the next test.
@@ -353,11 +353,11 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
     flat = RatePrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
     knows_nothing: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": flat})}
 
-    def gain(learnt: str, kind: str) -> float:
+    def gain(learned: str, kind: str) -> float:
         teacher = a_policy(costs)
-        run_policy(teacher, costs, TEXTS[learnt, True])
+        run_policy(teacher, costs, TEXTS[learned, True])
         texts = [trace(TRACES[kind], length=300, seed=seed) for seed in range(10, 16)]
-        warm = [AutoPolicy(costs, propose="coupled", start=teacher.learnt().priors) for _ in texts]
+        warm = [AutoPolicy(costs, propose="coupled", start=teacher.learned().priors) for _ in texts]
         quick = sum(run_policy(c, costs, text).seconds for c, text in zip(warm, texts, strict=True))
         cold = [AutoPolicy(costs, propose="coupled", start=knows_nothing) for _ in texts]
         return sum(run_policy(c, costs, text).seconds for c, text in zip(cold, texts, strict=True)) / quick
@@ -368,18 +368,18 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learnt", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
+    ("learned", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
 )
 def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_length(
-    learnt: str, kind: str, least: float
+    learned: str, kind: str, least: float
 ) -> None:
     costs = CURVES["flat"]
     teacher = a_policy(costs)
-    run_policy(teacher, costs, TEXTS[learnt, True])
+    run_policy(teacher, costs, TEXTS[learned, True])
     seconds = best = 0.0
     for seed in range(10, 16):
         text = trace(TRACES[kind], length=300, seed=seed)
-        policy = AutoPolicy(costs, propose="coupled", start=teacher.learnt().priors)
+        policy = AutoPolicy(costs, propose="coupled", start=teacher.learned().priors)
         seconds += run_policy(policy, costs, text).seconds
         best += text.length / best_fixed(costs, text)[1]
     assert best >= least * seconds
@@ -396,14 +396,14 @@ def test_what_was_not_tried_is_not_forgotten() -> None:
         "code": AcceptancePrior({"ngram": RatePrior(0.8, 40.0)}, 0.1),
     }
     policy = AutoPolicy(CURVES["flat"], start=start)
-    assert policy.learnt().priors == start
+    assert policy.learned().priors == start
     situation = at(0, Proposal([1], None, [5.0]))
     tell(policy, policy.decide(situation), Proposal(), 0, 0, 1, situation)
-    learnt = policy.learnt().priors["prose"]
-    assert policy.learnt().priors["code"] == start["code"]
-    assert learnt.rates["coupled"] == known["coupled"] and learnt.rates["greedy"] == known["greedy"]
-    assert learnt.rates["ngram"].rate > 0.3
-    assert learnt.greedy_advantage == 0.2
+    learned = policy.learned().priors["prose"]
+    assert policy.learned().priors["code"] == start["code"]
+    assert learned.rates["coupled"] == known["coupled"] and learned.rates["greedy"] == known["greedy"]
+    assert learned.rates["ngram"].rate > 0.3
+    assert learned.greedy_advantage == 0.2
 
 
 @pytest.mark.parametrize("curve", ["flat", "600 M Q8_0"])
@@ -415,7 +415,7 @@ def test_a_plain_pass_measured_twice_too_slow_is_put_right_by_the_third_answer(c
         policy = a_policy(believed)
         text = trace(TRACES["worthless"], length=600, seed=seed)
         speeds.append(run_policy(policy, costs, text, seed).speed / run_fixed(costs, text, 0))
-        believed = policy.learnt().costs
+        believed = policy.learned().costs
     assert speeds[-1] >= 0.97
     assert believed.verify[1] == pytest.approx(costs.verify[1], rel=0.1)
 

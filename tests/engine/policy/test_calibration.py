@@ -17,7 +17,7 @@ from app.engine.llama.model import Model
 from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.limits import KvType
 from app.protocol.messages import LoadSettings, PairLoaded
 from app.storage.keyed_file import KeyedFile, cache_file
@@ -44,9 +44,9 @@ def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> No
     assert measure(target.context, None, lambda: False, budget=0.0).draft is None
 
 
-def test_measuring_can_be_cancelled(loaded: Engine) -> None:
+def test_measuring_can_be_canceled(loaded: Engine) -> None:
     assert loaded._target
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         measure(loaded._target.context, None, lambda: True)
 
 
@@ -68,11 +68,11 @@ def test_what_an_answer_taught_is_kept(
     assert engine._costs
     before = engine._costs.costs
     run(engine, ask("x", draft_length="auto", max_tokens=60))
-    learnt = engine._costs.costs
-    assert learnt != before
+    learned = engine._costs.costs
+    assert learned != before
     engine.unload()
     load(*random_pair)
-    assert engine._costs and engine._costs.costs == learnt
+    assert engine._costs and engine._costs.costs == learned
 
 
 @pytest.mark.parametrize(
@@ -351,10 +351,10 @@ def test_where_no_long_context_can_be_had_the_rest_is_measured(monkeypatch: pyte
     assert costs.verify[17] == pytest.approx(0.017) and target.tokens == []
 
 
-def test_measuring_behind_a_long_context_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_measuring_behind_a_long_context_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=9000)
     monkeypatch.setattr(calibration, "time", target)
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         measure(target, None, lambda: target.before > 0, budget=0.0)
     assert target.longest == 8000 and target.tokens == [] and not target.before
 

@@ -137,7 +137,7 @@ def test_an_untouched_snapshot_is_what_was_measured() -> None:
     assert CostModel(Costs({1: 1.0}, None), 16).snapshot() == Costs({1: 1.0}, None)
 
 
-def test_a_snapshot_keeps_what_was_learnt_of_a_width() -> None:
+def test_a_snapshot_keeps_what_was_learned_of_a_width() -> None:
     model = a_model()
     seen(model, {1: 1.0, 4: 2.5, 6: 4.0}, 300)
     again = CostModel(model.snapshot(), 16)
@@ -249,7 +249,7 @@ def test_no_limit_locks_in_a_measurement_that_was_far_off(factor: float) -> None
     assert model.verify(1) == pytest.approx(1.0, rel=0.05)
 
 
-def test_what_a_missed_token_costs_is_measured_then_learnt_and_handed_over() -> None:
+def test_what_a_missed_token_costs_is_measured_then_learned_and_handed_over() -> None:
     model = CostModel(Costs({1: 1.0}, 0.1, catch_up=0.01), 4)
     assert model.catch_up == pytest.approx(0.01)
     for _ in range(200):
@@ -304,7 +304,7 @@ def test_what_is_true_moves_nothing_at_any_length() -> None:
 
 
 @pytest.mark.parametrize("told", [0.0, 0.5, 2.0])
-def test_growth_is_learnt_from_answers_of_several_lengths(told: float) -> None:
+def test_growth_is_learned_from_answers_of_several_lengths(told: float) -> None:
     """Not measured, or measured wrongly: each answer begins with what the one before left."""
     costs = Costs({1: 1.0, 4: 2.5, 8: 2.9}, 0.1, growth={w: told * each for w, each in GROWTH.items() if told})
     for length in (100, 7000, 500, 4000, 200, 6000, 1000, 8000) * 3:
@@ -339,7 +339,7 @@ def test_a_width_that_is_first_run_behind_a_long_context_is_known_at_any_length(
 
 
 @pytest.mark.parametrize("growth", [0.0, 1e-5])
-def test_the_draft_models_cost_at_long_contexts_is_learnt(growth: float) -> None:
+def test_the_draft_models_cost_at_long_contexts_is_learned(growth: float) -> None:
     costs = Costs({1: 1.0}, 0.1, draft_growth=growth)
     for length in (100, 7000, 500, 8000) * 8:
         model = CostModel(costs, 16)

@@ -144,21 +144,21 @@ def test_what_is_not_drafted_does_not_count(
     assert load(*random_pair).history == []
 
 
-def test_the_next_start_begins_with_what_was_learnt(
+def test_the_next_start_begins_with_what_was_learned(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
     load(*random_pair)
     run(engine, ask("x", draft_length=6, max_tokens=120))
     assert engine._costs
-    learnt = engine._costs.history.priors("coupled")
+    learned = engine._costs.history.priors("coupled")
     engine.unload()
     load(*random_pair)
     drafting = engine._drafting(ask("x", draft_length="auto"))
     assert drafting and isinstance(drafting.policy, AutoPolicy)
     policy = drafting.policy
-    assert policy.learnt().priors == learnt
+    assert policy.learned().priors == learned
     rate = policy._texts["prose"]["coupled"].rate
-    assert rate == pytest.approx(learnt["prose"].rates["coupled"].rate, abs=0.01)
+    assert rate == pytest.approx(learned["prose"].rates["coupled"].rate, abs=0.01)
     assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
 
 

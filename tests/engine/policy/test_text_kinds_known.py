@@ -25,10 +25,10 @@ def speed(costs: Costs, text: Trace, start: Known | None = None) -> float:
     return run_policy(a_policy(costs, start), costs, text).speed
 
 
-def learnt(costs: Costs, text: Trace) -> Known:
+def learned(costs: Costs, text: Trace) -> Known:
     teacher = a_policy(costs)
     run_policy(teacher, costs, text, seed=3)
-    return teacher.learnt().priors
+    return teacher.learned().priors
 
 
 def decide(policy: AutoPolicy, kind: TextKind = "prose") -> Decision:
@@ -51,8 +51,8 @@ def test_knowing_where_code_begins_helps(curve: str, least: float) -> None:
 def test_what_earlier_answers_taught_of_the_kinds_helps_short_ones(curve: str) -> None:
     costs = CURVES[curve]
     earlier = trace(TRACES["code/prose"], informative=False, seed=50)
-    kinds = learnt(costs, with_kinds(earlier, "code", "prose"))
-    mixed = learnt(costs, earlier)
+    kinds = learned(costs, with_kinds(earlier, "code", "prose"))
+    mixed = learned(costs, earlier)
     gain = 1.0
     for seed in range(6):
         text = trace(TRACES["code/prose"], length=200, informative=False, seed=seed)
@@ -71,19 +71,19 @@ def test_kinds_that_say_nothing_hardly_hurt(curve: str, kind: str) -> None:
 
 
 def test_the_expectation_changes_at_once_with_the_kind() -> None:
-    policy = a_policy(CURVES["flat"], learnt_of({"prose": 0.02, "code": 0.95}))
+    policy = a_policy(CURVES["flat"], learned_of({"prose": 0.02, "code": 0.95}))
     assert decide(policy).paused is not None
     assert decide(policy, "code").paused is None
     assert decide(policy).paused is not None
 
 
-def learnt_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
+def learned_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
     return {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}
 
 
 def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
     costs = CURVES["flat"]
-    policy = a_policy(costs, learnt_of({"prose": 0.2}))
+    policy = a_policy(costs, learned_of({"prose": 0.2}))
     before = policy._texts["prose"]["coupled"].rate
     decide(policy, "list")
     assert policy._texts["list"]["coupled"].rate == before
@@ -93,12 +93,12 @@ def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
 
 
 def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
-    assert a_policy(CURVES["flat"], learnt_of({"code": 0.02}))._texts["prose"]["coupled"].rate < 0.1
+    assert a_policy(CURVES["flat"], learned_of({"code": 0.02}))._texts["prose"]["coupled"].rate < 0.1
 
 
 def test_each_kind_learns_for_itself() -> None:
     costs = CURVES["flat"]
-    known = learnt(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
+    known = learned(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
     assert set(known) == {"code", "prose"}
     rates = {kind: prior.rates["coupled"].rate for kind, prior in known.items()}
     assert rates["code"] > rates["prose"] + 0.3
@@ -114,7 +114,7 @@ def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> 
     text = trace(TRACES[kind])
     policy = a_policy(costs)
     run_policy(policy, costs, with_kinds(text, "code", "prose"))
-    speeds = policy.learnt().curve
+    speeds = policy.learned().curve
     assert len(speeds) == LIMIT + 1
     for length, expected in enumerate(speeds):
         assert expected == pytest.approx(run_fixed(costs, text, length), rel=0.12), length
@@ -122,12 +122,12 @@ def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> 
 
 def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged() -> None:
     costs = CURVES["flat"]
-    assert a_policy(costs).learnt().curve == []
-    assert AutoPolicy(Costs(costs.verify, None)).learnt().curve == []
+    assert a_policy(costs).learned().curve == []
+    assert AutoPolicy(Costs(costs.verify, None)).learned().curve == []
     few = a_policy(costs)
     run_policy(few, costs, trace((0.02,), length=3))
-    assert few.learnt().curve == []
+    assert few.learned().curve == []
     failed = a_policy(costs)
     run_policy(failed, costs, trace((0.7,), length=300))
     failed.decide(Situation(length=10, most=LIMIT, has_model=False))
-    assert failed.learnt().curve == []
+    assert failed.learned().curve == []

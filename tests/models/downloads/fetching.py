@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.downloads.disk import destination
 from app.models.downloads.part import part_path
 from app.models.downloads.transfer import Backoff, Transfer
@@ -80,7 +80,7 @@ def interrupted(fetching: Fetching, at: int) -> None:
             transfer.cancelled.set()
 
     transfer.on_change = stop_there
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         transfer.run()
     assert fetching.part.stat().st_size == at
 

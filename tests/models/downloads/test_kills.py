@@ -63,9 +63,9 @@ def test_killed_at_fifty_points(tmp_path: Path) -> None:
         for kill in range(KILLS):
             # The last one hits what comes after the last byte.
             point = SIZE if kill == KILLS - 1 else rng.randrange(3 * SIZE // KILLS // 2)
+            before = len(hub.bodies(FILE))
             child = context.Process(target=download, args=(hub.endpoint, folder, item))
             child.start()
-            before = len(hub.bodies(FILE))
             hub.wait_for(partial(_has_sent, hub, before, point))
             child.kill()
             child.join()

@@ -54,7 +54,7 @@ def opens(network: Network, tmp_path: Path) -> Iterator[Opens]:
 @pytest.fixture
 def pair(hub: HubServer, files: dict[str, bytes]) -> Item:
     target, draft = (hub.remote_file("maker/pair", name) for name in (TARGET, DRAFT))
-    return Item(id="pair", title="Target with draft", target=(target,), draft=(draft,), licence="mit")
+    return Item(id="pair", title="Target with draft", target=(target,), draft=(draft,), license="mit")
 
 
 def item(hub: HubServer, name: str) -> Item:
@@ -78,7 +78,7 @@ def test_a_target_with_its_draft(
     assert target == tmp_path / "data" / "models" / "maker" / "pair" / TARGET
     assert models(tmp_path) == [DRAFT, TARGET]
     origin = watched.queue.origins.get(target)
-    assert origin is not None and origin.licence == "mit"
+    assert origin is not None and origin.license == "mit"
     watched.queue.remove("pair")
     assert watched.queue.progress() == [] and target.exists()
 
@@ -143,7 +143,7 @@ def test_cancel_keeps_and_discard_deletes(hub: HubServer, pair: Item, opens: Ope
     watched.queue.add(pair)
     watched.wait(lambda: watched.of("pair").done == MIB)
     watched.queue.cancel("pair")
-    assert watched.of("pair").state is ItemState.CANCELLED
+    assert watched.of("pair").state is ItemState.CANCELED
     assert f"{TARGET}.part" in models(tmp_path)
     before = len(watched.changes)
     watched.queue.discard("pair")
@@ -383,7 +383,7 @@ def test_nobody_waits_for_the_disk(
     queue.set_parallel(2)
     queue.folder_moved(tmp_path / "data" / "models", tmp_path / "data" / "models")
     assert [(one.item.id, one.state) for one in queue.progress()] == [
-        ("pair", ItemState.CANCELLED),
+        ("pair", ItemState.CANCELED),
         (NOTES, ItemState.QUEUED),
     ]
     assert queue.is_settling()
@@ -393,7 +393,7 @@ def test_nobody_waits_for_the_disk(
     queue.close()
     again = opens()
     assert [(one.item.id, one.state) for one in again.queue.progress()] == [
-        ("pair", ItemState.CANCELLED),
+        ("pair", ItemState.CANCELED),
         (NOTES, ItemState.DONE),
     ]
 

@@ -11,20 +11,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.downloads.part import discard
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, interrupted, is_complete
 from tests.support.hub_faults import Fault
 
 
 def test_a_file_comes_with_its_origin(fetching: Fetching) -> None:
-    transfer = fetching.transfer(licence="mit")
+    transfer = fetching.transfer(license="mit")
     transfer.run()
     assert is_complete(fetching)
     assert transfer.done == fetching.file.size
     origin = fetching.origins.get(fetching.destination)
     assert origin is not None
-    assert (origin.repository, origin.commit, origin.sha256, origin.licence) == (
+    assert (origin.repository, origin.commit, origin.sha256, origin.license) == (
         REPOSITORY,
         fetching.file.commit,
         fetching.file.sha256,
@@ -145,7 +145,7 @@ def test_two_at_the_same_file(fetching: Fetching) -> None:
     transfer = fetching.transfer()
 
     def fetch() -> None:
-        with contextlib.suppress(Cancelled):
+        with contextlib.suppress(Canceled):
             transfer.run()
 
     thread = threading.Thread(target=fetch)

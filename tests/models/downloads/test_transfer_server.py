@@ -241,7 +241,7 @@ def test_a_cdn_that_never_gives_it_out_ends(fetching: Fetching) -> None:
         fetching.transfer().run()
 
 
-@pytest.mark.parametrize(("token", "says"), [(None, "accept its terms"), ("hf_stranger", "doesn't open it")])
+@pytest.mark.parametrize(("token", "says"), [(None, "accept its terms"), ("hf_stranger", "doesn't give you access")])
 def test_a_gated_repository_says_so_once(fetching: Fetching, token: str | None, says: str) -> None:
     fetching.hub.repositories[REPOSITORY].gated = "manual"
     fetching.network._token = lambda: token

@@ -26,7 +26,7 @@ def progress(state: ItemState, **values: Any) -> ItemProgress:
         (progress(ItemState.WAITING, attempt=1, retry_in=4.2), "0 bytes of 5 GB · retrying in 4 s (attempt 2)"),
         (progress(ItemState.WAITING, attempt=3), "0 bytes of 5 GB · retrying (attempt 4)"),
         (progress(ItemState.QUEUED), "0 bytes of 5 GB · waiting"),
-        (progress(ItemState.CANCELLED, done=10**9), "1 GB of 5 GB · canceled; downloaded parts are kept"),
+        (progress(ItemState.CANCELED, done=10**9), "1 GB of 5 GB · canceled; downloaded parts are kept"),
         (progress(ItemState.DONE, done=5 * 10**9), "5 GB · Complete · checksum verified"),
     ],
 )

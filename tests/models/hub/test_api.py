@@ -45,7 +45,7 @@ def hub(server: HubServer, network: Network) -> Hub:
 def test_search(server: HubServer, hub: Hub) -> None:
     first, second = hub.search("model", "downloads")
     assert (first.id, first.downloads, first.gated) == ("other/model-GGUF", 9, "manual")
-    assert (second.id, second.likes, second.gated, second.licence) == ("maker/model", 3, "no", "apache-2.0")
+    assert (second.id, second.likes, second.gated, second.license) == ("maker/model", 3, "no", "apache-2.0")
     assert second.modified == "2026-01-02T03:04:05Z"
     assert second.base_models == ("family/Base-8B",)
     assert [found.id for found in hub.search("maker")] == ["maker/model"]
@@ -77,7 +77,7 @@ def test_repository(server: HubServer, hub: Hub) -> None:
         ("model-Q8_0.gguf", 80, "Q8_0"),
     ]
     assert repository.models[0].files == (server.remote_file("maker/model", "model-Q4_K_M.gguf"),)
-    assert (repository.licence, repository.gated, repository.downloads) == ("apache-2.0", "no", 7)
+    assert (repository.license, repository.gated, repository.downloads) == ("apache-2.0", "no", 7)
     assert hub.repository("maker/model", repository.commit) == repository
     assert hub.repository("other/model-GGUF").gated == "manual"
 
@@ -125,7 +125,7 @@ def test_other_refusals(server: HubServer, hub: Hub, status: int, kind: type[Kno
 def test_gated_with_and_without_a_token(server: HubServer) -> None:
     server.add("maker/gated", {"m.gguf": b"m"}, gated="manual")
     gated = (("X-Error-Code", "GatedRepo"),)
-    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't open it")):
+    for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't give you access")):
         server.faults.add("/api/models/maker/gated", Fault(status=403 if token else 401, headers=gated), at="api")
         hub = Hub(network_with(server, token))
         with pytest.raises(GatedError, match=sentence) as caught:

@@ -1,4 +1,4 @@
-"""The catalogue is sound, proposes what fits, and becomes downloads."""
+"""The catalog is sound, proposes what fits, and becomes downloads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_pair_is_sane(pair: CatalogPair) -> None:
     for model in (pair.target, pair.draft):
         assert is_repository_id(model.repository)
         assert quantization(model.file) == model.quantization
-        assert model.licence
+        assert model.license
         assert "mtp" not in model.repository.lower() + model.file.lower()
 
 
@@ -112,14 +112,14 @@ def test_a_pair_becomes_one_item(server: HubServer, network: Network) -> None:
     for pair in PAIRS:
         for number, model in enumerate((pair.target, pair.draft)):
             files = {model.file: bytes([number]) * 10, "other-Q2_K.gguf": b"other", "README.md": b"hi"}
-            server.add(model.repository, files, licence=model.licence)
+            server.add(model.repository, files, license=model.license)
         item = resolve(Hub(network), pair)
         assert item.title == pair.title
         assert item.files == (
             server.remote_file(pair.target.repository, pair.target.file),
             server.remote_file(pair.draft.repository, pair.draft.file),
         )
-        assert item.licence in (pair.target.licence, f"{pair.target.licence}, {pair.draft.licence}")
+        assert item.license in (pair.target.license, f"{pair.target.license}, {pair.draft.license}")
         assert item.id == resolve(Hub(network), pair).id
 
 
@@ -137,16 +137,16 @@ def test_a_split_target_counts_as_one(server: HubServer, network: Network) -> No
         draft=model("maker/small", "small-Q8_0.gguf"),
     )
     parts = [f"Q8_0/big-Q8_0-{number:05d}-of-00002.gguf" for number in (1, 2)]
-    server.add("maker/big", {**dict.fromkeys(parts, b"part"), "big-Q4_0.gguf": b"less"}, licence="")
-    server.add("maker/small", {"small-Q8_0.gguf": b"small"}, licence="mit")
+    server.add("maker/big", {**dict.fromkeys(parts, b"part"), "big-Q4_0.gguf": b"less"}, license="")
+    server.add("maker/small", {"small-Q8_0.gguf": b"small"}, license="mit")
     item = resolve(Hub(network), pair)
     assert [file.path for file in item.target] == parts
-    assert item.licence == "apache-2.0, mit"
+    assert item.license == "apache-2.0, mit"
 
 
 def model(repository: str, file: str) -> CatalogModel:
     return CatalogModel(
-        repository=repository, file=file, quantization="Q8_0", size=1, kv_per_token=1, licence="apache-2.0"
+        repository=repository, file=file, quantization="Q8_0", size=1, kv_per_token=1, license="apache-2.0"
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.api import Hub
 from app.models.hub.drafts import (
@@ -67,7 +67,7 @@ def test_the_tokenizers_decide_and_not_the_names(shelf: Shelf, network: Network,
     other = shelf.add("b/Qwen3-0.6B-other-GGUF", 2, vocab_size=900)
     candidates = found(Hub(network), target)
     assert candidates[good].verdict.fits
-    assert candidates[good].licence == "apache-2.0"
+    assert candidates[good].license == "apache-2.0"
     assert 0 < candidates[good].share < 1 / 10
     assert "900 in the draft" in candidates[other].verdict.reason
     assert [candidate.repository for candidate in in_order(reversed(candidates.values()))] == [good, other]
@@ -112,8 +112,8 @@ def test_it_stops_when_asked(shelf: Shelf, server: HubServer, network: Network, 
     for number in range(3):
         shelf.add(f"a/Qwen3-0.6B-{number}")
     seen: list[DraftCandidate] = []
-    with pytest.raises(Cancelled):
-        for candidate in find_drafts(Hub(network), target, is_cancelled=lambda: bool(seen)):
+    with pytest.raises(Canceled):
+        for candidate in find_drafts(Hub(network), target, is_canceled=lambda: bool(seen)):
             seen.append(candidate)
     assert len(seen) == len(server.bodies()) == 1
 

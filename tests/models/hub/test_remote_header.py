@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
@@ -165,7 +165,7 @@ def test_a_file_that_is_gone(tmp_path: Path, server: HubServer, network: Network
 
 
 @pytest.mark.parametrize(
-    ("token", "sentence"), [(None, "accept its terms on its page first"), ("hf_stranger", "doesn't open it")]
+    ("token", "sentence"), [(None, "accept its terms on its page first"), ("hf_stranger", "doesn't give you access")]
 )
 def test_gated(tmp_path: Path, server: HubServer, token: str | None, sentence: str) -> None:
     model = hosted(server, make_model(tmp_path / FILE), gated="auto")
@@ -180,7 +180,7 @@ def test_it_can_be_stopped_while_a_server_says_nothing_more(
     tmp_path: Path, server: HubServer, network: Network
 ) -> None:
     model = hosted(server, make_model(tmp_path / FILE, width=512))
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         read_remote_header(network, model, lambda: bool(server.bodies()))
     assert len(server.bodies()) == 1
 

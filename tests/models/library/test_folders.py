@@ -211,7 +211,7 @@ def test_blobs_that_may_not_be_looked_at(tmp_path: Path) -> None:
         (tmp_path / "blobs").chmod(0o755)
 
 
-def test_a_missing_ollama_folder_is_greyed_as_what_it_was(tmp_path: Path) -> None:
+def test_a_missing_ollama_folder_is_grayed_as_what_it_was(tmp_path: Path) -> None:
     top = tmp_path / "ollama"
     _, digest = ollama(top)
     ollama_manifest(top, "registry.ollama.ai/library/good/8b", digest)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.library import library as library_module
 from app.models.library.moving import move_folder
 from tests.support.library_parts import library, small_model, titles
@@ -85,8 +85,8 @@ def test_stopping_anywhere_leaves_all_in_place_and_it_can_be_asked_again(old: Pa
     for asked in itertools.count():
         answers = iter([False] * asked)
         try:
-            move_folder(old, other_disk, is_cancelled=lambda answers=answers: next(answers, True))  # type: ignore[misc]
-        except Cancelled:
+            move_folder(old, other_disk, is_canceled=lambda answers=answers: next(answers, True))  # type: ignore[misc]
+        except Canceled:
             assert content(old) == before
             assert all(before[name] == data for name, data in content(other_disk).items())
         else:

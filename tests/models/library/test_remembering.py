@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.models.gguf import GgufHeader, read_header
 from app.models.library import library as library_module
 from app.models.library.folders import FolderKind
@@ -90,7 +90,7 @@ def test_a_stopped_scan_keeps_what_it_read(tmp_path: Path, monkeypatch: pytest.M
     for name in "abc":
         small_model(tmp_path / f"models/{name}.gguf")
     answers = iter([False, False, False, True])
-    with pytest.raises(Cancelled):
+    with pytest.raises(Canceled):
         library(tmp_path).scan(lambda: next(answers))
     with headers_read(monkeypatch) as names:
         assert len(library(tmp_path).scan()) == 3
@@ -115,7 +115,7 @@ def test_an_index_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
     assert titles(library(tmp_path).scan()) == ["one"]
 
 
-def test_a_missing_folder_greys_its_entries_and_forgets_nothing(tmp_path: Path) -> None:
+def test_a_missing_folder_grays_its_entries_and_forgets_nothing(tmp_path: Path) -> None:
     extra = tmp_path / "drive" / "extra"
     small_model(tmp_path / "models/own.gguf")
     small_model(extra / "theirs.gguf")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import open_library
 from app.models.library.moving import move_folder
@@ -34,7 +34,7 @@ def downloaded(origins: Origins, *parts: Path) -> None:
         digest = hashlib.sha256(part.read_bytes()).hexdigest()
         origins.put(
             part,
-            Origin(repository="owner/x", commit="0" * 40, path=part.name, sha256=digest, size=1, licence="apache-2.0"),
+            Origin(repository="owner/x", commit="0" * 40, path=part.name, sha256=digest, size=1, license="apache-2.0"),
         )
 
 
@@ -55,20 +55,20 @@ def test_all_parts_are_compared(origins: Origins, split: LibraryEntry) -> None:
 def test_stopping_and_files_that_went(origins: Origins, split: LibraryEntry) -> None:
     downloaded(origins, *split.parts)
     answers = itertools.chain([False], itertools.repeat(True))
-    with pytest.raises(Cancelled):
-        open_library("", []).verify(split, is_cancelled=lambda: next(answers))
+    with pytest.raises(Canceled):
+        open_library("", []).verify(split, is_canceled=lambda: next(answers))
     split.parts[-1].unlink()
     with pytest.raises(KnownError, match="The files of split can't be read: No such file"):
         open_library("", []).verify(split)
 
 
-def test_the_licence_is_the_repositorys_or_the_files(home: Path, origins: Origins) -> None:
+def test_the_license_is_the_repositorys_or_the_files(home: Path, origins: Origins) -> None:
     path = small_model(home / "models/one.gguf", edit=lambda writer: writer.add_license("mit"))
     (entry,) = open_library("", []).scan()
-    assert (entry.origin, entry.licence) == (None, "mit")
+    assert (entry.origin, entry.license) == (None, "mit")
     downloaded(origins, path)
     (entry,) = open_library("", []).scan()
-    assert entry.origin is not None and (entry.origin.repository, entry.licence) == ("owner/x", "apache-2.0")
+    assert entry.origin is not None and (entry.origin.repository, entry.license) == ("owner/x", "apache-2.0")
 
 
 def test_origins_go_with_the_files(home: Path, origins: Origins, split: LibraryEntry, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
+from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.protocol.messages import LoadSettings, Message
 from app.settings import Pair
@@ -326,11 +328,11 @@ def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig.load()
     rig.ask("One")
     chat_id = rig.model.id
-    rig.model.type("half a sen")
+    rig.model.unsent.type("half a sen")
     rig.chats.new()
-    assert rig.model.unsent == ""
+    assert rig.model.unsent.text == ""
     rig.open(chat_id)
-    assert rig.model.unsent == "half a sen"
+    assert rig.model.unsent.text == "half a sen"
     assert rig.stored(lambda store: store.unsent(chat_id)) == "half a sen"
 
 
@@ -340,11 +342,11 @@ def test_unsent_text_that_cannot_be_stored_is_still_there(make_rig: MakeRig) -> 
     rig.ask("One")
     chat_id = rig.model.id
     forbid_writing(rig)
-    rig.model.type("half a sen")
+    rig.model.unsent.type("half a sen")
     rig.chats.new()
     rig.settle()
     rig.open(chat_id)
-    assert rig.model.unsent == "half a sen"
+    assert rig.model.unsent.text == "half a sen"
     assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
     forbid_writing(rig, False)
 
@@ -385,7 +387,7 @@ def test_what_was_not_saved_is_saved_with_what_comes_next(make_rig: MakeRig) -> 
     rig.settle()
     assert "save" in rig.notice_list.notices()
     forbid_writing(rig, False)
-    rig.model.type("more")
+    rig.model.unsent.type("more")
     rig.chats.new()
     rig.settle()
     assert "save" not in rig.notice_list.notices()
@@ -509,7 +511,6 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
         ChatOperations(StoredChats(rig.worker, rig.notice_list, rig.chats), rig.chats),
         rig.engine,
         rig.pair_loader,
-        rig.notice_list,
         lambda: [pair],
         lambda _place: rig.pair_loader.load(rig.files()),
         rig.chats,
@@ -554,3 +555,16 @@ def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:
     with qtbot.waitSignal(rig.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
         rig.pair_loader.measure_plain([Message(role="user", content="Hi")], rig.settings.sampling, 0)
     assert measured.args == [40.0]
+
+
+def test_leaving_a_temporary_chat_does_not_wait_for_its_store(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    worker = ChatWorker(Path(":memory:"))
+    rig.chats._temporary_store = lambda: StoredChats(worker, rig.notice_list)
+    rig.chats.new_temporary()
+    going_on = threading.Event()
+    held = worker.submit(lambda _store: going_on.wait(5))
+    rig.chats.new()
+    assert not held.done()
+    going_on.set()
+    held.result(WAIT_MS / 1000)

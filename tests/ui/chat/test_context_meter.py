@@ -89,7 +89,7 @@ def rig(qtbot: QtBot, tmp_path: Path, behavior: str) -> Iterator[MeterRig]:
 def test_prompt_messages_and_typed_text_are_counted(rig: MeterRig) -> None:
     rig.model.set_settings(ChatSettings(system_prompt="Be very brief."))
     assert rig.counted(system=3).length == CONTEXT_LENGTH
-    rig.model.type("How are you")
+    rig.model.unsent.type("How are you")
     rig.counted(system=3, text=3)
     assert rig.composer.tokens.text() == "3\u00a0tokens"
     rig.ask("How are you")  # the answer has two words
@@ -142,7 +142,7 @@ def test_the_answer_being_written_is_counted_without_asking(rig: MeterRig) -> No
     rig.counted(messages=3, answer=10)
     assert len(rig.counts) == asked
     assert ("Answer so far", "10\u00a0tokens") in rig.meter.use.rows()  # type: ignore[union-attr]
-    rig.model.type("a b")
+    rig.model.unsent.type("a b")
     rig.counted(messages=3, answer=10, text=2)
     rig.model.stop()
     rig.settle()
@@ -189,7 +189,7 @@ def test_what_will_be_left_out_is_told_before_and_once(rig: MeterRig) -> None:
     assert "no longer see 2 of the oldest messages" in notice.text
     assert rig.gauge.accessibleDescription().endswith(notice.text)
     rig.notice_list.remove(SUBJECT)  # Dismiss
-    rig.model.type("more")
+    rig.model.unsent.type("more")
     rig.qtbot.waitUntil(lambda: bool(rig.meter.use and rig.meter.use.text), timeout=WAIT_MS)
     assert SUBJECT not in rig.notice_list.notices()
     rig.chats.new()
@@ -207,10 +207,10 @@ def test_a_notice_goes_with_its_chat(rig: MeterRig) -> None:
 
 
 def test_a_text_that_does_not_fit_is_told_while_it_is_typed(rig: MeterRig) -> None:
-    rig.model.type("word " * CONTEXT_LENGTH)
+    rig.model.unsent.type("word " * CONTEXT_LENGTH)
     rig.counted(text=CONTEXT_LENGTH)
     assert "Shorten it" in rig.notice_list.notices()[SUBJECT].text
-    rig.model.type("word")
+    rig.model.unsent.type("word")
     rig.counted(text=1)
     assert SUBJECT not in rig.notice_list.notices()
 
@@ -231,9 +231,9 @@ def use(**changes: object) -> ContextUse:
     [
         ({}, ""),
         ({"messages": 31_000}, ""),  # nothing would be left out yet
-        ({"dropped": 1}, "The model will no longer see the oldest message; you still do."),
+        ({"dropped": 1}, "The model will no longer see the oldest message; you still will."),
         ({"dropped": 3, "overflow": "keep_ends"}, "3 of the middle messages"),
-        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat's settings say to end it there"),
+        ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat is set to end when it's full"),
         ({"messages": 32_700, "overflow": "stop"}, "The context is full. Start a new chat"),
         ({"text": 40_000}, "This message no longer fits"),
     ],
@@ -318,7 +318,7 @@ def test_typing_in_a_long_chat_does_not_go_through_its_messages_again(
     rig.counted(messages=5)
     made.clear()
     for count in range(1, 4):
-        rig.model.type("word " * count)
+        rig.model.unsent.type("word " * count)
         rig.counted(messages=5, text=count)
     assert made == []
     rig.model.set_settings(ChatSettings(system_prompt="Be brief."))

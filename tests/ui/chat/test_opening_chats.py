@@ -302,7 +302,7 @@ def test_text_typed_before_the_chats_are_open_does_not_replace_what_was_stored(q
     leave_unsent("left for later")
     slow = Slow(qtbot)
     slow.type("quick")
-    slow.chats.current.save_unsent()  # its time has come before the chats are open
+    slow.chats.current.unsent.save()  # its time has come before the chats are open
     slow.begin()
     slow.settle()
     assert slow.composer.text() == "left for later\nquick"
@@ -324,7 +324,7 @@ def test_a_chat_that_cannot_be_opened_is_told_once(slow: Slow, two_chats: tuple[
 
 def test_a_chat_in_the_trash_is_not_opened(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
-    slow.controller.commands.delete_chats([one])
+    slow.controller.chat_commands.delete_chats([one])
     slow.settle()
     slow.chats.open(one)  # by a notification that is still there
     slow.settle()
@@ -332,11 +332,30 @@ def test_a_chat_in_the_trash_is_not_opened(slow: Slow, two_chats: tuple[str, str
     assert slow.controller.notice_list.notices()["store"].text == "This chat is in the trash."
 
 
+@pytest.mark.parametrize("is_left", [False, True])
+def test_what_was_written_in_a_chat_that_cannot_be_opened_stands_in_the_new_one(
+    slow: Slow, two_chats: tuple[str, str], is_left: bool
+) -> None:
+    one, two = two_chats
+    slow.worker.submit(lambda store: store.delete_chats([one]))  # by another window
+    slow.hold()
+    slow.chats.open(one)
+    slow.send("w1w")
+    slow.type("w2w")
+    if is_left:
+        slow.chats.open(two)
+    slow.settle()
+    assert (slow.chats.current.id == two) is is_left
+    slow.chats.new()
+    assert slow.composer.text() == "w1w\nw2w"
+    assert slow.stored()[two] == ["two"] or "w1w" not in str(slow.stored())
+
+
 def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Slow, two_chats: tuple[str, str]) -> None:
     _one, two = two_chats
     slow.hold()
-    slow.controller.commands.delete_chats([two])
-    slow.controller.commands.undo_deletion()
+    slow.controller.chat_commands.delete_chats([two])
+    slow.controller.operations.undo()
     slow.settle()
     assert slow.chats.current.id == two
     assert slow.window.undo_bar.isHidden()

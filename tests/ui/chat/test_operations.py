@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -13,7 +14,7 @@ from PySide6.QtWidgets import QAbstractButton, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Found
-from app.chats.store import ChatStore
+from app.chats.store import TRASH_DAYS, ChatStore
 from app.chats.worker import ChatWorker
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.view import _drag_picture
@@ -50,7 +51,7 @@ class Rig:
         asked.rename_chat, asked.rename_folder = operations.rename, operations.rename_folder
         asked.delete_chats, asked.delete_folder = operations.delete, operations.delete_folder
         asked.pin_chats, asked.move_chats = operations.pin, operations.move
-        asked.create_folder, asked.undo, asked.search = operations.create_folder, operations.undo, operations.search
+        asked.create_folder, asked.search = operations.create_folder, operations.search
         asked.watch_trash, asked.restore_chats = operations.watch_trash, operations.restore
         asked.erase_chats = operations.erase
         self.list.resize(220, 600)
@@ -120,7 +121,7 @@ def test_deleting_several_and_undoing_it(rig: Rig) -> None:
     rig.settle()
     assert rig.sentences == ["2 chats were moved to the trash."]
     assert [chat.id for chat in rig.stored(ChatStore.chats)] == [first]
-    rig.list.commands.undo()
+    rig.operations.undo()
     rig.settle()
     assert rig.titles() == ["Today", "third", "second", "first"]
 
@@ -260,6 +261,20 @@ def test_the_trash(rig: Rig) -> None:
     assert rig.list.view.isVisible()
 
 
+def test_while_the_app_goes_on_chats_are_erased_after_their_month(rig: Rig) -> None:
+    first, _second = rig.make("first", "second")
+    erased: list[None] = []
+    rig.operations.deleted_for_good.connect(lambda: erased.append(None))
+    rig.operations.delete([first])
+    rig.operations.tidy()
+    rig.settle()
+    assert (len(rig.stored(ChatStore.trash)), erased) == (1, [])
+    rig.stored(lambda store: setattr(store, "_clock", lambda: time.time() + TRASH_DAYS * 86400))
+    rig.operations.tidy()
+    rig.settle()
+    assert (rig.stored(ChatStore.trash), len(erased), rig.titles()) == ([], 1, ["Today", "second"])
+
+
 def test_undoing_the_deletion_of_a_chat_that_was_erased_changes_nothing(rig: Rig) -> None:
     first, second = rig.make("first", "second")
     rig.operations.delete([first, second])
@@ -268,6 +283,48 @@ def test_undoing_the_deletion_of_a_chat_that_was_erased_changes_nothing(rig: Rig
     rig.settle()
     assert rig.titles() == ["Today", "second"]
     assert rig.notice_list.notices() == {}
+
+
+def test_what_was_erased_or_restored_by_hand_is_no_deletion_to_undo_any_more(rig: Rig) -> None:
+    first, second, third, fourth = rig.make("first", "second", "third", "fourth")
+    rig.operations.delete([first])
+    rig.operations.offer_undo(lambda _put_back: None, "Deleted a message.", second)
+    rig.operations.delete([second, third])
+    rig.operations.delete([fourth])
+    rig.settle()
+    rig.operations.restore([fourth])
+    rig.operations.erase([second])
+    rig.settle()
+    rig.operations.undo()  # not of the fourth, and only what is left of the two
+    rig.settle()
+    assert rig.titles() == ["Today", "fourth", "third"]
+    rig.operations.erase()
+    rig.settle()
+    assert not rig.operations.can_undo()  # the message was in a chat that has gone
+
+
+def test_what_the_store_refuses_to_bring_back_can_be_brought_back_later(rig: Rig) -> None:
+    (first,) = rig.make("first")
+    rig.operations.create_folder("Work", [first])
+    rig.settle()
+    [folder] = rig.stored(ChatStore.folders)
+    deletions: list[Callable[[], None]] = [
+        lambda: rig.operations.delete_folder(folder.id),
+        lambda: rig.operations.delete([first]),
+    ]
+    for delete in deletions:
+        delete()
+        rig.settle()
+        rig.stored(lambda store: store._connection.execute("PRAGMA query_only = ON"))
+        rig.operations.undo()
+        rig.settle()
+        assert "store" in rig.notice_list.notices()
+        rig.stored(lambda store: store._connection.execute("PRAGMA query_only = OFF"))
+        assert rig.operations.can_undo()
+        rig.operations.undo()
+        rig.settle()
+        assert rig.titles() == ["Work", "first"]
+        assert not rig.operations.can_undo()
 
 
 def test_search_shows_passages_and_goes_to_them(rig: Rig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QMessageBox
 from pytestqt.qtbot import QtBot
+from shiboken6 import isValid
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
@@ -221,3 +223,19 @@ def test_what_cannot_be_written_or_read_is_a_notice(
     dialog.reject()
     rig.qtbot.waitUntil(lambda: bool(told(rig)), timeout=WAIT_MS)
     assert (rig.presets.names(), rig.chosen) == (["Brief"], named("Brief"))
+
+
+def test_a_chat_that_is_closed_before_its_preset_is_saved(rig: SettingsRig) -> None:
+    rig.chats.new_temporary()
+    going_on = threading.Event()
+    rig.stored_presets.change(lambda _presets: going_on.wait(WAIT_MS / 1000))
+    rig.tab.save_button.click()
+    (dialog,) = rig.tab.findChildren(QInputDialog)
+    dialog.setTextValue("Brief")
+    dialog.accept()
+    model = rig.model
+    rig.chats.new()
+    rig.qtbot.waitUntil(lambda: not isValid(model), timeout=WAIT_MS)
+    going_on.set()
+    rig.qtbot.waitUntil(lambda: rig.presets.names() == ["Brief"] and rig.stored_presets._lane.is_idle())
+    assert rig.chosen == ChatSettings()

@@ -109,12 +109,12 @@ class User:
 
     def type(self) -> None:
         word = self.expected.next_text()
-        self.rig.model.type(f"{self.rig.model.unsent} {word}".strip())
+        self.rig.model.unsent.type(f"{self.rig.model.unsent.text} {word}".strip())
         self.expected.unsent.setdefault(self.key(), set()).add(word)
 
     def send(self) -> None:
         model, before = self.rig.model, self.key()
-        text = model.unsent or self.expected.next_text(ENDLESS if self.dice.random() < 0.2 else "")
+        text = model.unsent.text or self.expected.next_text(ENDLESS if self.dice.random() < 0.2 else "")
         if model.send(text):
             self.expected.unsent.setdefault(before, set()).difference_update(text.split())
             self.expected.said.setdefault(model.id, []).append(text)
@@ -208,7 +208,7 @@ class User:
         self.allow()
         self.rig.chats.save_again()
         for model in self.rig.chats._models():
-            model.save_unsent()
+            model.unsent.save()
         self._settle()
         expected, rig = self.expected, self.rig
         self._note_given_back()

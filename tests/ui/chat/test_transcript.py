@@ -12,12 +12,15 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextE
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.chats.model import unpack
+from app.chats.model import StoredMessage, unpack
 from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import AnswerMessage, UserMessage
-from app.ui.chat.transcript import CONTEXT_TEXT, EXAMPLES, Transcript
+from app.ui.chat.parts import CONTEXT_TEXT
+from app.ui.chat.transcript import Transcript
+from app.ui.chat.welcome import EXAMPLES
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
@@ -192,6 +195,21 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     click(message.editing.save_button)
     assert edited == [("u", "second")]
     assert not editor.isVisible()
+
+
+def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(stored.question("u", "first"))
+    transcript.add(stored.answer("a", "An **answer**"))
+    settle(qtbot, transcript)
+    edited = calls(transcript, "edit")
+    for key in ("a", "u"):
+        message = widget(transcript, key)
+        assert isinstance(message, (UserMessage, AnswerMessage))
+        message.start_editing()
+        assert message.editing is not None
+        click(message.editing.save_button)
+        assert message.editing is None
+    assert edited == [("u", "first")]  # which is answered once more
 
 
 def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
@@ -633,6 +651,21 @@ def test_what_is_not_built_yet_shows_its_text(qtbot: QtBot, transcript: Transcri
     assert transcript.column.is_complete()
 
 
+def test_of_a_folded_message_only_what_it_shows_stands_there_until_it_is_built(
+    qtbot: QtBot, transcript: Transcript
+) -> None:
+    text = "words " * 3000
+    transcript.add_all([stored.answer("a", text), stored.question("q", text), stored.answer("b", "short")])
+    for key in ("a", "q"):
+        entry = entry_of(transcript, key)
+        assert entry.widget is None and entry.text == text[: folded_length(text)] != text
+        estimated = entry.height
+        transcript.show_message(key)
+        settle(qtbot, transcript)
+        assert entry.height < 2 * estimated
+    assert entry_of(transcript, "b").text == "short"
+
+
 def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 200)
     settle(qtbot, transcript)
@@ -679,6 +712,43 @@ def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: Qt
     assert read.y() == before
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["Many words follow here. " * 12 + "\n\n", "- some words of a short line of a list\n"],
+    ids=["lower", "higher"],
+)
+def test_what_is_scrolled_into_before_it_is_drawn_is_read_from_there(
+    qtbot: QtBot, transcript: Transcript, text: str
+) -> None:
+    """Its height was estimated: when the real one is known, the same share of it is above the screen."""
+    transcript.add_all([stored.question("q", "Write"), stored.answer("long", text * (7_000 // len(text)))])
+    bar, entry = transcript.column.verticalScrollBar(), entry_of(transcript, "long")
+    qtbot.waitUntil(lambda: bar.maximum() > 1000)
+    estimated = entry.height
+    bar.setValue(bar.maximum() * 2 // 3)
+    assert 0 < entry.drawn < bar.value() - entry.top
+    share = (bar.value() - entry.top) / entry.height
+    lowest: list[int] = []
+    bar.valueChanged.connect(lowest.append)
+    settle(qtbot, transcript)
+    assert entry.is_drawn() and entry.height == entry.drawn != estimated
+    assert (bar.value() - entry.top) / entry.height == pytest.approx(share, abs=0.01)
+    assert min(lowest) > 500
+
+
+def test_a_height_that_is_the_real_one_at_last_is_taken(qtbot: QtBot, transcript: Transcript) -> None:
+    """Also where the last slice that is drawn of a message makes it no higher."""
+    transcript.add_all([stored.question("q", "Write"), stored.answer("long", "words " * 1000)])
+    settle(qtbot, transcript)
+    entry, message = entry_of(transcript, "long"), answer(transcript, "long")
+    real = entry.height
+    entry.height += 500
+    message.view._is_partial = True
+    message.view._draw()
+    settle(qtbot, transcript)
+    assert entry.height == real
+
+
 def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> None:
     messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(200)]
     transcript.show_end(messages[-20:])
@@ -691,8 +761,117 @@ def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> 
     assert widget(transcript, "199") is shown and shown.y() == before
 
 
+def test_older_messages_that_come_later_move_nothing_that_is_read(qtbot: QtBot, transcript: Transcript) -> None:
+    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(1200)]
+    transcript.show_end(messages[-20:])
+    settle(qtbot, transcript)
+    scroll(qtbot, transcript, 100)
+    shown = next(entry for entry in transcript.column.entries if entry.top > 100)
+    before = widget(transcript, shown.key).y()
+    transcript.add_all(messages)
+    settle(qtbot, transcript)
+    assert keys(transcript) == [message.id for message in messages]
+    assert widget(transcript, shown.key).y() == before
+
+
 def test_an_end_that_was_no_longer_true_goes(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.show_end([stored.answer("old", "words")])
     transcript.add_all([stored.answer("a", "words"), stored.answer("b", "words")])
     settle(qtbot, transcript)
     assert keys(transcript) == ["a", "b"]
+
+
+# ---------------------------------------------------------------- a chat of thousands of messages comes in slices
+
+
+def numbered(count: int) -> list[StoredMessage]:
+    return [stored.question(str(number), f"Question {number}") for number in range(count)]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.ui.chat.transcript._AT_ONCE", 15)
+
+
+def opened(qtbot: QtBot, transcript: Transcript, messages: list[StoredMessage]) -> None:
+    """Its end was shown, and one slice of what stands above it was added."""
+    transcript.show_end(messages[-12:])
+    settle(qtbot, transcript)
+    transcript.add_all(messages)
+    assert keys(transcript) == [message.id for message in messages[-27:]]
+    assert turns().is_waiting(transcript)
+
+
+def test_the_older_messages_come_in_slices(qtbot: QtBot, transcript: Transcript, few_at_once: None) -> None:
+    messages = numbered(45)
+    opened(qtbot, transcript, messages)
+    shown = widget(transcript, "44")
+    place = shown.y()
+    for count in (42, 45):
+        transcript.take_turn()
+        assert keys(transcript) == [message.id for message in messages[-count:]]
+    settle(qtbot, transcript)
+    assert not turns().is_waiting(transcript)
+    assert widget(transcript, "44") is shown and shown.y() == place
+
+
+def test_a_chat_whose_end_was_not_shown_comes_in_slices_too(
+    qtbot: QtBot, transcript: Transcript, few_at_once: None
+) -> None:
+    messages = numbered(25)
+    transcript.add_all(messages)
+    assert keys(transcript) == [message.id for message in messages[-15:]]
+    settle(qtbot, transcript)
+    assert keys(transcript) == [message.id for message in messages]
+
+
+def test_what_was_still_to_come_of_a_chat_that_is_left_never_does(
+    qtbot: QtBot, transcript: Transcript, few_at_once: None
+) -> None:
+    opened(qtbot, transcript, numbered(40))
+    transcript.clear()
+    transcript.add(stored.question("another", "Of another chat"))
+    settle(qtbot, transcript)
+    assert keys(transcript) == ["another"]
+
+
+def test_slices_stay_above_what_is_sent_and_answered_meanwhile(
+    qtbot: QtBot, transcript: Transcript, few_at_once: None
+) -> None:
+    messages = numbered(40)
+    opened(qtbot, transcript, messages)
+    transcript.add_all([stored.question("new", "And now?")])
+    transcript.begin_answer(stored.answer("answer"))
+    settle(qtbot, transcript)
+    assert keys(transcript) == [*(message.id for message in messages), "new", "answer"]
+
+
+def test_a_message_that_is_still_to_come_can_be_shown(qtbot: QtBot, transcript: Transcript, few_at_once: None) -> None:
+    messages = numbered(60)
+    opened(qtbot, transcript, messages)
+    shown = transcript.show_message("3")
+    assert isinstance(shown, UserMessage)
+    assert keys(transcript) == [message.id for message in messages]
+    settle(qtbot, transcript)
+    assert transcript.column.viewport().rect().contains(shown.pos() + QPoint(0, 10))
+    assert keys(transcript) == [message.id for message in messages]
+
+
+def test_a_message_that_is_still_to_come_can_be_removed_with_what_follows(
+    qtbot: QtBot, transcript: Transcript, few_at_once: None
+) -> None:
+    opened(qtbot, transcript, numbered(60))
+    transcript.remove_from("3")
+    settle(qtbot, transcript)
+    assert keys(transcript) == ["0", "1", "2"]
+
+
+def test_the_context_may_begin_in_what_is_still_to_come(
+    qtbot: QtBot, transcript: Transcript, few_at_once: None
+) -> None:
+    opened(qtbot, transcript, numbered(40))
+    transcript.mark_context_start("12")
+    settle(qtbot, transcript)
+    shown = keys(transcript)
+    assert not shown[shown.index("12") - 1].isdigit()  # the line
+    assert len(shown) == 41

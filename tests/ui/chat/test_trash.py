@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
@@ -32,3 +33,27 @@ def test_a_list_that_comes_anew_keeps_what_is_selected(qtbot: QtBot) -> None:
     spoken = str(panel.model.data(panel.model.index(2), Qt.ItemDataRole.AccessibleTextRole))
     assert spoken.startswith("b, Deleted ")
     assert spoken.endswith(", 29 days left")
+
+
+def test_the_keyboard_stays_when_its_button_can_do_nothing_more(qtbot: QtBot) -> None:
+    host = QWidget()
+    qtbot.addWidget(host)
+    panel, beside = TrashPanel(ListCommands(), lambda: None), QLineEdit()
+    layout = QHBoxLayout(host)
+    layout.addWidget(panel)
+    layout.addWidget(beside)
+    chats = [Chat(name, name, 0.0, 0.0, None, deleted_at=100 * DAY) for name in ("a", "b")]
+    panel.set_chats(chats, 101 * DAY)
+    host.show()
+    host.activateWindow()
+    panel.view.setCurrentIndex(panel.model.index(0))
+    panel.restore.setFocus()
+    panel.set_chats(chats[1:], 101 * DAY)
+    assert host.focusWidget() is panel.view
+    panel.empty.setFocus()
+    panel.set_chats([], 101 * DAY)
+    assert host.focusWidget() is panel.back
+    beside.setFocus()
+    panel.set_chats(chats, 101 * DAY)
+    panel.set_chats([], 101 * DAY)
+    assert host.focusWidget() is beside

@@ -6,7 +6,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.parts import ChatCommands
-from app.ui.chat.transcript import Welcome
+from app.ui.chat.welcome import Welcome
 from app.ui.widgets.entries import Widths
 
 

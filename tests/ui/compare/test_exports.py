@@ -19,7 +19,7 @@ from PySide6.QtGui import QColor, QImage
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Report, Setup
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import ModelInfo, PairLoaded
 from app.storage.files import with_suffix
 from app.ui.compare.exports import SCALE, WIDTH, Exporter, draw
@@ -151,7 +151,7 @@ def test_shutting_down_in_an_export_gives_it_up(
         begun.set()
         while not stopped():
             pass
-        raise Cancelled
+        raise Canceled
 
     monkeypatch.setattr("app.ui.compare.exports.hashed", hashed)
     exporter = Exporter(owner)

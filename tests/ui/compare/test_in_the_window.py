@@ -69,7 +69,7 @@ def more_menu(running: Comparing) -> Callable[[], None]:
     assert message.buttons.more_button.accessibleName() == "More about this message"
     menu = message.buttons.more_button.menu()
     menu.aboutToShow.emit()
-    return next(one for one in menu.actions() if one.text() == "Compare with plain").trigger
+    return next(one for one in menu.actions() if one.text() == "Compare without a draft").trigger
 
 
 def test_an_answer_is_compared_from_its_menu(running: Comparing) -> None:

@@ -52,7 +52,7 @@ def note(pane: AnswerPane) -> str:
 
 
 def test_at_first_it_says_where_to_begin(tab: OneAnswer) -> None:
-    assert "Choose Compare in an answer's ⋯ menu" in tab._empty_text.text()
+    assert "Choose “Compare without a draft” in an answer's ⋯ menu" in tab._empty_text.text()
     assert not tab.footer.run_button.isVisible()
     assert not tab.footer.export_button.isEnabled()
     assert tab.last_button.isEnabled()

@@ -244,7 +244,25 @@ def test_a_deleted_chat_leaves_the_window(qtbot: QtBot, make: MakeComparing) -> 
     assert not at.presenter.runner.is_running()
     assert at.window.one._empty_text.text() == wording.CHAT_DELETED
     assert at.window.one.plain._text().view.content == ""
+    assert at.presenter._begun is None
     at.chat.stored(ChatStore.chats)
+
+
+def test_nothing_stays_of_a_comparison_of_a_deleted_chat_that_only_waited(qtbot: QtBot, make: MakeComparing) -> None:
+    at = make("compare endless")
+    at.chat.model.send("Hello")
+    qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
+    chat_id = at.chat.model.id
+    assert chat_id is not None
+    at.presenter.compare_last()
+    assert at.presenter.runner.is_waiting()
+    begun = at.presenter._begun
+    assert begun is not None
+    at.presenter.forget_chat(chat_id)
+    assert not at.presenter.runner.is_running()
+    assert at.presenter._begun is None
+    at.chat.model.stop()
+    at.chat.settle()
 
 
 def test_nothing_of_a_temporary_chat_stays_once_it_is_left(make: MakeComparing) -> None:

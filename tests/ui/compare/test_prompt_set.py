@@ -117,7 +117,7 @@ def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monke
     assert shown_kinds(tab) == KINDS
 
 
-def test_a_dialog_that_is_cancelled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dialog_that_is_canceled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
     QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     assert tab.choice._bundled.isChecked()

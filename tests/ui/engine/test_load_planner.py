@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
+from app.models.hub.catalog import load_catalog
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.planner import make_plan
@@ -280,3 +281,10 @@ def make_watch(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], tuple[Rig,
     yield make
     for rig in made:
         rig.close()
+
+
+def test_the_catalog_is_read_before_the_window_asks_it_how_to_sample(rig: Rig) -> None:
+    load_catalog.cache_clear()
+    rig.load()
+    assert load_catalog.cache_info().currsize == 1
+    assert load_catalog.cache_info().misses == 1

@@ -120,7 +120,7 @@ def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert engine.state() is EngineState.READY
 
 
-def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_cancelled(
+def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_canceled(
     qtbot: QtBot, make_engine: MakeEngine
 ) -> None:
     engine = make_engine("endless")
@@ -163,6 +163,23 @@ def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot,
     assert engine.state() is EngineState.ANSWERING
 
 
+def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    load(qtbot, engine)
+    chat = [Message(role="user", content="word " * 20_000) for _ in range(30)]
+    turns, told = list[int](), list[object]()
+    engine.tokens_counted.connect(told.append)
+    timer = QTimer(interval=0)
+    timer.timeout.connect(lambda: turns.append(len(told)))
+    timer.start()
+    number = engine.count_tokens(chat, "two words", "stop")
+    qtbot.waitUntil(lambda: bool(told), timeout=WAIT_MS)
+    timer.stop()
+    assert isinstance(told[0], TokensCounted) and told[0].request == number
+    assert (told[0].messages, told[0].text) == (600_000, 2)
+    assert turns.count(0) >= 30 - 1  # with one part of it in each turn
+
+
 def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
     with pytest.raises(RuntimeError):
         generate(make_engine("well"))
@@ -177,7 +194,7 @@ def test_failed_load_leaves_an_engine_without_model(qtbot: QtBot, make_engine: M
     assert engine.state() is EngineState.EMPTY
 
 
-def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_load_can_be_canceled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("slow load")
     with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
         engine.load("big.gguf", None, LoadSettings())
@@ -187,7 +204,7 @@ def test_load_can_be_cancelled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     assert blocker.args[0].cancelled
 
 
-def test_load_can_be_cancelled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_load_can_be_canceled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     engine.load("big.gguf", None, LoadSettings())
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):

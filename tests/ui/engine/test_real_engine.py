@@ -48,7 +48,7 @@ def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: Local
         assert finished.args[0].finish_reason == "cancelled"
 
 
-def test_cancelled_measurement_ends(qtbot: QtBot, engine: LocalEngine) -> None:
+def test_canceled_measurement_ends(qtbot: QtBot, engine: LocalEngine) -> None:
     with qtbot.waitSignal(engine.generation_failed, timeout=WAIT_MS):
         engine.ask(MeasurePlain(request=0, messages=STORY, max_tokens=2000))
         engine.cancel()

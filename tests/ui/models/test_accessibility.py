@@ -28,7 +28,7 @@ def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     target = small_model(windows.models / "target.gguf", name=HOSTILE)
     small_model(windows.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
     small_model(windows.models / "draft.gguf", name=HOSTILE)
-    origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, licence=HOSTILE)
+    origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, license=HOSTILE)
     Origins(paths.data_dir() / FILE_NAME).put(target, origin)
     windows.values.extra_folders = [str(tmp_path / HOSTILE)]
     windows.scanned()
@@ -36,7 +36,7 @@ def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
     windows.settings_presenter.show_models()
     windows.settings.models.show_found([ModelFolder(Path(f"/{HOSTILE}"), FolderKind.LM_STUDIO)])
     model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
-    windows.server.add("owner/x", {"x-Q4_0.gguf": model}, licence=HOSTILE)
+    windows.server.add("owner/x", {"x-Q4_0.gguf": model}, license=HOSTILE)
     windows.search("x")
     windows.until(lambda: windows.results() == ["owner/x"])
     windows.show_repository("owner/x")

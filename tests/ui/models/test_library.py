@@ -137,7 +137,7 @@ def test_the_selection_survives_sorting_and_another_look(stocked: Windows) -> No
     assert "another" in stocked.titles()
 
 
-def test_a_folder_that_is_gone_greys_and_forgets_nothing(stocked: Windows, tmp_path: Path, dressed: None) -> None:
+def test_a_folder_that_is_gone_grays_and_forgets_nothing(stocked: Windows, tmp_path: Path, dressed: None) -> None:
     extra, away = tmp_path / "extra", tmp_path / "away"
     small_model(extra / "far.gguf")
     stocked.values.extra_folders = [str(extra)]
@@ -196,7 +196,7 @@ def test_columns_make_room_in_a_narrow_list(stocked: Windows) -> None:
 def test_facts(stocked: Windows) -> None:
     file = path(stocked, "big")
     origin = Origin(
-        repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, licence="mit"
+        repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, license="mit"
     )
     Origins(paths.data_dir() / FILE_NAME).put(file, origin)
     stocked.scanned()

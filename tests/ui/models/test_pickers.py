@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.models.trials import FileKey, Trial
 from app.settings import Settings
 from app.ui.models.library_service import LibraryService
-from app.ui.models.pickers import MOST_GREY, ModelPicker, PairPicks, Pick
+from app.ui.models.pickers import MOST_GRAY, ModelPicker, PairPicks, Pick
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 
@@ -83,7 +83,7 @@ def test_targets_are_all_models(pickers: Pickers, qtbot: QtBot) -> None:
     assert chosen.args == [str(pickers.folder / "target.gguf")]
 
 
-def test_drafts_that_do_not_fit_are_grey_and_say_why(pickers: Pickers) -> None:
+def test_drafts_that_do_not_fit_are_gray_and_say_why(pickers: Pickers) -> None:
     assert said(pickers.drafts) == [("Choose a target model first.", False)]
     pickers.set_target(pickers.folder / "target.gguf")
     first, *others = said(pickers.drafts)
@@ -127,7 +127,7 @@ def test_an_empty_library(qtbot: QtBot, tmp_path: Path) -> None:
 def test_not_too_many_that_cannot_be_chosen(qtbot: QtBot) -> None:
     picker = ModelPicker("Drafts", "Draft")
     qtbot.addWidget(picker)
-    picks = [Pick(f"/{number}", f"m{number}", number < 2, "Too large.") for number in range(MOST_GREY + 5)]
+    picks = [Pick(f"/{number}", f"m{number}", number < 2, "Too large.") for number in range(MOST_GRAY + 5)]
     picker.show_picks(picks, "")
-    assert len(entries(picker)) == 2 + MOST_GREY + 1
+    assert len(entries(picker)) == 2 + MOST_GRAY + 1
     assert said(picker)[-1] == ("3 more that don't fit", False)

@@ -294,7 +294,7 @@ def test_the_best_pair_for_this_machine_comes_first(windows: Windows) -> None:
     assert all(pair.title in shown for pair in load_catalog().pairs)
     windows.machine = MachineMemory(memory_total=GB, memory_free=GB // 2)
     windows.presenter.show_recommended()
-    alone = "None of the recommended pairs fits into this computer's memory. The Slipstream Guide works everywhere."
+    alone = "None of the recommended pairs fits in this computer's memory. The Slipstream Guide works everywhere."
     windows.until(lambda: alone in texts(windows.window.recommended))
     assert windows.server.requests == []
 

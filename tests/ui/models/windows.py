@@ -55,6 +55,8 @@ class Windows:
         self.machine = MACHINE
         self.loaded: set[str] = set()
         self.saved: list[str] = []
+        self.moves: list[tuple[Path, Path]] = []
+        """Of the models folder."""
         self.saving_fails = False
         self.is_open = False
         self.commands = Commands(self)
@@ -63,7 +65,11 @@ class Windows:
         self.library = LibraryService(self.values, lambda: self.machine)
         self.presenter = ModelsPresenter(self.values, self.library, self.commands)
         self.settings_presenter = SettingsPresenter(
-            self.values, self.presenter, self.commands.settings_changed.emit, self._save
+            self.values,
+            self.presenter,
+            self.commands.settings_changed.emit,
+            self._save,
+            lambda old, new: self.moves.append((old, new)),
         )
         self.window, self.settings = self.presenter.window, self.settings_presenter.window
         self.is_open = True

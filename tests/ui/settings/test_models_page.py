@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QFileDialog, QLineEdit
 
+from app.protocol.messages import LoadSettings
 from app.ui.settings.models_page import ModelsPage
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
@@ -101,6 +102,7 @@ def test_models_are_moved(windows: Windows, page: ModelsPage, tmp_path: Path) ->
     assert not windows.models.exists()
     assert windows.values.models_folder == str(new)
     assert [str(entry.path) for entry in windows.scanned()] == [str(new / "owner" / "mine.gguf")]
+    assert windows.moves == [(windows.models, new)]
     assert "Stop moving" not in buttons(page)
 
 
@@ -139,6 +141,7 @@ def test_models_stay_where_they_are_if_the_settings_cannot_be_saved(
         new.mkdir(parents=True)
         (new / "not mine.txt").write_text("here before")
     windows.scanned()
+    windows.values.remember_load(str(mine), LoadSettings(context_length=512))
     windows.saving_fails = True
     choose(page, "Change the models folder", new)
     windows.library_idle()
@@ -147,6 +150,8 @@ def test_models_stay_where_they_are_if_the_settings_cannot_be_saved(
     assert mine.is_file()
     assert windows.values.models_folder == str(windows.models)
     assert windows.saved == [str(new), str(windows.models)]
+    assert windows.moves == [(windows.models, new), (new, windows.models)]
+    assert windows.values.load_for(str(mine)).context_length == 512
     assert [str(entry.path) for entry in windows.scanned()] == [str(mine)]
 
 

@@ -129,7 +129,7 @@ def test_a_model_that_is_loaded_is_said(running: Running, hearing: Hearing) -> N
         ("complete", "context", "The answer was cut because the context is full"),
         ("stopped", "cancelled", "Stopped"),
         ("interrupted", None, "The answer was interrupted"),
-        ("failed", None, "The answer could not be written"),
+        ("failed", None, "The answer couldn't be finished"),
     ],
 )
 def test_how_an_answer_ended(status: str, reason: str | None, said: str) -> None:

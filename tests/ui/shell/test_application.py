@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,47 @@ def test_window_process_imports_neither_engine_nor_hub() -> None:
     code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+PAINTED_CODE = """
+import sys
+from app.settings import Settings
+from app.ui.shell.application import Application
+from app.ui.shell.main_window import MainWindow
+
+application = Application([])
+window = MainWindow(Settings())
+window.first_painted.connect(application.quit)
+window.show()
+application.exec()
+print(*sys.modules, sep="\\n")
+"""
+
+
+def test_the_first_picture_does_without_what_it_does_not_show() -> None:
+    later = {
+        "app.chats.search",
+        "app.chats.store",
+        "app.helper.client",
+        "app.ui.chat.find_in_chat",
+        "app.ui.chat.list.results",
+        "app.ui.chat.list.trash",
+        "app.ui.chat.markdown.blocks",
+        "app.ui.chat.markdown.plain_text",
+        "app.ui.chat.markdown.view",
+        "app.ui.chat.saver",
+        "app.ui.chat.settings_tab",
+        "app.ui.shell.controller",
+        "app.ui.widgets.questions",
+        "concurrent.futures",
+        "sqlite3",
+    }
+    command = [sys.executable, "-c", PAINTED_CODE]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    modules = set(result.stdout.split())
+    assert all(find_spec(name) for name in later)
+    assert "app.ui.chat.transcript" in modules
+    assert not later & modules
 
 
 def test_files_of_the_system_are_passed_on_and_the_desktop_knows_the_app() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.settings import Settings
@@ -58,8 +58,8 @@ def test_a_notice_that_stays_keeps_its_card_and_the_focus(bar: NoticeBar) -> Non
     bar.set_notices({"load": notices.no_model(), "save": notices.not_saved("The disk is full.")})
     assert bar.cards["load"] is card
     assert [card.text.text() for card in bar.cards.values()] == [notices.no_model().text, "The disk is full."]
-    bar.set_notices({"load": notices.load_cancelled()})
-    assert [card.text.text() for card in bar.cards.values()] == [notices.load_cancelled().text]
+    bar.set_notices({"load": notices.load_canceled()})
+    assert [card.text.text() for card in bar.cards.values()] == [notices.load_canceled().text]
 
 
 def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, bar: NoticeBar) -> None:
@@ -77,6 +77,15 @@ def test_many_notices_leave_room_for_the_chat_and_show_the_newest(qtbot: QtBot, 
 
     qtbot.waitUntil(is_whole_and_in_line)
     assert all(one.height() >= one.text.heightForWidth(one.text.width()) for one in bar.cards.values())
+
+
+def test_what_happened_is_said_after_a_long_title(qtbot: QtBot) -> None:
+    undo_bar = UndoBar()
+    qtbot.addWidget(undo_bar)
+    undo_bar.resize(700, 60)
+    undo_bar.offer(f"“{'A very long title ' * 5}” was moved to the trash.")
+    qtbot.waitUntil(lambda: "…" in QLabel.text(undo_bar._label))
+    assert QLabel.text(undo_bar._label).endswith("to the trash.")
 
 
 def test_the_offer_to_undo_goes_after_a_while_but_not_under_the_hand(qtbot: QtBot) -> None:
@@ -108,3 +117,18 @@ def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot)
         window.chat_list.view.arrange("oldest", ["home", "work"])
     window.store(settings)
     assert (settings.chat_sort, settings.collapsed_folders) == ("oldest", ["home", "work"])
+
+
+def test_the_window_keeps_which_sections_are_open(qtbot: QtBot) -> None:
+    settings = Settings(open_sections=["more", "of a newer version"])
+    window = MainWindow(settings)
+    qtbot.addWidget(window)
+    window.store(settings)
+    assert settings.open_sections == ["more", "of a newer version"]
+    tab = window.settings_tab
+    assert (tab.sampling_section.button.isChecked(), tab.more_section.button.isChecked()) == (False, True)
+    with qtbot.waitSignal(window.panels_changed):
+        tab.sampling_section.button.click()
+    tab.more_section.button.click()
+    window.store(settings)
+    assert settings.open_sections == ["sampling"]

@@ -18,6 +18,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.model import ChatState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.widgets import theme
+from app.ui.widgets.turns import turns
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.shell.test_main_window import WAIT_MS, Running
 
@@ -60,6 +61,7 @@ class Typist(Running):
         self.press(_Key.Key_Return)
         self.until(lambda: bool(self.model.messages) and self.model.state is ChatState.IDLE)
         self.until(lambda: self.chat(self.model.id) is not None)
+        self.until(turns().is_idle)  # the buttons of the messages come last
 
     def until(self, condition: Callable[[], bool]) -> None:
         self.qtbot.waitUntil(condition, timeout=WAIT_MS)
@@ -195,7 +197,7 @@ def test_deleting_undoing_and_restoring(typist: Typist) -> None:
     typist.go_to_list()
     typist.press(_Key.Key_Delete)
     typist.until(lambda: typist.chat(chat_id) is None)
-    typist.press(_Key.Key_T, _CTRL | _SHIFT)
+    typist.press(_Key.Key_Z, _CTRL)
     typist.until(lambda: typist.chat(chat_id) is not None)
     typist.go_to_list()
     typist.press(_Key.Key_Delete)

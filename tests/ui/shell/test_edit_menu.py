@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -20,6 +20,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from app.ui.chat.parts import MessageEditor
 from app.ui.shell.edit_menu import NAMES, EditMenu, possible
 from app.ui.shell.menus import Menus
 
@@ -28,7 +29,8 @@ class Window(QMainWindow):
     def __init__(self) -> None:
         super().__init__()
         self.menus = Menus(self.menuBar(), self)
-        self.edit_menu = EditMenu(self.menus, self)
+        self.deletions = 0
+        self.edit_menu = EditMenu(self.menus, lambda: bool(self.deletions), self.undo_deletion, self)
         self.field = QPlainTextEdit()
         self.view = QTextBrowser()
         self.view.setPlainText("an answer")
@@ -41,6 +43,10 @@ class Window(QMainWindow):
         for part in (self.field, self.view, self.line, self.list):
             layout.addWidget(part)
         self.setCentralWidget(content)
+
+    def undo_deletion(self) -> None:
+        self.deletions -= 1
+        self.edit_menu.reset()
 
     def open_menu(self) -> set[str]:
         """What can be chosen in the Edit menu."""
@@ -76,6 +82,45 @@ def test_only_what_can_be_done_can_be_chosen(window: Window) -> None:
     assert "redo" in window.open_menu()
     window.menus.action("redo").trigger()
     assert window.field.toPlainText() == "words"
+
+
+def test_undo_takes_back_a_deletion_where_no_text_can_be_undone(window: Window, qtbot: QtBot) -> None:
+    undo = window.menus.action("undo")
+    window.deletions = 2
+    window.edit_menu.reset()
+    QTest.keyClicks(window.field, "words")
+    window.open_menu()
+    assert undo.text() == "&Undo"
+    undo.trigger()
+    assert (window.field.toPlainText(), window.deletions) == ("", 2)
+    window.open_menu()
+    assert undo.text() == "&Undo delete"
+    undo.trigger()
+    assert window.deletions == 1
+    window.menus.menu("Edit").aboutToHide.emit()
+    assert undo.text() == "&Undo"
+    window.list.setFocus()
+    qtbot.waitUntil(window.list.hasFocus)
+    QTest.keySequence(window.list, QKeySequence(QKeySequence.StandardKey.Undo))
+    assert window.deletions == 0
+    assert "undo" not in window.open_menu()
+
+
+def test_the_key_stays_with_a_field_until_nothing_was_written_in_it(window: Window, qtbot: QtBot) -> None:
+    keys = QKeySequence(QKeySequence.StandardKey.Undo)
+    editor = MessageEditor("Your message", window.centralWidget())
+    editor.show()
+    editor.setFocus()
+    qtbot.waitUntil(editor.hasFocus)
+    window.deletions = 2
+    window.edit_menu.reset()
+    QTest.keyClicks(editor, "words")
+    for _ in range(3):  # held too long
+        QTest.keySequence(editor, keys)
+    assert (editor.toPlainText(), window.deletions) == ("", 2)
+    editor.setPlainText("")  # it was sent
+    QTest.keySequence(editor, keys)
+    assert window.deletions == 1
 
 
 def test_what_is_only_read_can_be_copied(window: Window, qtbot: QtBot) -> None:

@@ -19,7 +19,7 @@ from app.protocol.devices import Device
 from app.protocol.messages import Hello
 from app.ui.chat import footer
 from app.ui.compare import pane, table
-from app.ui.shell.help import AboutDialog, FiguresDialog, LicencesDialog, figures
+from app.ui.shell.help import AboutDialog, FiguresDialog, LicensesDialog, figures
 from app.ui.speed.wording import HELP
 
 
@@ -46,31 +46,31 @@ def test_about_without_an_engine(qtbot: QtBot) -> None:
     assert "not running" in [label.text() for label in dialog.findChildren(QLabel)]
 
 
-def test_about_shows_slipstreams_licence_from_source(qtbot: QtBot) -> None:
+def test_about_shows_slipstreams_license_from_source(qtbot: QtBot) -> None:
     dialog = AboutDialog(None)
     qtbot.addWidget(dialog)
     dialog.show()
     _click(dialog, "Licenses")
-    licences = dialog.findChild(LicencesDialog)
-    assert licences is not None
-    text = licences.findChild(QPlainTextEdit)
+    licenses = dialog.findChild(LicensesDialog)
+    assert licenses is not None
+    text = licenses.findChild(QPlainTextEdit)
     assert text is not None and text.toPlainText().startswith("MIT License")
-    words = [label.text() for label in licences.findChildren(QLabel)]
+    words = [label.text() for label in licenses.findChildren(QLabel)]
     assert any(sysconfig.get_path("purelib") in said for said in words)
-    assert all(button.text() != "Open folder" for button in licences.findChildren(QPushButton))
+    assert all(button.text() != "Open folder" for button in licenses.findChildren(QPushButton))
 
 
-def test_licences_of_a_package_show_the_index_and_open_their_folder(
+def test_licenses_of_a_package_show_the_index_and_open_their_folder(
     qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = tmp_path / "licences" / "README.txt"
     index.parent.mkdir()
     index.write_text("Qt  6.11  LGPL-3.0-only", "utf-8")
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
-    assert paths.licences() == index
+    assert paths.licenses() == index
     opened: list[QUrl] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
-    dialog = LicencesDialog(paths.licences())
+    dialog = LicensesDialog(paths.licenses())
     qtbot.addWidget(dialog)
     dialog.show()
     _click(dialog, "Open folder")

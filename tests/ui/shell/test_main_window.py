@@ -31,7 +31,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import Action
-from app.ui.shell.commands import file_name
+from app.ui.shell.chat_commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.menus import Menus
@@ -282,7 +282,7 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
     running.ready()
     sampling = running.controller.queue.settings(running.model.settings).sampling
     found: list[float | None] = []
-    running.controller._baseline.find(
+    running.controller.speed._baseline.find(
         running.controller.pair_loader.pair(), running.controller.pair_loader.load_settings(), sampling, found.append
     )
     qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
@@ -428,7 +428,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
             is_left = any(secret.encode() in file.read_bytes() for file in files)
         except FileNotFoundError:  # a temporary file of the engine, gone meanwhile: look again
             return False
-        return not is_left and not any(file.suffix == ".erasing" for file in files)
+        return not is_left and not any(file.suffix in (".erasing", ".copies") for file in files)
 
     with ChatStore(paths.chat_file(), clock=lambda: 0.0) as store:  # it was in the trash for long
         store.delete_chats([store.create_chat(secret).id])

@@ -5,18 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import SIGNAL, Qt
 from PySide6.QtGui import QAccessible, QAction, QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QApplication, QLabel, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
 from app.protocol.messages import Generate
+from app.settings import Pair
 from app.ui.chat.messages import AnswerMessage, MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
@@ -166,7 +168,7 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.settle()
     assert running.texts() == [before[0], *before[2:]]
     assert not running.window.undo_bar.isHidden()
-    running.choose("undo_chat")
+    running.choose("undo")
     running.settle()
     assert running.texts() == before
     running.entries(1)["Delete from here on"].trigger()
@@ -176,6 +178,22 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("undo_chat")
     running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
     assert not running.is_enabled("undo_chat")
+
+
+@guide
+def test_of_what_was_deleted_only_what_was_seen_is_counted(running: Chatting) -> None:
+    running.ask("One")
+    running.ask("Two")
+    running.choose("regenerate")
+    running.settle()
+    before = running.texts()
+    running.window.transcript.commands.delete(running.model.messages[2].id, True)
+    running.settle()
+    assert running.texts() == before[:2]
+    assert "Deleted 2 messages." in [one.text() for one in running.window.undo_bar.findChildren(QLabel)]
+    running.choose("undo_chat")
+    running.settle()
+    assert (running.texts(), running.model.messages[3].versions) == (before, 2)
 
 
 @guide
@@ -191,6 +209,36 @@ def test_one_undo_takes_back_one_deletion(running: Chatting) -> None:
     running.settle()
     assert running.texts() == before[:-1]
     assert running.is_enabled("undo_chat")
+
+
+def test_messages_that_the_store_refuses_to_bring_back_can_be_brought_back_later(running: Chatting) -> None:
+    running.chats.open(running.make_long_chat(2))
+    running.settle()
+    before = running.texts()
+    running.entries(1)["Delete this message"].trigger()
+    running.settle()
+    running.qtbot.waitUntil(lambda: running.is_enabled("undo_chat"), timeout=WAIT_MS)
+    for enabled in ("ON", "OFF"):
+        running.worker.submit(lambda store, to=enabled: store._connection.execute(f"PRAGMA query_only = {to}"))  # type: ignore[misc]
+        running.choose("undo_chat")
+        running.qtbot.waitUntil(lambda: running.model.state is ChatState.OPENING, timeout=WAIT_MS)
+        running.settle()
+        assert running.is_enabled("undo_chat") is (enabled == "ON")
+    assert running.texts() == before
+
+
+def test_what_was_deleted_in_a_temporary_chat_goes_with_it(running: Chatting) -> None:
+    running.choose("new_temporary_chat")
+    assert running.model.send("Off the record")
+    running.model.stop()
+    running.settle()
+    running.window.transcript.commands.delete(running.model.messages[0].id, False)
+    running.settle()
+    assert running.is_enabled("undo_chat")
+    assert not running.window.undo_bar.isHidden()
+    running.choose("new_chat")
+    assert not running.is_enabled("undo_chat")
+    assert running.window.undo_bar.isHidden()
 
 
 @guide
@@ -242,6 +290,23 @@ def test_the_same_settings_and_seed_repeat_an_answer(running: Chatting) -> None:
     running.settle()
     assert running.model.messages[-1].settings["drafter"] == "none"
     assert running.model.settings == SETTINGS
+
+
+@guide
+def test_a_pair_that_was_refused_writes_no_answer_when_it_is_loaded_later(running: Chatting, tmp_path: Path) -> None:
+    running.ask("One")
+    files = running.controller.pair_loader.files()
+    assert files is not None
+    moved = tmp_path / "moved.gguf"
+    running.settings.values.recent_pairs = [Pair(target=str(moved), draft=None)]
+    ways = running.window.transcript.commands.ways_to_regenerate(running.model.messages[-1].id)
+    with running.qtbot.waitSignal(running.controller.pair_loader.pair_refused, timeout=WAIT_MS):
+        ways[-1][1]()
+    moved.write_bytes(Path(files.target).read_bytes())
+    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        running.controller.commands.load_recent(0)
+    assert not running.model.state.is_busy
+    assert running.model.messages[-1].versions == 1
 
 
 @guide
@@ -332,6 +397,25 @@ def test_what_is_found_follows_the_chat(running: Chatting) -> None:
     running.chats.open(running.make_long_chat(2))
     running.settle()
     running.qtbot.waitUntil(lambda: "6" in bar.count_text(), timeout=WAIT_MS)
+
+
+@guide
+def test_an_answer_is_followed_once_however_often_its_chat_is_shown(running: Chatting) -> None:
+    running.ready()
+    running.model.set_settings(ChatSettings(max_tokens=2000))
+    running.type("Tell me a long story")
+    running.qtbot.waitUntil(lambda: running.model.live is not None and bool(running.model.live.pieces), timeout=WAIT_MS)
+    model, live = running.model, running.model.live
+    assert live is not None
+    before = live.receivers(SIGNAL("rounds_received(QVariantList)"))
+    for _ in range(3):
+        running.choose("new_chat")
+        left = live.receivers(SIGNAL("rounds_received(QVariantList)"))
+        running.chats.open(model.id)
+    assert live.receivers(SIGNAL("rounds_received(QVariantList)")) == before
+    assert left < before
+    running.choose("stop")
+    running.settle()
 
 
 def test_a_search_result_shows_its_message(running: Chatting) -> None:

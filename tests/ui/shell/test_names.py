@@ -30,7 +30,7 @@ from app.ui.chat.list.menus import ask_for_folder, fill_chats_menu, fill_folder_
 from app.ui.chat.list.rows import FolderRow
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.settings.network_page import TokenDialog
-from app.ui.shell.help import LicencesDialog
+from app.ui.shell.help import LicensesDialog
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.shell.test_main_window import WAIT_MS, Running
 
@@ -54,7 +54,7 @@ def windows(running: Running) -> list[QWidget]:
     main = running.window
     for name in ("show_shortcuts", "show_figures", "show_about", "chat_settings", "compare_last"):
         running.choose(name)
-    LicencesDialog(paths.licences(), main).open()
+    LicensesDialog(paths.licenses(), main).open()
     commands.open_models()
     commands.settings().show_general()
     with running.qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):

@@ -54,6 +54,21 @@ def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Cal
     assert "Ctrl+I" in bar.settings.toolTip()
 
 
+def test_who_hides_a_panel_goes_on_writing(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    window = running.window
+    window.activateWindow()
+    for panel, inside in (("toggle_chats", window.chat_list.search_field), ("toggle_speed", window._side.tabBar())):
+        inside.setFocus()
+        assert inside.hasFocus()
+        running.choose(panel)
+        assert not inside.isVisible() and window.composer.editor.hasFocus()
+    window.transcript.column.setFocus()
+    running.choose("toggle_chats")
+    running.choose("toggle_chats")
+    assert window.transcript.column.hasFocus()  # which was in no panel
+
+
 def test_the_page_and_its_width_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.choose("chat_settings")
@@ -131,7 +146,7 @@ def test_settings_and_context_of_a_chat_with_the_guide(qtbot: QtBot, open_window
     assert answer.settings["system_prompt"] == "Be brief."
     assert answer.settings["sampling"]["temperature"] == 0.0  # type: ignore[index]
     # With a system prompt this prompt is what was counted, and the prompt's own tokens.
-    qtbot.waitUntil(lambda: bool(meter.use and meter.use.system), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: bool(meter.use and meter.use.system and not meter.use.answer), timeout=WAIT_MS)
     assert meter.use is not None
     assert answer.figures["prompt_tokens"] == typed + meter.use.system
     # The guide's template shows only the last message: nothing of the chat goes into its next prompt.

@@ -39,7 +39,7 @@ def test_states_in_words(state: EngineState, text: str) -> None:
     assert state_text(state, 0.4) == text
 
 
-def test_a_load_shows_its_progress_and_can_be_cancelled(qtbot: QtBot, bar: TopBar) -> None:
+def test_a_load_shows_its_progress_and_can_be_canceled(qtbot: QtBot, bar: TopBar) -> None:
     bar.set_state(EngineState.LOADING, 0.25)
     assert bar._label.text() == "loading 25%"
     cancel = next(one for one in bar.findChildren(QPushButton) if one.text() == "Cancel")

@@ -17,7 +17,7 @@ from app.ui.widgets import theme
 from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, is_refreshing, of_kind, rows_of
 from tests.ui.speed.rounds import steady
 
-LEARNT = msgspec.structs.replace(PAIR, history=HISTORY)
+LEARNED = msgspec.structs.replace(PAIR, history=HISTORY)
 
 
 def answer(panel: SpeedPanel, figures: Figures | None = FIGURES) -> None:
@@ -34,7 +34,7 @@ def settled(panel: SpeedPanel, qtbot: QtBot) -> None:
 
 
 def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNT)
+    panel.set_pair(LEARNED)
     settled(panel, qtbot)
     assert of_kind(panel, KindsSection).isVisible()
     assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s", "Code · 80% accepted · 100 tok/s"]
@@ -44,7 +44,7 @@ def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot:
 
 
 def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNT)
+    panel.set_pair(LEARNED)
     answer(panel)
     settled(panel, qtbot)
     assert "Code · 78% accepted · 97 tok/s" in rows_of(panel)  # (880 + 172) of 1,352; 1,261 tokens in 13 s
@@ -55,7 +55,7 @@ def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) 
 
 
 def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNT)
+    panel.set_pair(LEARNED)
     panel.set_draft_length(0)
     answer(panel)
     settled(panel, qtbot)
@@ -74,7 +74,7 @@ def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot
 
 
 def test_another_pair_has_its_own(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNT)
+    panel.set_pair(LEARNED)
     answer(panel)
     panel.set_curve(CURVE)
     settled(panel, qtbot)

@@ -21,10 +21,11 @@ def test_a_line_without_room_ends_in_an_ellipsis(qtbot: QtBot) -> None:
     assert QLabel.text(line) == line.text()
 
 
-def test_a_long_title_in_the_undo_bar_is_cut_with_an_ellipsis(qtbot: QtBot) -> None:
+def test_a_long_title_in_the_undo_bar_is_cut_and_what_was_done_stays(qtbot: QtBot) -> None:
     bar = UndoBar()
     qtbot.addWidget(bar)
-    bar.resize(300, 60)
-    bar.offer("Deleted “" + "a long title " * 20 + "”")
+    bar.resize(400, 60)
+    bar.offer("“" + "a long title " * 20 + "” was moved to the trash.")
     [line] = bar.findChildren(ElidedLabel)
-    qtbot.waitUntil(lambda: QLabel.text(line).endswith("…"))
+    qtbot.waitUntil(lambda: "…" in QLabel.text(line))
+    assert QLabel.text(line).endswith("trash.")

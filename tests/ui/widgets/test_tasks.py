@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete, isValid
 
-from app.errors import Cancelled, KnownError
+from app.errors import Canceled, KnownError
 from app.ui.widgets.tasks import Lane, Results
 
 
@@ -81,7 +81,7 @@ def test_known_errors_reach_whoever_asked(qtbot: QtBot, owner: QObject) -> None:
     future.set_exception(KnownError("The disk is full."))
 
     def stop() -> None:
-        raise Cancelled
+        raise Canceled
 
     Lane(owner, "test").submit(stop, None, lambda error: errors.append(str(error)))
     qtbot.waitUntil(lambda: errors == ["The disk is full.", "Stopped."])
@@ -98,7 +98,7 @@ def test_bugs_are_logged_and_nobody_waits_for_ever(
     assert "Traceback" in caplog.text
 
 
-def test_a_task_that_is_cancelled_before_it_begins_is_left_out(qtbot: QtBot, owner: QObject, held: Held) -> None:
+def test_a_task_that_is_canceled_before_it_begins_is_left_out(qtbot: QtBot, owner: QObject, held: Held) -> None:
     lane, seen = Lane(owner, "test"), list[str]()
     lane.submit(held, seen.append)
     assert lane.submit(lambda: "second", seen.append).cancel()
@@ -166,7 +166,7 @@ def test_a_task_can_ask_the_windows_thread(qtbot: QtBot, owner: QObject) -> None
     assert told == ["before the result"]
 
 
-def test_a_task_that_asks_a_window_that_closes_is_cancelled(owner: QObject) -> None:
+def test_a_task_that_asks_a_window_that_closes_is_canceled(owner: QObject) -> None:
     lane, asks = Lane(owner, "test"), threading.Event()
     called: list[int] = []
 
@@ -174,7 +174,7 @@ def test_a_task_that_asks_a_window_that_closes_is_cancelled(owner: QObject) -> N
         asks.set()
         try:
             lane.run_in_window_thread(lambda: called.append(1))
-        except Cancelled:
+        except Canceled:
             return "cancelled"
         return "went on"
 

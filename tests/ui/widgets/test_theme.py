@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
 from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
@@ -335,3 +336,28 @@ def test_icon_follows_the_theme(qtbot: QtBot) -> None:
 def test_application_icon_has_small_and_large_sizes(qapp: QApplication) -> None:
     assert qapp is not None
     assert {16, 256} <= {size.width() for size in icons.application().availableSizes()}
+
+
+class Collecting(QLabel):
+    """Says whether garbage may be collected while Qt dresses it."""
+
+    def __init__(self) -> None:
+        super().__init__("text")
+        self.seen: set[bool] = set()
+
+    def changeEvent(self, event: QEvent) -> None:
+        if event.type() is QEvent.Type.StyleChange:
+            self.seen.add(gc.isenabled())
+        super().changeEvent(event)
+
+
+def test_no_widget_is_collected_while_the_application_is_dressed(qtbot: QtBot, qapp: QApplication) -> None:
+    """Qt crashes where a widget of the list that it goes through is gone."""
+    stylesheet.apply(qapp)
+    made = Collecting()
+    qtbot.addWidget(made)
+    made.show()
+    theme.override(DARK)
+    theme.override(LIGHT)
+    assert made.seen == {False}
+    assert gc.isenabled()

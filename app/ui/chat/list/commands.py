@@ -29,8 +29,6 @@ class ListCommands:
     rename_folder: Callable[[str, str], object] = _nothing
     delete_folder: Callable[[str], object] = _nothing
     """Its chats stay."""
-    undo: Callable[[], object] = _nothing
-    """Take the last deletion back."""
     search: Callable[[str], object] = _nothing
     """Empty for no search any more."""
     watch_trash: Callable[[bool], object] = _nothing

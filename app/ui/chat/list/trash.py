@@ -131,8 +131,8 @@ class TrashPanel(QWidget):
         self.view.selectionModel().selectionChanged.connect(self._show_state)
         theme.follow(self.view, self.view.viewport().update)
         self.back = QToolButton()
-        self.back.setAccessibleName("Back to the chats")
-        self.back.setToolTip("Back to the chats")
+        self.back.setAccessibleName("Back to chats")
+        self.back.setToolTip("Back to chats")
         icons.set_icon(self.back, "left")
         self.back.clicked.connect(leave)
         self._explanation = label(
@@ -159,7 +159,7 @@ class TrashPanel(QWidget):
     def set_chats(self, chats: Sequence[Chat], now: float | None = None) -> None:
         """Show what is in the trash, deleted last first. ``now``, in seconds since 1970, is given by tests."""
         selected, position = set(self._selected()), self.view.verticalScrollBar().value()
-        place = self.view.currentIndex().row()
+        place, focused = self.view.currentIndex().row(), self.window().focusWidget()
         self.model.set_chats(chats, time.time() if now is None else now)
         selection = QItemSelection()
         for at, chat in enumerate(chats):
@@ -176,7 +176,9 @@ class TrashPanel(QWidget):
         self._explanation.setVisible(bool(chats))
         self._empty_text.setVisible(not chats)
         self._show_state()
-        if was_empty and self.window().focusWidget() is self.back:  # also while another window is in front
+        # Of the window: also while another one is in front. A button that is disabled gives the keyboard away.
+        has_lost_it = focused is not self.window().focusWidget() and self.isAncestorOf(focused or self)
+        if has_lost_it or (was_empty and focused is self.back):
             self.begin()
 
     def begin(self) -> None:

@@ -84,7 +84,6 @@ class ChatListView(QListView):
         self._add_key("Del", self._delete)
         self._add_key(menus.PIN_KEYS, self._pin)
         self._add_key(menus.MOVE_KEYS, self._ask_where_to_move)
-        self._add_key(QKeySequence(QKeySequence.StandardKey.Undo), self.undo)
         theme.follow(self, self.viewport().update)
 
     # ------------------------------------------------------------ what is shown
@@ -99,6 +98,7 @@ class ChatListView(QListView):
                 self._waiting = chats, folders, today
                 return
             self._revert_renaming()
+        self._waiting = None  # out of date by now, if it is still to be shown
         shown = self._delegate.shown
         was_there = shown is not None and self.chats.place(shown) is not None
         with self._in_place():
@@ -203,10 +203,6 @@ class ChatListView(QListView):
         """Show the chats of a folder, or hide them."""
         self.arrange(collapsed=self.chats.collapsed - {folder_id} if is_open else self.chats.collapsed | {folder_id})
 
-    def undo(self) -> None:
-        """The menu's Undo, where the list has the focus."""
-        self._commands.undo()
-
     def selectAll(self) -> None:  # noqa: N802
         """All chats; folders are no part of what is deleted or moved then."""
         self._select_places(place for place, row in enumerate(self.chats.rows) if isinstance(row, Chat))
@@ -223,7 +219,7 @@ class ChatListView(QListView):
         places = (place for one in ranges for place in range(one.top(), one.bottom() + 1))
         return [place for place in places if not self._is_heading(place)]
 
-    def _add_key(self, keys: str | QKeySequence, act: Callable[[], object]) -> None:
+    def _add_key(self, keys: str, act: Callable[[], object]) -> None:
         made = QShortcut(QKeySequence(keys), self, context=Qt.ShortcutContext.WidgetShortcut)
         made.activated.connect(act)
 

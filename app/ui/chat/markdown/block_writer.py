@@ -23,7 +23,8 @@ from PySide6.QtGui import (
 )
 
 from app.models.text import is_right_to_left
-from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline
+from app.ui.chat.markdown.block_splitter import close_inline
+from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import (
     CHECKED,

@@ -45,6 +45,7 @@ CODE_PADDING = 12.0
 _INDENT = 26.0
 QUOTE_INDENT = 16.0
 CELL_PADDING = 16.0
+ROW_PADDING = 5
 """Between two columns of a table, in pixels."""
 TAB_COLUMNS = 4
 """Of code."""
@@ -232,8 +233,8 @@ class Formats:
         result = QTextTableCellFormat()
         result.setLeftPadding(CELL_PADDING if mirrored else 0)
         result.setRightPadding(0 if mirrored else CELL_PADDING)
-        result.setTopPadding(5)
-        result.setBottomPadding(5)
+        result.setTopPadding(ROW_PADDING)
+        result.setBottomPadding(ROW_PADDING)
         if not last:
             result.setBottomBorderStyle(QTextTableFormat.BorderStyle.BorderStyle_Solid)
             result.setBottomBorder(1)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QTextBlockFormat, QTextCursor, QTextDocument
 
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.code_headers import CodeHeaders
-from app.ui.chat.markdown.formats import CODE_PADDING
+from app.ui.chat.markdown.formats import CODE_PADDING, ROW_PADDING
 from app.ui.chat.markdown.painting import block_rect
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.wide import WidePart, WidePlaces, code_extent, code_place
@@ -68,7 +68,9 @@ class Frames:
             frame = self._document.frameAt(table.start) if table.is_wide(self.width) else None
             if frame is not None:
                 box = self._document.documentLayout().frameBoundingRect(frame)
-                place = QRect(0, math.floor(box.top()), self.width, math.ceil(box.height()))
+                # For a table Qt gives back the place of the first cell's text, and the size of all with its margins.
+                top = box.top() - frame.frameFormat().topMargin() - ROW_PADDING
+                place = QRect(0, math.floor(top), self.width, math.ceil(box.height()))
                 width, is_mirrored = math.ceil(box.width()), table.is_mirrored
                 parts.append(WidePart(table.start, table.end, place, width, "table", table.group, is_mirrored))
         if parts or self._wide.parts:

@@ -7,8 +7,9 @@ from collections import deque
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
+from app.ui.chat.markdown.block_splitter import BlockSplitter, CodeLine, OpenCode
 from app.ui.chat.markdown.block_writer import BlockWriter, Mark
-from app.ui.chat.markdown.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
+from app.ui.chat.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.underlay import Unit
@@ -18,7 +19,7 @@ _PORTION = 2048
 _UNIT_LINES = 25
 _UNIT_CHARACTERS = 1000
 """A stretch of code is this long, or one line longer: its tints are worked out in one go."""
-MAX_CHARACTERS_PER_DRAW = 800
+MAX_CHARACTERS_PER_DRAW = 600
 """Laying out comes after drawing and is not in its time budget, so that is limited by length."""
 _BAR_CHARACTERS = 12
 """A cell of a table takes as long to lay out as so many characters of prose."""

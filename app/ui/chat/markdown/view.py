@@ -64,6 +64,8 @@ class MarkdownView(SafeBrowser):
         self._shows_drafted = False
         self._prose_width = self._width = 0
         self._height = 0
+        self._is_partial = False
+        """Whether only the beginning of the text is drawn."""
         self._is_raw = False
         self._fold = Fold(self.viewport(), self._redraw)
         self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
@@ -220,10 +222,6 @@ class MarkdownView(SafeBrowser):
         self._find.current = None
         self.viewport().update()
 
-    def clear_find(self) -> None:
-        """Mark nothing any more."""
-        self.set_find("")
-
     @property
     def is_drawn(self) -> bool:
         """Whether all the text given so far is on screen."""
@@ -266,14 +264,15 @@ class MarkdownView(SafeBrowser):
         """Height of the text at its present width, in pixels."""
         return self._height
 
-    def _measure(self) -> None:
+    def _measure(self, *, is_news: bool = False) -> None:
+        """``is_news``: the height is the real one now, even if it is no other than before."""
         runs = self._rendering.code_runs
         # The frame of code at the very end reaches below its last line.
         below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
         self._frames.place()
         height = self._fold.place(height, self._prose_width)
-        if height != self._height:
+        if height != self._height or is_news:
             self._height = height
             self.setFixedHeight(height)
             self.height_changed.emit()
@@ -293,12 +292,13 @@ class MarkdownView(SafeBrowser):
         more = self._rendering.draw(_BUDGET)
         if anchor != position:
             self._select(anchor, position)
-        self._measure()
+        if more:
+            turns().want(self)  # before anybody hears of the height, which is not the real one yet
+        was_partial, self._is_partial = self._is_partial, more
+        self._measure(is_news=was_partial and not more)
         self._colors.update()
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
-        if more:
-            turns().want(self)
         if self.is_drawn:
             self.drawn.emit()
 

@@ -11,8 +11,9 @@ import pytest
 from PySide6.QtGui import QTextBlock, QTextCursor, QTextDocument, QTextFormat, QTextList
 from PySide6.QtWidgets import QApplication
 
+from app.ui.chat.markdown.block_splitter import BlockSplitter
 from app.ui.chat.markdown.block_writer import FEATURES
-from app.ui.chat.markdown.blocks import Block, BlockSplitter, Kind, visible
+from app.ui.chat.markdown.blocks import Block, Kind, visible
 from tests.ui.chat.markdown import samples
 
 Shape = list[tuple[object, ...]]

@@ -6,17 +6,15 @@ import random
 
 import pytest
 
-from app.ui.chat.markdown.blocks import (
+from app.ui.chat.markdown.block_splitter import (
     MAX_BLOCK_CHARACTERS,
     MAX_LINE_CHARACTERS,
     MAX_TABLE_BARS,
-    Block,
     BlockSplitter,
-    Kind,
     OpenCode,
     close_inline,
-    visible,
 )
+from app.ui.chat.markdown.blocks import Block, Kind, visible
 
 EVERYTHING = """# Title
 A paragraph with **bold** text

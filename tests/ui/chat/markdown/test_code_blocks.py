@@ -10,7 +10,7 @@ from PySide6.QtGui import QTextBlock, QTextCursor
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.helper import Helper
+from app.helper import Helper, shared
 from app.helper.messages import ROLES, Highlight, Highlighted
 from app.protocol.messages import Piece
 from app.ui.chat.markdown import code_blocks, highlight
@@ -29,8 +29,9 @@ CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- it
 
 @pytest.fixture
 def view(view: MarkdownView, monkeypatch: pytest.MonkeyPatch) -> MarkdownView:
-    # However slow the machine is, a text is drawn in one go.
+    # However slow the machine is, a text is drawn in one go, and its code highlighted.
     monkeypatch.setattr(markdown_view, "_BUDGET", 60.0)
+    monkeypatch.setattr(shared(), "seconds", 100)
     return view
 
 

@@ -59,7 +59,7 @@ def test_marks_change_neither_layout_nor_text(qtbot: QtBot, view: MarkdownView) 
     view.show_find(1)
     assert view.grab().toImage() not in (plain, marked)
     assert (view.document().toHtml(), view.content_height()) == (markup, height)
-    view.clear_find()
+    view.set_find("")
     assert view.find_box() is None
     assert view.grab().toImage() == plain
 

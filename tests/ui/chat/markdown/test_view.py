@@ -454,7 +454,7 @@ def test_what_follows_a_table_is_written_again_without_laying_out_the_table(afte
     document = QTextDocument()
     rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
     document.documentLayout()  # without one nothing is told of changes
-    rendering.feed(table(3, 4))
+    rendering.feed(table(3, 2))
     assert not rendering.draw(60.0)
     end = document.lastBlock().position()
     rendering.feed(after)
@@ -472,7 +472,7 @@ def test_a_table_is_written_behind_another_without_laying_that_out() -> None:
     document = QTextDocument()
     rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
     document.documentLayout()  # without one nothing is told of changes
-    rendering.feed(table(3, 4))
+    rendering.feed(table(3, 2))
     assert not rendering.draw(60.0)
     end = document.lastBlock().position()
     touched: list[int] = []

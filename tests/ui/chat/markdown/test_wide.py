@@ -76,6 +76,23 @@ def test_a_wide_table_is_scrolled_and_the_view_is_not(qtbot: QtBot, view: Markdo
     assert before.copy(part.place) != after.copy(part.place)
 
 
+@pytest.mark.parametrize("before", ["words\n\n", ""])
+@pytest.mark.parametrize("after", ["", "\nmore words", "\n# Heading", "\n```\ncode\n```"])
+def test_the_scroll_bar_covers_nothing(qtbot: QtBot, view: MarkdownView, before: str, after: str) -> None:
+    show(qtbot, view, f"{before}{TABLE}{after}")
+    view.set_widths(300, 320)
+    (bar,) = bars(view)
+    (part,) = view.wide.parts
+    layout, document = view.document().documentLayout(), view.document()
+    last, below = document.findBlock(part.end - 1), document.findBlock(part.end + 1)
+    assert last.text().startswith(WORD)
+    assert bar.y() >= layout.blockBoundingRect(last).bottom()
+    assert bar.geometry().bottom() < view.height()
+    if after:
+        top = header(view).y() if "`" in after else layout.blockBoundingRect(below).top()
+        assert bar.geometry().bottom() < top + 1
+
+
 def test_no_cell_is_cut_or_broken(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, WIDE)
     view.set_widths(300, 320)

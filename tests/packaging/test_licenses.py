@@ -1,11 +1,11 @@
-"""The folder of licences inside a bundle, and the table behind it."""
+"""The folder of licenses inside a bundle, and the table behind it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from installer import licences
+from installer import licenses
 from installer.bundle import Bundle
 from installer.owners import table
 from installer.places import ROOT
@@ -20,8 +20,8 @@ def bundle(tmp_path: Path) -> Bundle:
 
 
 def test_every_part_has_a_folder_with_its_texts(bundle: Bundle) -> None:
-    licences.write(bundle)
-    found = {file.relative_to(bundle.licences).as_posix() for file in bundle.licences.rglob("*") if file.is_file()}
+    licenses.write(bundle)
+    found = {file.relative_to(bundle.licenses).as_posix() for file in bundle.licenses.rglob("*") if file.is_file()}
     assert found == {
         "README.txt",
         "anyio/LICENSE",
@@ -36,23 +36,23 @@ def test_every_part_has_a_folder_with_its_texts(bundle: Bundle) -> None:
         "qt/third-party.txt",
         "slipstream/LICENSE",
     }
-    assert (bundle.licences / "anyio" / "LICENSE").read_text("utf-8") == "The licence of anyio\n"
+    assert (bundle.licenses / "anyio" / "LICENSE").read_text("utf-8") == "The license of anyio\n"
 
 
 def test_the_index_names_every_part_and_its_folder(bundle: Bundle) -> None:
-    licences.write(bundle)
-    lines = (bundle.licences / "README.txt").read_text("utf-8").splitlines()
+    licenses.write(bundle)
+    lines = (bundle.licenses / "README.txt").read_text("utf-8").splitlines()
     rows = [line.split() for line in lines]
     assert ["Qt", "6.11.3", "LGPL-3.0-only", "qt/"] in rows
     assert ["llama.cpp", "0.5.2+0c1e57098", "MIT", "llama.cpp/"] in rows
-    assert all((bundle.licences / row[-1]).is_dir() for row in rows if row and row[-1].endswith("/"))
+    assert all((bundle.licenses / row[-1]).is_dir() for row in rows if row and row[-1].endswith("/"))
 
 
 def test_writing_again_leaves_nothing_of_before(bundle: Bundle) -> None:
-    licences.write(bundle)
-    write(bundle.licences / "gone" / "LICENSE", "of a part that is no longer there")
-    licences.write(bundle)
-    assert not (bundle.licences / "gone").exists()
+    licenses.write(bundle)
+    write(bundle.licenses / "gone" / "LICENSE", "of a part that is no longer there")
+    licenses.write(bundle)
+    assert not (bundle.licenses / "gone").exists()
 
 
 def test_the_app_of_macos_finds_them_beside_its_libraries(bundle: Bundle) -> None:
@@ -61,7 +61,7 @@ def test_the_app_of_macos_finds_them_beside_its_libraries(bundle: Bundle) -> Non
     (contents / "Resources").mkdir()
     (bundle.folder / "_internal").rename(contents / "Frameworks")
     for _ in range(2):
-        licences.write(bundle)
+        licenses.write(bundle)
     assert (contents / "Frameworks" / "licences" / "README.txt").is_file()
 
 

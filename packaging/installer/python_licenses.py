@@ -1,4 +1,4 @@
-"""What a Python distribution's metadata says of its licence."""
+"""What a Python distribution's metadata says of its license."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def normalized(name: str) -> str:
 
 
 def expression(distribution: Distribution) -> str:
-    """The licence as an SPDX expression; raises `Unclear` if the metadata has none."""
+    """The license as an SPDX expression; raises `Unclear` if the metadata has none."""
     for key in ("License-Expression", "License"):
         said = (distribution.metadata.get_all(key) or [""])[0]
         try:
             return str(canonicalize_license_expression(said))
         except InvalidLicenseExpression:
             continue
-    raise Unclear(f"{distribution.name} names no SPDX licence: say it in packaging/licences/components.toml")
+    raise Unclear(f"{distribution.name} has no SPDX license: name one in packaging/licences/components.toml")
 
 
 def texts(distribution: Distribution) -> tuple[Path, ...]:
-    """Its licences, and the SBOMs that name what was compiled into it; raises `Unclear` if there is no licence."""
+    """Its licenses, and the SBOMs that name what was compiled into it; raises `Unclear` if there is no license."""
     files = sorted(str(file) for file in distribution.files or () if _TEXT.match(file.as_posix()))
     if all("/sboms/" in file for file in files):
-        raise Unclear(f"{distribution.name} brings no licence text: name one in packaging/licences/components.toml")
+        raise Unclear(f"{distribution.name} has no license text: name one in packaging/licences/components.toml")
     return tuple(Path(str(distribution.locate_file(file))) for file in files)

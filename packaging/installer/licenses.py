@@ -1,4 +1,4 @@
-"""Puts the licences of everything inside a bundle into it, with an index."""
+"""Puts the licenses of everything inside a bundle into it, with an index."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from installer.component import Component
 from installer.inventory import Inventory, take
 
 _INDEX = """\
-Slipstream {version}: what is inside, and under which licence
+Slipstream {version}: what is inside, and under which license
 
-Slipstream itself is under the MIT licence. Below is every part that is packaged with it, with its licence as an SPDX
-expression (https://spdx.org/licenses/) and the folder beside this file that has the texts. The same list for programs,
-with checksums, is in {sbom} (CycloneDX).
+Slipstream itself is under the MIT license. Below is every part that is packaged with it, with its license as an SPDX
+expression (https://spdx.org/licenses/) and the folder next to this file that has the texts. {sbom} is
+the same list in machine-readable form, with checksums (CycloneDX).
 
 - Qt and PySide6 are used under the LGPL: qt/replacing.txt says how to replace them and where their source is.
-- Parts of Debian (or Ubuntu) are unchanged; their source is in its archive under the name and version given here, for
-  Debian for good at https://snapshot.debian.org.
-- Packages of Rust compiled into Python packages are named, with their licences, in the folders "sboms" of these.
+- Parts of Debian (or Ubuntu) are unchanged; their source is in its archive under the name and version given here;
+  Debian keeps it permanently at https://snapshot.debian.org.
+- Rust packages that are compiled into Python packages are listed, with their licenses, in the "sboms" folders of those.
 
 {table}
 """
@@ -28,30 +28,30 @@ _COMMON = Path("/usr/share/common-licenses")
 
 
 def write(bundle: Bundle, inventory: Inventory | None = None) -> None:
-    """Make ``licences/`` in ``bundle`` anew; raises `Unclear` if a file has no owner or a part has no licence."""
+    """Make ``licenses/`` in ``bundle`` anew; raises `Unclear` if a file has no owner or a part has no license."""
     inventory = inventory or take(bundle)
-    shutil.rmtree(bundle.licences, ignore_errors=True)
+    shutil.rmtree(bundle.licenses, ignore_errors=True)
     folders: dict[str, Component] = {}
     for part in inventory.parts:
         if (other := folders.setdefault(part.folder, part)) != part:
-            raise Unclear(f"{part.name} {part.version} and {other.name} {other.version} share one folder for licences")
-        _copy_texts(part, bundle.licences / part.folder)
-    _copy_common_licences(bundle.licences)
+            raise Unclear(f"{part.name} {part.version} and {other.name} {other.version} share one folder for licenses")
+        _copy_texts(part, bundle.licenses / part.folder)
+    _copy_common_licenses(bundle.licenses)
     index = _INDEX.format(version=bundle.version, sbom=f"../{bundle.sbom.name}", table=_table(list(inventory.parts)))
-    (bundle.licences / "README.txt").write_text(index, "utf-8", newline="\n")
+    (bundle.licenses / "README.txt").write_text(index, "utf-8", newline="\n")
     _link_for_macos(bundle)
 
 
 def _copy_texts(part: Component, folder: Path) -> None:
     for name, text in part.text_names().items():
         if not text.is_file():
-            raise Unclear(f"the licence of {part.name} is not where it should be: {text}")
+            raise Unclear(f"the license of {part.name} is not where it should be: {text}")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(text, folder / name)
 
 
-def _copy_common_licences(folder: Path) -> None:
-    """Debian's copyright files point to the licences that it has once for all."""
+def _copy_common_licenses(folder: Path) -> None:
+    """Debian's copyright files point to the licenses that it has once for all."""
     named: set[str] = set()
     for text in folder.glob("*/copyright"):
         named.update(re.findall(rf"{_COMMON}/([\w.-]*\w)", text.read_text("utf-8", errors="replace")))
@@ -62,8 +62,8 @@ def _copy_common_licences(folder: Path) -> None:
 
 
 def _table(parts: list[Component]) -> str:
-    rows = [("Part", "Version", "Licence", "Folder")]
-    rows += [(part.name, part.version or "-", part.licence, f"{part.folder}/") for part in parts]
+    rows = [("Part", "Version", "License", "Folder")]
+    rows += [(part.name, part.version or "-", part.license, f"{part.folder}/") for part in parts]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

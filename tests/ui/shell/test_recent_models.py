@@ -1,0 +1,124 @@
+"""The whole window with more than one model: an answer is written again by another one, and models that are moved."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.chats.settings import ChatSettings
+from app.errors import KnownError
+from app.settings import Pair
+from app.ui.engine.interface import EngineState
+from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.test_messages import Chatting
+
+
+class WithAnother(Chatting):
+    """A window whose settings know another pair: the guide's draft model, by itself."""
+
+    NAME = "other.gguf"
+
+    def __init__(self, qtbot: QtBot, draft: Path) -> None:
+        super().__init__(qtbot)
+        self.other = paths.models_dir() / self.NAME
+        self.other.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(draft, self.other)
+        self.settings.values.remember_pair(Pair(str(self.other)))
+        self.settings.values.last_pair = None
+        self.begin()
+        self.ready()
+
+    def load_other(self) -> None:
+        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+            self.controller.commands.load_recent(0)
+
+
+@pytest.fixture
+def running(qtbot: QtBot, guide_pair: tuple[Path, Path]) -> Iterator[WithAnother]:
+    window = WithAnother(qtbot, guide_pair[1])
+    yield window
+    window.close()
+
+
+def test_another_model_writes_an_answer_again(running: WithAnother) -> None:
+    running.ask("What is a draft model?")
+    running.ask("And then?")
+    first = running.model.messages[1]
+    running.entries(1)[WithAnother.NAME].trigger()
+    running.qtbot.waitUntil(lambda: running.model.state.is_busy, timeout=WAIT_MS)
+    running.settle()
+    question, again = running.model.messages
+    assert (again.version, again.versions) == (2, 2)
+    assert again.pair != first.pair and again.status == "complete"
+    assert running.answer(1).isVisible()
+    # The model is loaded now; so the next time nothing is loaded.
+    running.entries(1)[WithAnother.NAME].trigger()
+    assert running.model.state.is_busy
+    running.settle()
+    assert (running.model.messages[1].pair, running.model.messages[1].version) == (again.pair, 3)
+    assert running.model.messages[0].id == question.id
+
+
+def test_who_goes_to_another_chat_meanwhile_gets_no_answer_there(running: WithAnother) -> None:
+    running.ask("What is a draft model?")
+    asked = running.model
+    running.entries(1)[WithAnother.NAME].trigger()
+    running.choose("new_chat")
+    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        pass
+    running.settle()
+    assert running.model is not asked and not running.model.messages
+    assert [one.versions for one in asked.messages] == [1, 1]
+
+
+@pytest.mark.allow_logs
+def test_a_model_that_is_gone_leaves_the_answer_as_it_was(running: WithAnother) -> None:
+    running.ask("What is a draft model?")
+    before = running.model.messages[-1]
+    running.other.unlink()
+    running.entries(1)[WithAnother.NAME].trigger()
+    notices = running.controller.notice_list.notices
+    running.qtbot.waitUntil(lambda: "load" in notices(), timeout=WAIT_MS)
+    assert "other.gguf has been moved or deleted" in notices()["load"].text
+    assert running.engine.state() is EngineState.READY
+    running.settle()
+    assert running.model.messages[-1] == before
+
+
+def test_what_is_known_of_a_model_follows_its_file(running: WithAnother, tmp_path: Path) -> None:
+    presets, loader = running.controller.presets, running.controller.pair_loader
+    presets.change(lambda one: one.save("Brief", ChatSettings(system_prompt="Be brief.")))
+    presets.change(lambda one: one.set_default("Brief", str(running.other)))
+    running.ask("Hello")  # the settings of the first chat were chosen
+    running.load_other()
+    running.choose("new_chat")
+    running.qtbot.waitUntil(lambda: running.model.settings.preset == "Brief", timeout=WAIT_MS)
+    running.controller.speed._baseline.record(
+        loader.pair(), loader.load_settings(), running.controller._sampling(), 12.5
+    )
+    new = tmp_path / "new" / "models"
+    moved: list[list[Path]] = []
+    problems: list[KnownError] = []
+    settings = running.controller.commands.settings()
+    running.controller.models.library().move(new, settings._save_folder, moved.append, problems.append)
+    running.qtbot.waitUntil(lambda: bool(moved or problems), timeout=WAIT_MS)
+    assert (moved, problems) == ([[]], [])
+    there = str(new / WithAnother.NAME)
+    assert not running.other.exists() and Path(there).is_file()
+    running.qtbot.waitUntil(lambda: presets.presets.own_default_name(there) == "Brief", timeout=WAIT_MS)
+    assert running.model.settings.preset == "Brief"
+    assert running.controller.models.is_loaded(there)
+    speeds: list[float | None] = []
+    running.controller.speed._baseline.find(
+        loader.pair(), loader.load_settings(), running.controller._sampling(), speeds.append
+    )
+    running.qtbot.waitUntil(lambda: speeds == [12.5], timeout=WAIT_MS)
+    with running.qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
+        loader.load_again()
+    assert running.settings.values.last_pair == Pair(there)
+    assert list(running.settings.values.model_loads)[-1] == there
