@@ -1,8 +1,8 @@
 """What the chat store returns: plain values that can be passed between threads; a chat as Markdown.
 
-Which drafter wrote which part of an answer is stored with it as one entry a token:
-``[text length in characters, drafter or None, round, rejected text or None]``, with a fifth entry ``true`` where the
-text is part of what the model thought before its answer.
+Which drafter wrote which part of an answer is stored with it as one entry per token: ``[text length in characters,
+drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is part of the model's
+thinking before its answer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
-_ENTRIES = 4
-"""Of a `PackedPiece` that is not thinking."""
+_THINKING_ENTRY = ",true]"
+"""In the provenance of an answer with thinking; a rejected text may look like it."""
 _DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(DrafterName)}
 _ENDINGS = {
     "stopped": "stopped",
@@ -165,7 +165,7 @@ def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
-    """The provenance of an answer whose text is all pieces joined."""
+    """The provenance of an answer whose text is that of all pieces together."""
     return [
         [len(piece.text), piece.drafter, piece.round, piece.rejected, *([True] if piece.thinking else [])]
         for piece in pieces
@@ -196,11 +196,11 @@ def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
     return pieces
 
 
-def thinking_and_answer(text: str, packed: Sequence[Sequence[object]]) -> tuple[str, str]:
-    """What of the text of an answer the model thought, and what it answered."""
-    if not any(len(entry) > _ENTRIES for entry in packed):
-        return "", text
-    pieces = unpack(text, packed)
+def thinking_and_answer(message: StoredMessage) -> tuple[str, str]:
+    """What of a message the model thought, and what it answered."""
+    if _THINKING_ENTRY not in message.provenance_json:  # most have none, and a chat may have thousands
+        return "", message.text
+    pieces = unpack(message.text, message.provenance)
     parts = ("".join(piece.text for piece in pieces if piece.thinking == wanted) for wanted in (True, False))
     thinking, answer = (part.strip() for part in parts)
     return thinking, answer

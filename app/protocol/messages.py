@@ -140,7 +140,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
-    """Texts that end the answer and are not shown; thinking is not searched for them."""
+    """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
     continued: list[int] = []
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
@@ -156,7 +156,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Under ``rejection`` and ``block`` the draft model always samples, and this is ignored."""
     accept: AcceptRule = "coupled"
     raw: bool = False
-    """Feed the contents as they are, without a chat template."""
+    """Use the contents as the prompt, without a chat template."""
     thinking: str = ""
     """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
     thinking_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
@@ -174,7 +174,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
     overflow: Overflow = "drop_oldest"
     private: bool = False
-    """As `Generate.private`."""
+    """As in `Generate.private`."""
     thinking: str = ""
     template_variables: TemplateVariables = {}
 
@@ -192,7 +192,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     """As the answer was asked for, or it would stand behind another prompt."""
     raw: bool = False
     private: bool = False
-    """As `Generate.private`."""
+    """As in `Generate.private`."""
     thinking: str = ""
     template_variables: TemplateVariables = {}
 
@@ -249,6 +249,7 @@ class Quit(_Struct, frozen=True, kw_only=True, tag="quit"):
 
 Command = (
     Load
+    | ChatPart
     | Generate
     | MeasurePlain
     | ScoreTokens
@@ -337,7 +338,7 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     context_length: int = 0
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
-    """``chatml``: the model brings no chat template."""
+    """``chatml``: the model has no chat template."""
     thinking: list[str] = []
     """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
     there is no choice."""
@@ -383,9 +384,9 @@ class PromptProgressed(_Struct, frozen=True, kw_only=True, tag="prompt_progresse
 class Piece(_Struct, frozen=True, kw_only=True):
     """The text that one token adds to the answer; there is one piece for each token, in order.
 
-    A token that ends in the middle of a character has an empty text; the token that completes it carries the whole. A
-    character that the answer does not complete is not shown. The token that ends an answer with the `FinishReason`
-    ``end`` has a piece, too, with an empty text, and so have the tokens of the marks around thinking.
+    A token that ends in the middle of a character has an empty text; the token that completes the character carries all
+    of it. A character that the answer doesn't complete isn't shown. The token that ends an answer with the
+    `FinishReason` ``end`` has a piece, too, with an empty text, and so do the tokens of the marks around thinking.
     """
 
     text: str

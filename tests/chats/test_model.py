@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from app.chats.model import pack, thinking_and_answer, unpack
+from app.chats.model import StoredMessage, pack, thinking_and_answer, to_json, unpack
 from app.protocol.messages import Piece
 
 
@@ -53,5 +54,9 @@ def test_thinking_is_told_from_the_answer() -> None:
     ]
     packed = json.loads(json.dumps(pack(pieces)))
     assert unpack("Hm. So\n\nYes.", packed) == pieces
-    assert thinking_and_answer("Hm. So\n\nYes.", packed) == ("Hm. So", "Yes.")
-    assert thinking_and_answer(" Yes. ", pack([Piece(text=" Yes. ")])) == ("", " Yes. ")
+    stored = StoredMessage("id", "chat", None, "assistant", "Hm. So\n\nYes.", "complete", 0.0)
+    thought = replace(stored, provenance_json=to_json(pack(pieces)))
+    assert thinking_and_answer(thought) == ("Hm. So", "Yes.")
+    assert thinking_and_answer(stored) == ("", stored.text)
+    odd = replace(stored, text="Yes", provenance_json=to_json(pack([Piece(text="Yes", rejected=",true]")])))
+    assert thinking_and_answer(odd) == ("", "Yes")

@@ -16,7 +16,7 @@ from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
-from app.errors import Cancelled
+from app.errors import Canceled
 from app.protocol.messages import DrafterName, FinishReason, Piece, Round, TextKind
 
 _CAUGHT_UP = 4
@@ -100,7 +100,7 @@ class Decoding:
                         self._drafting.forced()
                 else:
                     yield self._next()
-        except Cancelled:  # in the middle of a long catch-up
+        except Canceled:  # in the middle of a long catch-up
             yield self._closing()
         finally:  # nothing after the end of the answer stays in the cache; of a stop string, nothing at all
             end = len(self._sequence)
@@ -214,7 +214,7 @@ class Decoding:
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
                 if self._stops.cancelled():
-                    raise Cancelled
+                    raise Canceled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
         return target.decode([*context[len(target.tokens) :], *draft_tokens], len(draft_tokens) + 1)

@@ -19,10 +19,10 @@ _COMPARED = 512
 class Task:
     """How to choose the tokens of one answer, and where it ends.
 
-    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and are not shown. It goes on
-    behind the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``marks`` of ``None``: nothing of it is thinking. After ``thinking_budget`` tokens of that the tokens are forced
-    that ``closing`` makes of a text; ``between`` is what the template writes there, if it tells.
+    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
+    after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
+    ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
+    that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
 
     sampling: Sampling
@@ -46,7 +46,7 @@ class TokenSequence:
     """
 
     def __init__(self, prompt: Sequence[int] = (), shared: int | None = None) -> None:
-        """The answer begins behind ``prompt``, of which the next turn's prompt will begin with ``shared`` tokens."""
+        """The answer begins after ``prompt``, of which the next turn's prompt will begin with ``shared`` tokens."""
         self.tokens = list(prompt)
         """Prompt and answer, to be read by index; only `append` changes it."""
         self.prompt_length = len(self.tokens)

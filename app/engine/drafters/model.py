@@ -146,7 +146,7 @@ class ModelDrafter(Drafter):
         with cache.aborting(self._draft.should_stop):
             while (held := len(cache.tokens)) < end:
                 if self._draft.should_stop():
-                    raise Cancelled
+                    raise Canceled
                 stop = shared if held < shared < end else end
                 self._feed(min(stop, held + cache.chunk))
                 if len(cache.tokens) == shared:

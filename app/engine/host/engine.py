@@ -224,7 +224,7 @@ class Engine:
         )
         try:
             logits = yield from self._process(target, command, statistics)
-        except Cancelled:
+        except Canceled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
@@ -246,7 +246,7 @@ class Engine:
     def _decode(
         self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
     ) -> Iterator[Round | GenerationFinished]:
-        """The answer behind a processed prompt, whose last token has these ``logits``."""
+        """The answer after a processed prompt, whose last token has these ``logits``."""
         drafting, sequence = self._drafting(command), self._sequence
         stops = Stops(self._cancel.is_set, self._stop_thinking.is_set)
         decoding = Decoding(target.context, sequence, target.model, drafting, task, started, stops)
@@ -333,7 +333,7 @@ class Engine:
         )
 
     def count_tokens(self, command: CountTokens) -> TokensCounted:
-        """How much of the context ``command``'s chat would take. Raises `KnownError` where that cannot be told now."""
+        """How much of the context ``command``'s chat would take. Raises `KnownError` if that is unknown now."""
         target = self._loaded()
         variables = self._variables(target, command)
         return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
@@ -372,8 +372,7 @@ class Engine:
         continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages), continued)
-        overflow = command.overflow if isinstance(command, Generate) else "drop_oldest"
-        return target.prompts.chat(command.messages, overflow, continued, Engine._variables(target, command))
+        return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
 
     @staticmethod
     def _variables(target: Target, command: Generate | ScoreTokens | CountTokens) -> TemplateVariables:
@@ -394,7 +393,7 @@ class Engine:
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
-                    raise Cancelled
+                    raise Canceled
                 if done in marks:
                     context.remember()
                 stop = min((mark for mark in marks if mark > done), default=end)

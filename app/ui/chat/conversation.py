@@ -77,8 +77,8 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
     turns: list[Message] = []
     sources: list[str] = []
     for message in branch:
-        thinking, text = thinking_and_answer(message.text, message.provenance)
-        if message.role == "assistant" and not text.strip():
+        thinking, text = thinking_and_answer(message)
+        if message.role == "assistant" and (not text or text.isspace()):
             continue
         if turns and turns[-1].role == message.role:
             joined = "\n\n".join(filter(None, (turns[-1].thinking, thinking)))
@@ -86,8 +86,7 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
         else:
             turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=message.created_at))
             sources.append(message.id)
-    system = [Message(role="system", content=system_prompt)] if system_prompt.strip() else []
-    return Conversation(messages=system + turns, sources=sources)
+    return Conversation(turns, sources).under(system_prompt)
 
 
 def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:
