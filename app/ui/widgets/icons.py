@@ -32,18 +32,27 @@ def pixmaps(name: str, color: QColor, sizes: Iterable[int]) -> list[QPixmap]:
     return pictures
 
 
+def _recolored(picture: QPixmap, color: QColor) -> QPixmap:
+    """The same picture of one color in another one, which is faster than drawing it again."""
+    result = QPixmap(picture)
+    painter = QPainter(result)
+    painter.setCompositionMode(QPainter.CompositionMode.CompositionMode_SourceIn)
+    painter.fillRect(result.rect(), color)
+    painter.end()
+    return result
+
+
 def themed(name: str, theme: themes.Theme) -> QIcon:
     """An icon for every size and state, drawn once. Raises `OSError` if there is no such icon."""
     key = name, theme.text.rgba(), theme.surface.rgba()
     if key in _drawn:
         return _drawn[key]
-    result = QIcon()
+    result, faint = QIcon(), themes.mix(theme.surface, theme.text, 0.4)
     for picture in pixmaps(name, theme.text, _SIZES):
         # Specified, because Qt would tint missing ones.
         for mode in (QIcon.Mode.Normal, QIcon.Mode.Active, QIcon.Mode.Selected):
             result.addPixmap(picture, mode)
-    for picture in pixmaps(name, themes.mix(theme.surface, theme.text, 0.4), _SIZES):
-        result.addPixmap(picture, QIcon.Mode.Disabled)
+        result.addPixmap(_recolored(picture, faint), QIcon.Mode.Disabled)
     _drawn[key] = result
     return result
 

@@ -134,6 +134,7 @@ def test_a_double_click_opens_the_comparison_behind_a_point(qtbot: QtBot) -> Non
     place = view.drawing().place(view.drawing().chart.points[3]).toPoint()
     with qtbot.waitSignal(view.opened) as opened:
         QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=place)
+    QTest.mouseRelease(view, Qt.MouseButton.LeftButton, pos=place)  # else it stays pressed for later tests
     assert opened.args == [4]  # number of the comparison, not of the point
     assert view.explanation(1).startswith("Another\ncode")
 

@@ -83,8 +83,8 @@ def test_a_table_begins_on_the_right(qtbot: QtBot, view: MarkdownView) -> None:
 
 
 def test_chinese_and_japanese_break_anywhere_and_keep_their_lines_apart(qtbot: QtBot, view: MarkdownView) -> None:
-    text = "これは長い文章なので折り返しが必要です。" * 12
-    show(qtbot, view, f"{text}\n\n{'这是一个很长的句子，需要换行。' * 12}")
+    text = "これは長い文章なので折り返しが必要です。" * 40
+    show(qtbot, view, f"{text}\n\n{'这是一个很长的句子，需要换行。' * 40}")
     for start in ("これ", "这是"):
         layout = block_with(view, start).layout()
         lines = [layout.lineAt(number) for number in range(layout.lineCount())]
