@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +64,15 @@ def ask(text: str, **options: Any) -> Generate:
     return Generate(request=2, **options)
 
 
-def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> Answer:
-    """Generate; with ``cancel_after`` the engine is told to stop when that many rounds have come."""
+def run(
+    engine: Engine,
+    command: Generate,
+    cancel_after: int | None = None,
+    watch: Callable[[Sequence[Round]], None] = lambda _: None,
+) -> Answer:
+    """Generate; with ``cancel_after`` the engine is told to stop when that many rounds have come. ``watch`` is called
+    with the rounds so far.
+    """
     started, finished = None, None
     rounds: list[Round] = []
     progress: list[PromptProgressed] = []
@@ -79,6 +87,7 @@ def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> A
                 progress.append(event)
             case Round():
                 rounds.append(event)
+                watch(rounds)
                 if len(rounds) == cancel_after:
                     engine.cancel()
     assert started is not None and finished is not None

@@ -249,7 +249,7 @@ class Decoding:
         for piece in new:
             self._sequence.append(piece.id)
             shown += self._show(piece)
-            if self.finish_reason or (self._is_spent() and self._rest_of_ending()):
+            if self.finish_reason or self._rest_of_ending():
                 break
         return len(self._sequence) - before, self._told(shown)
 
