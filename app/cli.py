@@ -24,7 +24,8 @@ import msgspec
 from app import __version__
 from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
-from app.commands.options import add_command, add_model_options, add_sampling_options
+from app.commands.options import add_command, add_model_options, add_sampling_options, level_or_tokens
+from app.commands.output import wrong_usage
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
@@ -98,6 +99,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
     parser.add_argument(
         "--thinking",
+        type=level_or_tokens,
         metavar="LEVEL|TOKENS",
         help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
         "many tokens",
@@ -117,7 +119,9 @@ def _generate(options: argparse.Namespace) -> int:
     messages = [*system, Message(role="user", content=prompt)]
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
-        command = _with_thinking(generate_command(options, pair, messages, raw=options.raw), options.thinking)
+        command = generate_command(options, pair, messages, raw=options.raw)
+        if options.thinking is not None:
+            command = _with_thinking(command, options.thinking, pair)
         for event in engine.generate(command):
             match event:
                 case GenerationStarted():
@@ -137,11 +141,16 @@ def _generate(options: argparse.Namespace) -> int:
     return 130 if finished.finish_reason == "cancelled" else 0
 
 
-def _with_thinking(command: Generate, choice: str | None) -> Generate:
-    if choice is None:
-        return command
-    if choice.isdecimal():
-        return msgspec.structs.replace(command, thinking_budget=int(choice))
+def _with_thinking(command: Generate, choice: int | str, pair: PairLoaded) -> Generate:
+    """Exits with a message where the model doesn't know the level."""
+    if command.raw:
+        wrong_usage("--thinking needs a chat template, and --raw goes without one")
+    if isinstance(choice, int):
+        return msgspec.structs.replace(command, thinking_budget=choice)
+    if choice not in pair.thinking:
+        known = ", ".join(pair.thinking)
+        can = f"It can be {known}, or a number of tokens." if known else "Only a number of tokens can limit it."
+        wrong_usage(f"--thinking {choice}: this model has no such level. {can}")
     return msgspec.structs.replace(command, thinking=choice)
 
 

@@ -83,7 +83,24 @@ def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
     off = json.loads(slipstream("generate", *options, "--thinking", "off", "--json").stdout)
     assert off["thinking"] == "" and off["text"]
     refused = slipstream("generate", *options, "--thinking", "huge")
-    assert refused.returncode == 1 and "It can be off, on." in refused.stderr
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert refused.stderr == (
+        "slipstream: --thinking huge: this model has no such level. It can be off, on, or a number of tokens.\n"
+    )
+
+
+def test_thinking_is_refused_where_it_makes_no_sense(pair: Pair) -> None:
+    options: list[str | Path] = ["--target", pair[0], "--no-draft", "--prompt", "Well?", "--max-tokens", "4"]
+    for choice, problem in {
+        ("low",): "this model has no such level. Only a number of tokens can limit it.",
+        ("-1",): "-1 must be from 0 to",
+        ("99999999999999999999",): "99999999999999999999 must be from 0 to",
+        ("8", "--raw"): "--thinking needs a chat template",
+    }.items():
+        refused = slipstream("generate", *options, "--thinking", *choice)
+        assert refused.returncode == 2 and refused.stdout == "" and problem in refused.stderr
+    answer = json.loads(slipstream("generate", *options, "--thinking", "0", "--json").stdout)
+    assert answer["thinking"] == "" and answer["thinking_tokens"] == 0 and answer["text"]
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:
