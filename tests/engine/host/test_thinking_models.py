@@ -24,8 +24,10 @@ Pairs = dict[str, tuple[Path, Path]]
 FREE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.001)
 """Whatever the table of the model allows, and nothing else."""
 BRIEF = Sampling(temperature=1.0, top_k=40, top_p=0.95)
-SEEDS = {name: ((0, 24), (1, 24)) for name in FAMILIES} | {"gpt-oss": ((12, 24), (3, 24))}
-"""Of answers that think, and how long they may get."""
+SEEDS = dict.fromkeys(FAMILIES, (2,)) | {"gpt-oss": (0, 1), "kimi-k3": (0, 1), "smollm3": (0,), "granite": (0,)}
+"""Of answers that think, and come to an end when the thinking is ended."""
+LENGTH = 30
+"""Of an answer at most, in tokens."""
 
 
 @pytest.fixture(scope="session")
@@ -126,8 +128,8 @@ def test_three_turns(engine: Engine, load: Loader, pairs: Pairs, name: str) -> N
         for turn in range(3):
             chat.append(Message(role="user", content="Well?"))
             options: dict[str, Any] = {"messages": list(chat), "sampling": FREE, "seed": 10 * seed + turn}
-            plain = run(engine, ask("", draft_length=0, max_tokens=60, **options))
-            drafted = run(engine, ask("", draft_length=5, max_tokens=60, **options))
+            plain = run(engine, ask("", draft_length=0, max_tokens=40, **options))
+            drafted = run(engine, ask("", draft_length=5, max_tokens=40, **options))
             assert_sums_close(drafted)
             assert told(drafted) == told(plain)
             if plain.finished.finish_reason == "end":
@@ -139,15 +141,15 @@ def test_three_turns(engine: Engine, load: Loader, pairs: Pairs, name: str) -> N
             seen["answer"] += bool(plain.answer)
             seen["accepted"] += figures.draft.accepted
             seen["marks"] += marks_in_drafts(drafted)
-    assert seen["thinking"] >= 3 and seen["answer"] >= 2 and seen["accepted"] > 50 and seen["marks"] >= 3, seen
+    assert seen["thinking"] >= 3 and seen["answer"] >= 2 and seen["accepted"] > 30 and seen["marks"] >= 2, seen
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, name: str) -> None:
     load(*pairs[name], threads=1)
     closed, inside = 0, 0
-    for seed, length in SEEDS[name]:
-        options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": length}
+    for seed in SEEDS[name]:
+        options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": LENGTH}
         whole = run(engine, ask("Well?", draft_length=0, **options))
         for budget in range(len(whole.token_ids) + 1):
             plain = run(engine, ask("Well?", draft_length=0, thinking_budget=budget, **options))
@@ -175,17 +177,17 @@ def test_cut_or_stopped_anywhere_it_goes_on_as_if_it_had_not_been(
 ) -> None:
     load(*pairs[name], threads=1)
     in_thinking = 0
-    for seed, budget in ((1, None), (2, 5)):
+    for seed, budget, length in ((1, None, 12), (2, 5, 16)):
         options: dict[str, Any] = {"sampling": FREE, "seed": seed, "draft_length": 4, "thinking_budget": budget}
-        whole = run(engine, ask("Well?", max_tokens=20, **options))
+        whole = run(engine, ask("Well?", max_tokens=length, **options))
         cuts = [run(engine, ask("Well?", max_tokens=cut, **options)) for cut in range(1, len(whole.token_ids) - 1)]
         for place, first in enumerate(cuts, 1):
             assert first.token_ids == whole.token_ids[:place]
-        stops = [run(engine, ask("Well?", max_tokens=20, **options), stop) for stop in range(1, len(whole.rounds))]
+        stops = [run(engine, ask("Well?", max_tokens=length, **options), stop) for stop in range(1, len(whole.rounds))]
         assert all(stop.finished.finish_reason in ("cancelled", whole.finished.finish_reason) for stop in stops)
         for first in (*cuts, *(stop for stop in stops if stop.finished.finish_reason == "cancelled")):
             cut = len(first.token_ids)
-            rest = run(engine, ask("Well?", max_tokens=20 - cut, continued=first.token_ids, **options))
+            rest = run(engine, ask("Well?", max_tokens=length - cut, continued=first.token_ids, **options))
             assert first.token_ids + rest.token_ids == whole.token_ids, (budget, cut, written(engine, whole))
             assert first.thinking + rest.thinking == whole.thinking
             assert first.answer + rest.answer == whole.answer
@@ -198,8 +200,8 @@ def test_thinking_is_stopped_at_any_place(engine: Engine, load: Loader, pairs: P
     """The text is that of an answer without a draft that is told at the same token."""
     load(*pairs[name], threads=1)
     answered = 0
-    for seed, length in SEEDS[name]:
-        options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": length}
+    for seed in SEEDS[name]:
+        options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": LENGTH}
         whole = run(engine, ask("Well?", draft_length=0, **options))
         for after in range(1, len(whole.rounds)):
             drafted, place = stopped_thinking(engine, ask("Well?", draft_length=3, **options), after)
@@ -241,7 +243,7 @@ def test_at_random_budgets_a_draft_changes_nothing(engine: Engine, load: Loader,
     target = make_model(tmp_path / "target.gguf", chat_template=THINKS, weights="F32")
     load(target, make_model(tmp_path / "draft.gguf", chat_template=THINKS, weights="F32", noise=0.05), threads=1)
     rng, accepted, forced = random.Random(2), 0, 0
-    count = int(os.environ.get("SLIPSTREAM_SEQUENCES", "20"))
+    count = int(os.environ.get("SLIPSTREAM_SEQUENCES", "12"))
     for seed in range(count):
         budget = rng.randint(0, 40)
         options: dict[str, Any] = {

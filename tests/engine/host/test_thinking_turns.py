@@ -30,7 +30,7 @@ def test_a_second_turn_processes_only_what_is_new(
     chat = [Message(role="user", content="Tell me about " + "words and " * 40)]
     longest = 0
     for turn in range(3):
-        command = ask("", messages=list(chat), sampling=WARM, thinking_budget=60, max_tokens=100, seed=turn)
+        command = ask("", messages=list(chat), sampling=WARM, thinking_budget=30, max_tokens=50, seed=turn)
         answer = run(engine, command)
         started = answer.started
         assert answer.thinking and answer.answer
