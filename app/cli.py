@@ -24,12 +24,13 @@ import msgspec
 from app import __version__
 from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
-from app.commands.options import add_command, add_model_options, add_sampling_options
+from app.commands.options import add_command, add_model_options, add_sampling_options, level_or_tokens
+from app.commands.output import wrong_usage
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
-from app.protocol.statistics import exported_acceptance_by_position
+from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
+from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -96,6 +97,13 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
+    parser.add_argument(
+        "--thinking",
+        type=level_or_tokens,
+        metavar="LEVEL|TOKENS",
+        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
+        "many tokens",
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -111,14 +119,17 @@ def _generate(options: argparse.Namespace) -> int:
     messages = [*system, Message(role="user", content=prompt)]
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
-        for event in engine.generate(generate_command(options, pair, messages, raw=options.raw)):
+        command = generate_command(options, pair, messages, raw=options.raw)
+        if options.thinking is not None:
+            command = _with_thinking(command, options.thinking, pair)
+        for event in engine.generate(command):
             match event:
                 case GenerationStarted():
                     started = event
                 case Round():
-                    pieces += event.pieces
                     if not options.json:
-                        _show("".join(piece.text for piece in event.pieces))
+                        _show_pieces(event.pieces, after_thinking=bool(pieces) and pieces[-1].thinking)
+                    pieces += event.pieces
                 case GenerationFinished():
                     finished = event
         assert started is not None and finished is not None
@@ -130,15 +141,32 @@ def _generate(options: argparse.Namespace) -> int:
     return 130 if finished.finish_reason == "cancelled" else 0
 
 
+def _with_thinking(command: Generate, choice: int | str, pair: PairLoaded) -> Generate:
+    """Exits with a message where the model doesn't know the level."""
+    if command.raw:
+        wrong_usage("--thinking needs a chat template, and --raw goes without one")
+    if isinstance(choice, int):
+        return msgspec.structs.replace(command, thinking_budget=choice)
+    if choice not in pair.thinking:
+        known = ", ".join(pair.thinking)
+        can = f"It can be {known}, or a number of tokens." if known else "Only a number of tokens can limit it."
+        wrong_usage(f"--thinking {choice}: this model has no such level. {can}")
+    return msgspec.structs.replace(command, thinking=choice)
+
+
 def _result(
     pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, pieces: Sequence[Piece]
 ) -> dict[str, Any]:
     figures, draft = finished.figures, finished.figures.draft
+    thinking, answer = thinking_and_answer(figures.kinds)
     return {
-        "text": "".join(piece.text for piece in pieces),
+        "text": "".join(piece.text for piece in pieces if not piece.thinking),
+        "thinking": "".join(piece.text for piece in pieces if piece.thinking),
         "token_ids": [piece.id for piece in pieces if piece.id >= 0],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
+        "thinking_tokens": figures.thinking_tokens,
+        "thinking_s": figures.thinking_seconds,
         "finish_reason": finished.finish_reason,
         "seed": started.seed,
         "time_to_first_token_s": figures.time_to_first_token_seconds,
@@ -150,6 +178,8 @@ def _result(
             "tested": draft.tested,
             "accepted": draft.accepted,
             "acceptance_rate": draft.acceptance_rate,
+            "acceptance_rate_thinking": acceptance_rate(thinking.accepted, thinking.tested),
+            "acceptance_rate_answer": acceptance_rate(answer.accepted, answer.tested),
             "verify_passes": draft.verify_passes,
             "mean_acceptance_length": draft.mean_acceptance_length,
             "accepted_per_position": draft.accepted_per_position,
@@ -190,6 +220,23 @@ def _ended_in_order() -> Iterator[list[int]]:
 def _show(text: str) -> None:
     """Part of an answer: unchanged into files and pipes, which a program reads; made printable for a terminal."""
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
+
+
+def _show_pieces(pieces: Sequence[Piece], *, after_thinking: bool) -> None:
+    for piece in pieces:
+        if piece.thinking:
+            _show_thinking(piece.text)
+        else:
+            if after_thinking:
+                _show_thinking("\n\n")
+            _show(piece.text)
+        after_thinking = piece.thinking
+
+
+def _show_thinking(text: str) -> None:
+    """Part of what the model thinks before its answer, for people only."""
+    if sys.stderr.isatty():
+        print(visible(text), end="", file=sys.stderr, flush=True)
 
 
 def _speak_utf8() -> None:

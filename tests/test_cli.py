@@ -18,6 +18,7 @@ from app.commands import session
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
 
@@ -56,6 +57,8 @@ def test_generate_json(pair: Pair) -> None:
     assert draft["acceptance_rate"] == draft["accepted"] / draft["tested"]
     assert sum(draft["accepted_per_position"]) == draft["accepted"]
     assert set(draft) == {
+        "acceptance_rate_thinking",
+        "acceptance_rate_answer",
         "drafted",
         "tested",
         "accepted",
@@ -68,6 +71,36 @@ def test_generate_json(pair: Pair) -> None:
     }
     plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
     assert json.loads(plain.stdout)["text"] == answer["text"]
+
+
+def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
+    target = make_thinking_model(tmp_path / "target.gguf", "qwen3.5")
+    options: list[str | Path] = ["--target", target, "--prompt", "Well?", "--seed", "1", "--max-tokens", "40"]
+    answer = json.loads(slipstream("generate", *options, "--thinking", "6", "--json").stdout)
+    assert answer["thinking"] and answer["text"] and answer["thinking_tokens"] > 6
+    assert "</think>" not in answer["thinking"]
+    assert slipstream("generate", *options, "--thinking", "6").stdout.rstrip("\n") == answer["text"].rstrip("\n")
+    off = json.loads(slipstream("generate", *options, "--thinking", "off", "--json").stdout)
+    assert off["thinking"] == "" and off["text"]
+    refused = slipstream("generate", *options, "--thinking", "huge")
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert refused.stderr == (
+        "slipstream: --thinking huge: this model has no such level. It can be off, on, or a number of tokens.\n"
+    )
+
+
+def test_thinking_is_refused_where_it_makes_no_sense(pair: Pair) -> None:
+    options: list[str | Path] = ["--target", pair[0], "--no-draft", "--prompt", "Well?", "--max-tokens", "4"]
+    for choice, problem in {
+        ("low",): "this model has no such level. Only a number of tokens can limit it.",
+        ("-1",): "-1 must be from 0 to",
+        ("99999999999999999999",): "99999999999999999999 must be from 0 to",
+        ("8", "--raw"): "--thinking needs a chat template",
+    }.items():
+        refused = slipstream("generate", *options, "--thinking", *choice)
+        assert refused.returncode == 2 and refused.stdout == "" and problem in refused.stderr
+    answer = json.loads(slipstream("generate", *options, "--thinking", "0", "--json").stdout)
+    assert answer["thinking"] == "" and answer["thinking_tokens"] == 0 and answer["text"]
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:

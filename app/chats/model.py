@@ -1,7 +1,8 @@
 """What the chat store returns: plain values that can be passed between threads; a chat as Markdown.
 
 Which drafter wrote which part of an answer is stored with it as one entry per token: ``[text length in characters,
-drafter or None, round, rejected text or None]``.
+drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is part of the model's
+thinking before its answer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
+_THINKING_ENTRY = ",true]"
+"""In the provenance of an answer with thinking; a rejected text may look like it."""
 _DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(DrafterName)}
 _ENDINGS = {
     "stopped": "stopped",
@@ -163,7 +166,10 @@ def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
     """The provenance of an answer whose text is that of all pieces together."""
-    return [[len(piece.text), piece.drafter, piece.round, piece.rejected] for piece in pieces]
+    return [
+        [len(piece.text), piece.drafter, piece.round, piece.rejected, *([True] if piece.thinking else [])]
+        for piece in pieces
+    ]
 
 
 def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
@@ -176,14 +182,25 @@ def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
     end = 0
     for entry in packed:
         match entry:
-            case [int(length), str() | None as name, int(number), str() | None as rejected] if (
-                0 <= length <= len(text) - end
+            case [int(length), str() | None as name, int(number), str() | None as rejected, *thinking] if (
+                0 <= length <= len(text) - end and thinking in ([], [True])
             ):
                 start, end = end, end + length
-                drafter = _DRAFTERS.get(name)
-                pieces.append(Piece(text=text[start:end], drafter=drafter, round=number, rejected=rejected))
+                drafter, part = _DRAFTERS.get(name), text[start:end]
+                piece = Piece(text=part, drafter=drafter, round=number, rejected=rejected, thinking=bool(thinking))
+                pieces.append(piece)
             case _:
                 return [Piece(text=text)] if text else []
     if end < len(text):
         pieces.append(Piece(text=text[end:], round=pieces[-1].round if pieces else 0))
     return pieces
+
+
+def thinking_and_answer(message: StoredMessage) -> tuple[str, str]:
+    """What of a message the model thought, and what it answered."""
+    if _THINKING_ENTRY not in message.provenance_json:  # most have none, and a chat may have thousands
+        return "", message.text
+    pieces = unpack(message.text, message.provenance)
+    parts = ("".join(piece.text for piece in pieces if piece.thinking == wanted) for wanted in (True, False))
+    thinking, answer = (part.strip() for part in parts)
+    return thinking, answer

@@ -178,6 +178,11 @@ class Connection:
             return messages.LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
         return None
 
+    def stop_thinking(self) -> None:
+        """Let the answer that is being written begin, if the model still thinks."""
+        if self.state in (EngineState.ANSWERING, EngineState.COMPARING):
+            self._send(messages.StopThinking())
+
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1

@@ -138,3 +138,12 @@ def _draft_length(text: str) -> int | str:
 
 
 _draft_length.__name__ = "draft length"
+
+
+def level_or_tokens(text: str) -> int | str:
+    """The type of ``--thinking``: a number of tokens, or the name of a level, which only the loaded model knows."""
+    try:
+        int(text)
+    except ValueError:
+        return text
+    return whole(0, MAX_CONTEXT_LENGTH)(text)

@@ -114,6 +114,7 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
         seed=comparison.seed,
         overflow=command.overflow,
         private=command.private,
+        thinking=command.thinking,
         template_variables=command.template_variables,
     )
 

@@ -44,7 +44,8 @@ its middle is, while the first turn and the last ones stay. The system prompt al
 """
 FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
-"""What a token of an answer is part of, according to the answer's Markdown (`app.engine.decoding.text_kind`)."""
+"""What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
+(`app.engine.decoding.text_kind`)."""
 TemplateVariables = dict[str, bool | int | float | str]
 """Variables of the target's chat template, by name; only those it declares (`ChatTemplate.variables`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -139,6 +140,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
+    """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
     continued: list[int] = []
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
@@ -155,6 +157,10 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     accept: AcceptRule = "coupled"
     raw: bool = False
     """Use the contents as the prompt, without a chat template."""
+    thinking: str = ""
+    """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
+    thinking_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
 
 
@@ -169,6 +175,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """As in `Generate.private`."""
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -186,6 +193,7 @@ class ScoreTokens(_Struct, frozen=True, kw_only=True, tag="score_tokens"):
     raw: bool = False
     private: bool = False
     """As in `Generate.private`."""
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -204,6 +212,7 @@ class CountTokens(_Struct, frozen=True, kw_only=True, tag="count_tokens"):
     text: str = ""
     """What the user has typed; empty if nothing."""
     overflow: Overflow = "drop_oldest"
+    thinking: str = ""
     template_variables: TemplateVariables = {}
 
 
@@ -220,6 +229,10 @@ class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
 
 class Cancel(_Struct, frozen=True, kw_only=True, tag="cancel"):
     """Stop whatever is running: loading, prompt processing or decoding. Takes effect within one verify pass."""
+
+
+class StopThinking(_Struct, frozen=True, kw_only=True, tag="stop_thinking"):
+    """Let the answer begin now; nothing where no model is thinking. Takes effect within one verify pass."""
 
 
 class Ping(_Struct, frozen=True, kw_only=True, tag="ping"):
@@ -244,6 +257,7 @@ Command = (
     | CheckText
     | Forget
     | Cancel
+    | StopThinking
     | Ping
     | ReadMemory
     | Quit
@@ -325,6 +339,9 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     threads: int = 0
     template: Literal["model", "chatml"] = "model"
     """``chatml``: the model has no chat template."""
+    thinking: list[str] = []
+    """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
+    there is no choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
     sampling: Sampling = Sampling()
     """What the target's file recommends, and llama.cpp's defaults for the rest."""
@@ -369,10 +386,12 @@ class Piece(_Struct, frozen=True, kw_only=True):
 
     A token that ends in the middle of a character has an empty text; the token that completes the character carries all
     of it. A character that the answer doesn't complete isn't shown. The token that ends an answer with the
-    `FinishReason` ``end`` has a piece, too, with an empty text.
+    `FinishReason` ``end`` has a piece, too, with an empty text, and so do the tokens of the marks around thinking.
     """
 
     text: str
+    thinking: bool = False
+    """Part of what the model thought before the answer, or of the marks around that."""
     id: int = -1
     drafter: DrafterName | None = None
     """Which drafter proposed the token; ``None`` if it is the target's own."""
@@ -402,7 +421,9 @@ class Round(_Struct, frozen=True, kw_only=True):
     """1, or 0 for the first token (it comes from prompt processing) and for text released at the end."""
     pieces: list[Piece] = []
     tokens: int = 0
-    """Tokens added to the answer: accepted + the target's own."""
+    """Tokens added to the answer: accepted + the target's own + forced."""
+    forced: int = 0
+    """Tokens that nobody chose: they end the thinking."""
     drafter: DrafterName | None = None
     """Which drafter proposed in this round; ``None`` if none did."""
     drafted: int = 0
@@ -470,7 +491,11 @@ class Figures(_Struct, frozen=True, kw_only=True):
     other_seconds: float = msgspec.field(default=0.0, name="other_s")
     draft: DraftFigures = DraftFigures()
     kinds: list[KindFigures] = []
-    """One entry for each kind of text in the answer."""
+    """One entry for each kind of text in the answer, thinking among them."""
+    thinking_tokens: int = 0
+    """With the marks around it."""
+    thinking_seconds: float = msgspec.field(default=0.0, name="thinking_s")
+    """From the first token of the answer to the last of its thinking."""
 
 
 class GenerationFinished(_Struct, frozen=True, kw_only=True, tag="generation_finished"):

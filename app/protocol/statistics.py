@@ -10,10 +10,10 @@
 | decode speed | tokens after the first ÷ time from the first to the last |
 | time to first token | from the arrival of the request to the first token, prompt processing included |
 
-The sums close: tokens = accepted + the target's own; drafted = tested + ignored; tested = accepted + rejected. A token
-that was accepted but lies behind the end of the answer (behind a stop string, say) counts as rejected: it is not in
-the answer. The sums over the kinds of text are those of the answer without its first token; a round counts whole for
-the kind it began in.
+The sums close: tokens = accepted + the target's own + forced, which end the thinking early; drafted = tested + ignored;
+tested = accepted + rejected. A token that was accepted but lies behind the end of the answer (behind a stop string,
+say) counts as rejected: it is not in the answer. The sums over the kinds of text are those of the answer without its
+first token; a round counts whole for the kind it began in.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
     for figures in chain.from_iterable(answers):
         sums.setdefault(figures.kind, KindCounts()).add(figures, figures.seconds)
     return [counts.figures(kind) for kind, counts in sums.items()]
+
+
+def thinking_and_answer(kinds: Iterable[KindFigures]) -> tuple[KindFigures, KindFigures]:
+    """The counters over the thinking, and over all else, which comes as ``prose``."""
+    sums = KindCounts(), KindCounts()
+    for figures in kinds:
+        sums[figures.kind != "thinking"].add(figures, figures.seconds)
+    return sums[0].figures("thinking"), sums[1].figures("prose")
 
 
 @dataclass
@@ -125,6 +133,8 @@ class Statistics:
     first_token_time: float | None = None
     first_tokens: int = 0
     last_token_time: float = 0.0
+    thinking_tokens: int = 0
+    thinking_end: float = 0.0
 
     def add(self, round_: Round) -> None:
         """Count one round."""
@@ -138,6 +148,9 @@ class Statistics:
         self.other_seconds += round_.other_seconds
         if round_.drafter:
             self.drafters.setdefault(round_.drafter, DrafterCounts()).add(round_)
+        if thinking := sum(piece.thinking for piece in round_.pieces):
+            self.thinking_tokens += thinking
+            self.thinking_end = round_.time
         missing = round_.tested - len(self.accepted_per_position)
         self.accepted_per_position.extend([0] * missing)
         self.tested_per_position.extend([0] * missing)
@@ -185,4 +198,6 @@ class Statistics:
             other_seconds=self.other_seconds,
             draft=self.draft_figures(),
             kinds=[counts.figures(kind) for kind, counts in self.kinds.items()],
+            thinking_tokens=self.thinking_tokens,
+            thinking_seconds=max(self.thinking_end - (self.first_token_time or 0.0), 0.0),
         )

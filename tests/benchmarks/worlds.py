@@ -265,7 +265,7 @@ class MadeUpPair:
             drafting = Drafting(policy, [ModelDrafter(draft)])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
             sequence = TokenSequence(target.tokens)
-            decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, lambda: False)
+            decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, loop.Stops(lambda: False))
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
         if policy:
             self._priors[key] = policy.learned().priors

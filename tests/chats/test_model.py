@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from app.chats.model import pack, unpack
+from app.chats.model import StoredMessage, pack, thinking_and_answer, to_json, unpack
 from app.protocol.messages import Piece
 
 
@@ -42,3 +43,20 @@ def test_text_beyond_the_provenance_is_the_targets_own() -> None:
     ]
     assert unpack("abc", []) == [Piece(text="abc")]
     assert unpack("", []) == []
+
+
+def test_thinking_is_told_from_the_answer() -> None:
+    pieces = [
+        Piece(text="Hm. ", thinking=True),
+        Piece(text="", thinking=True, drafter="model"),
+        Piece(text="So", thinking=True, rejected="No"),
+        Piece(text="\n\nYes.", drafter="ngram"),
+    ]
+    packed = json.loads(json.dumps(pack(pieces)))
+    assert unpack("Hm. So\n\nYes.", packed) == pieces
+    stored = StoredMessage("id", "chat", None, "assistant", "Hm. So\n\nYes.", "complete", 0.0)
+    thought = replace(stored, provenance_json=to_json(pack(pieces)))
+    assert thinking_and_answer(thought) == ("Hm. So", "Yes.")
+    assert thinking_and_answer(stored) == ("", stored.text)
+    odd = replace(stored, text="Yes", provenance_json=to_json(pack([Piece(text="Yes", rejected=",true]")])))
+    assert thinking_and_answer(odd) == ("", "Yes")

@@ -34,6 +34,7 @@ from app.protocol.messages import (
     Pong,
     RoundsReceived,
     StartFailed,
+    StopThinking,
     TextChecked,
     TokensCounted,
 )
@@ -343,3 +344,14 @@ def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
     connection.died(ExitCause.KILLED, "")
     connection.start()
     assert told(connection, HELLO, counted(count)) == [HELLO]
+
+
+def test_thinking_is_stopped_only_while_an_answer_is_written() -> None:
+    connection = ready()
+    connection.stop_thinking()
+    assert sent(connection) == []
+    connection.ask(ANSWER)
+    sent(connection)
+    connection.stop_thinking()
+    assert sent(connection) == [StopThinking()]
+    assert connection.state is EngineState.ANSWERING

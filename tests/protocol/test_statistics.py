@@ -6,7 +6,12 @@ import msgspec
 import pytest
 
 from app.protocol.messages import Piece, Round, TextKind
-from app.protocol.statistics import Statistics, acceptance_by_position, exported_acceptance_by_position
+from app.protocol.statistics import (
+    Statistics,
+    acceptance_by_position,
+    exported_acceptance_by_position,
+    thinking_and_answer,
+)
 
 
 def a_round(tokens: int, tested: int, accepted: int, time: float, passes: int = 1) -> Round:
@@ -104,3 +109,15 @@ def test_the_sums_over_the_kinds_of_text_are_those_of_the_answer_without_its_fir
     assert sum(one.verify_passes for one in figures.kinds) == figures.draft.verify_passes
     seconds = sum(one.seconds for one in figures.kinds)
     assert figures.decode_tokens_per_second == pytest.approx(sum(one.tokens for one in figures.kinds) / seconds)
+    thinking, answer = thinking_and_answer(figures.kinds)
+    assert thinking == figures.kinds[0] and answer.tokens == sum(one.tokens for one in figures.kinds[1:])
+
+
+def test_tokens_and_time_of_thinking() -> None:
+    statistics = Statistics()
+    for number, thinking in enumerate([True, True, False, False]):
+        pieces = [Piece(text="a", thinking=thinking), Piece(text="b", thinking=thinking)]
+        round_ = a_round(2, 5, 1, 1.0 + number, 1)
+        statistics.add(msgspec.structs.replace(round_, pieces=pieces))
+    figures = statistics.figures(9.0)
+    assert (figures.thinking_tokens, figures.thinking_seconds) == (4, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,14 @@ class Answer:
     def text(self) -> str:
         return "".join(piece.text for piece in self.pieces)
 
+    @property
+    def thinking(self) -> str:
+        return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    @property
+    def answer(self) -> str:
+        return "".join(piece.text for piece in self.pieces if not piece.thinking)
+
 
 def ask(text: str, **options: Any) -> Generate:
     """A `Generate` for one message of the user; the draft model alone with a fixed length, unless told otherwise."""
@@ -55,8 +64,15 @@ def ask(text: str, **options: Any) -> Generate:
     return Generate(request=2, **options)
 
 
-def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> Answer:
-    """Generate; with ``cancel_after`` the engine is told to stop when that many rounds have come."""
+def run(
+    engine: Engine,
+    command: Generate,
+    cancel_after: int | None = None,
+    watch: Callable[[Sequence[Round]], None] = lambda _: None,
+) -> Answer:
+    """Generate; with ``cancel_after`` the engine is told to stop when that many rounds have come. ``watch`` is called
+    with the rounds so far.
+    """
     started, finished = None, None
     rounds: list[Round] = []
     progress: list[PromptProgressed] = []
@@ -71,6 +87,7 @@ def run(engine: Engine, command: Generate, cancel_after: int | None = None) -> A
                 progress.append(event)
             case Round():
                 rounds.append(event)
+                watch(rounds)
                 if len(rounds) == cancel_after:
                     engine.cancel()
     assert started is not None and finished is not None
@@ -117,7 +134,7 @@ def assert_sums_close(answer: Answer) -> None:
     assert accepted == draft.accepted == sum(draft.accepted_per_position)
     assert draft.tested == sum(r.tested for r in answer.rounds)
     assert draft.drafted >= draft.tested >= draft.accepted
-    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 for r in answer.rounds)
+    assert all(r.accepted <= r.tested and r.tokens <= r.accepted + 1 + r.forced for r in answer.rounds)
     assert draft.verify_passes == sum(r.verify_passes for r in answer.rounds)
     if draft.verify_passes:
         assert draft.mean_acceptance_length == pytest.approx(1 + accepted / draft.verify_passes)

@@ -42,6 +42,7 @@ class ChatTemplate:
     """Renders messages to the text a model expects.
 
     Attributes:
+        source: What the file has.
         variables: The names that `TemplateInputs.variables` may have.
     """
 
@@ -50,7 +51,7 @@ class ChatTemplate:
 
         Raises `KnownError` when ``source`` is no valid template.
         """
-        self._source = source
+        self.source = source
         self._bos = bos
         self._eos = eos
         self._helper = process or helper.shared()
@@ -68,7 +69,7 @@ class ChatTemplate:
             raise KnownError(f"The model's chat template has no variable “{unknown[0]}” that can be set.")
         plain = [helper_messages.Message(one.role, one.content, one.thinking) for one in chat]
         now, variables = inputs.now.isoformat(), inputs.variables
-        request = helper_messages.RenderTemplate(self._source, self._bos, self._eos, plain, now, variables)
+        request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables)
         return _asked(self._helper.template, request).text
 
     def forget(self) -> None:

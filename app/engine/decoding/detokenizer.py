@@ -4,61 +4,208 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 import msgspec
 
+from app.engine.decoding.thinking import Marks, Run
 from app.protocol.messages import Piece
 
 
-class TextStream:
-    """Turns a stream of tokens into pieces of text.
+@dataclass
+class _Token:
+    """A token whose text is not all decided."""
 
-    A token that ends inside a UTF-8 character has an empty text, and the one that completes it carries the character; a
-    character that is never completed isn't shown. Text that could be the beginning of a stop string is held back until
-    that is decided; a stop string that is found is never shown.
+    piece: Piece | None
+    """``None`` for one of an answer that goes on, which was shown when it was cut."""
+    length: int
+    """Of its text."""
+    missing: int
+    """How much of that is not decided."""
+    text: str = ""
+    """What of it is shown, as far as it is decided."""
+    thinking: bool = False
+
+
+class TokenTexts:
+    """Turns a stream of tokens into pieces of whole characters, thinking and answer told apart.
+
+    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character; one
+    that is never completed is not shown. Marks of thinking are hidden; text that could be the beginning of one is held
+    back until that is decided. A token with text of both is part of the one its text ends in.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
-        """``piece`` gives the bytes of a token; empty stop strings are ignored.
+    def __init__(self, piece: Callable[[int], bytes], marks: Marks | None = None, prompt: Sequence[int] = ()) -> None:
+        """``piece`` gives the bytes of a token. Without ``marks`` all is answer; else it follows ``prompt``."""
+        self._piece = piece
+        self._symbols = marks.symbols if marks else {}
+        self._shown = marks.shown if marks else {}
+        self._splitter = marks.splitter(prompt) if marks else None
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting: list[_Token] = []
+        self._late = ""
+        """What turned out to be text of an answer that goes on only when it went on."""
+        self.thinking_tokens = 0
+        """Behind which it was thinking."""
+        self.since_thinking = 0
+        """Tokens from the one that ended the thinking on."""
+
+    @property
+    def thinking(self) -> bool:
+        """Whether what comes next is thinking."""
+        return self._splitter is not None and self._splitter.thinking
+
+    @property
+    def may_think(self) -> bool:
+        """See `Splitter.may_think`."""
+        return self._splitter is not None and self._splitter.may_think
+
+    def between(self, told: str) -> str:
+        """See `Splitter.between`."""
+        return self._splitter.between(told) if self._splitter else ""
+
+    @property
+    def can_be_closed(self) -> bool:
+        """Whether the thinking could end here: neither inside a mark nor inside a character."""
+        inside = self._utf8.getstate()[0] or (self._splitter is not None and self._splitter.undecided)
+        return self.thinking and not inside
+
+    def replay(self, tokens: Sequence[int]) -> str:
+        """The answer goes on behind ``tokens``, which were shown when it was cut: what was shown of them, without the
+        thinking."""
+        pieces = [piece for token in tokens for piece in self.add(Piece(text="", id=token))]
+        text = "".join(map(answer_text, pieces))
+        for token in self._waiting:
+            text += "" if token.thinking else token.text
+            token.piece, token.text = None, ""
+        return text
+
+    def add(self, piece: Piece) -> list[Piece]:
+        """Take the next token, a `Piece` without text; the pieces that are decided now."""
+        pieces = self._added(piece)
+        self.thinking_tokens += self.thinking
+        self.since_thinking = 0 if self.thinking else self.since_thinking + 1
+        return pieces
+
+    def _added(self, piece: Piece) -> list[Piece]:
+        if symbol := self._symbols.get(piece.id):
+            text = self._utf8.decode(b"", final=True) + symbol
+        else:
+            text = self._utf8.decode(self._piece(piece.id))
+        if text and not self._waiting and (self._splitter is None or self._splitter.is_done):  # most of most answers
+            text, self._late = self._late + (text.translate(self._shown) if symbol else text), ""
+            return [msgspec.structs.replace(piece, text=text)]
+        self._waiting.append(_Token(piece, len(text), len(text)))
+        if not text:  # inside a character: the token waits for the one that completes it
+            return []
+        for run in self._splitter.feed(text) if self._splitter else [Run(text, thinking=False, shown=True)]:
+            self._assign(run)
+        return self._decided()
+
+    def end(self, *, cut: bool) -> list[Piece]:
+        """What was held back, when the answer ends. Where it is ``cut``, what may be part of a mark stays hidden: an
+        answer that goes on there gives it back."""
+        for run in self._splitter.finish() if self._splitter and not cut else []:
+            self._assign(run)
+        thinking = self.thinking
+        for token in self._waiting:
+            token.thinking, token.missing = token.thinking if token.text else thinking, 0
+        return self._released(len(self._waiting))
+
+    def _assign(self, run: Run) -> None:
+        """Give a decided text to the tokens it comes from."""
+        at = 0
+        for token in self._waiting:
+            if not token.missing:
+                continue
+            part = run.text[at : at + token.missing]
+            at += len(part)
+            token.missing -= len(part)
+            if run.shown:
+                token.text += part.translate(self._shown) if self._shown else part
+            if run.shown or not token.text:
+                token.thinking = run.thinking
+            if at == len(run.text):
+                token.text += run.instead
+                return
+
+    def _decided(self) -> list[Piece]:
+        """The first tokens that miss nothing; those without a text go with the next one."""
+        count = 0
+        for place, token in enumerate(self._waiting, 1):
+            if token.missing:
+                break
+            if token.length:
+                count = place
+        return self._released(count)
+
+    def _released(self, count: int) -> list[Piece]:
+        tokens, self._waiting = self._waiting[:count], self._waiting[count:]
+        pieces: list[Piece] = []
+        for place, token in enumerate(tokens):
+            thinking = next((other.thinking for other in tokens[place:] if other.length), token.thinking)
+            if token.piece is None:
+                self._late += token.text
+            else:
+                text, self._late = self._late + token.text, ""
+                pieces.append(msgspec.structs.replace(token.piece, text=text, thinking=thinking))
+        return pieces
+
+
+class TextStream:
+    """Turns a stream of tokens into pieces of text (`TokenTexts`) that end before a stop string.
+
+    Text of the answer that could be the beginning of a stop string is held back until that is decided; a met stop
+    string is never shown. Thinking is not searched for them.
+    """
+
+    def __init__(self, texts: TokenTexts, stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
+        """Empty stop strings are ignored.
 
         The text continues after the tokens ``earlier``, which were shown completely when the answer was cut off there.
         """
-        self._piece = piece
+        self.texts = texts
         self._stops = [stop for stop in stops if stop]
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: list[Piece] = []
         self.met_stop: str | None = None
         """The stop string that ended the text."""
         self.safe_tokens = 0
         """Tokens that lie entirely before a possible or actual stop string."""
         self.overlap = 0
-        """Characters of the stop string that had been shown before: the end of the text of ``earlier``."""
-        self._shown = self._possible_stop_of(self._utf8.decode(b"".join(map(piece, earlier))))
+        """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
+        self.earlier = texts.replay(earlier)
+        """The text of ``earlier``, without the thinking."""
+        self._shown = self._possible_stop_of(self.earlier)
         """The end of that text, as far as it could be the beginning of a stop string."""
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token (a `Piece` without text) and return what may be shown now."""
-        text = self._utf8.decode(self._piece(piece.id))
-        self._held.append(msgspec.structs.replace(piece, text=text))
-        if not text:  # inside a character: the token waits for the one that completes it
+        new = self.texts.add(piece)
+        self._held += new
+        if not new:
             return []
         if not self._stops:
             return self._release(len(self._held))
-        held = self._shown + "".join(p.text for p in self._held)
+        held = self._shown + "".join(map(answer_text, self._held))
         met = [(start, stop) for stop in self._stops if (start := held.find(stop)) >= 0]
         if met:
             start, self.met_stop = min(met)
             self.overlap = max(len(self._shown) - start, 0)
-            return self._cut(start - len(self._shown))
+            return [*self._cut(start - len(self._shown)), *self._unshown()]
         certain = len(held) - self._possible_stop(held) - len(self._shown)
         if certain >= 0:
             self._shown = ""
         return self._release(self._whole_pieces(certain))
 
-    def end(self) -> list[Piece]:
-        """The text that was held back, when the answer ends for another reason."""
+    def end(self, *, cut: bool = False) -> list[Piece]:
+        """What was held back, when the answer ends for another reason; ``cut``: it could go on."""
+        self._held += self.texts.end(cut=cut)
         return self._release(len(self._held))
+
+    def _unshown(self) -> list[Piece]:
+        """Tokens behind a stop string that were not decided, without text."""
+        return [msgspec.structs.replace(piece, text="") for piece in self.texts.end(cut=True)]
 
     def _release(self, count: int) -> list[Piece]:
         pieces, self._held = self._held[:count], self._held[count:]
@@ -69,17 +216,17 @@ class TextStream:
         """The held pieces cut to ``length`` characters; pieces after that stay, without text."""
         pieces = []
         for piece in self._held:
-            text = piece.text[: max(length, 0)]
-            if length >= len(piece.text) and length > 0:
+            text = answer_text(piece)
+            if length >= len(text) and length > 0:
                 self.safe_tokens += 1
-            length -= len(piece.text)
-            pieces.append(msgspec.structs.replace(piece, text=text))
+            pieces.append(piece if piece.thinking else msgspec.structs.replace(piece, text=text[: max(length, 0)]))
+            length -= len(text)
         self._held = []
         return pieces
 
     def _whole_pieces(self, length: int) -> int:
-        """How many of the held pieces lie completely within the first ``length`` characters."""
-        return sum(end <= length for end in accumulate(len(piece.text) for piece in self._held))
+        """How many of the held pieces lie wholly within the first ``length`` characters."""
+        return sum(end <= length for end in accumulate(len(answer_text(piece)) for piece in self._held))
 
     def _possible_stop_of(self, text: str) -> str:
         """The end of a text after the last stop string in it, as far as it could be the beginning of another one."""
@@ -90,3 +237,8 @@ class TextStream:
         """The length of the longest end of ``text`` with which a stop string begins."""
         lengths = (length for stop in self._stops for length in range(1, len(stop)) if text.endswith(stop[:length]))
         return max(lengths, default=0)
+
+
+def answer_text(piece: Piece) -> str:
+    """The text of a piece without what is thinking."""
+    return "" if piece.thinking else piece.text

@@ -103,6 +103,11 @@ class Drafting:
         for drafter in self._drafters.values():
             drafter.accepted()
 
+    def forced(self) -> None:
+        """Tokens that nobody drafted or chose were added to the sequence."""
+        self.accepted()
+        self._count_missing()
+
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
         self.failure = _INVALID_DRAFT if isinstance(error, InvalidLogitsError) else str(error)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
-from app.engine.decoding.detokenizer import TextStream
+from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
@@ -16,14 +17,10 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Canceled
-from app.protocol.messages import DrafterName, FinishReason, Piece, Round
+from app.protocol.messages import DrafterName, FinishReason, Piece, Round, TextKind
 
 _CAUGHT_UP = 4
-"""If a roll-back removed too much, up to this many tokens are added again within a verify pass; more are processed
-before it.
-"""
-_PROMPT_END = 16
-"""Tokens at the end of the prompt in which a chat template may start the model's thinking."""
+"""If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
 
 
 class TargetVocabulary(Protocol):
@@ -31,6 +28,15 @@ class TargetVocabulary(Protocol):
 
     def piece(self, token: int) -> bytes: ...
     def is_end(self, token: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Stops:
+    """What others may ask for while an answer is written."""
+
+    cancelled: Callable[[], bool]
+    thinking: Callable[[], bool] = lambda: False
+    """Whether the thinking is to end now."""
 
 
 class Decoding:
@@ -44,7 +50,7 @@ class Decoding:
         drafting: Drafting | None,
         task: Task,
         started: float,
-        canceled: Callable[[], bool],
+        stops: Stops,
     ) -> None:
         """``target`` contains the prompt; the answer is added to ``sequence``. Without ``drafting`` there are no
         drafts.
@@ -56,16 +62,19 @@ class Decoding:
         self._drafting = drafting
         self._task = task
         self._started = started
-        self._canceled = canceled
-        self.text = TextStream(vocabulary.piece, task.stops, task.continued)
+        self._stops = stops
+        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
+        self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
+        self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """The number of tokens in the sequence at which the answer ends."""
-        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
-        self._kinds = TextKinds(self._text_of(prompt[-_PROMPT_END:]))
-        self._kinds.add(self._text_of(task.continued))
+        self._endings: dict[str, list[int]] = {}
+        """The tokens that end the thinking when it is to end early, by their text."""
+        self._kinds = TextKinds()
+        self._kinds.add(self.text.earlier)
         self._round = 0
         self._learning_seconds = 0.0
         """The time the policy took to learn from the last round; it counts toward the next one."""
@@ -77,11 +86,20 @@ class Decoding:
         ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
         """
         try:
-            yield self._first(prompt_logits)
+            rest = self._rest_of_ending()
+            yield self._forced(rest) if rest else self._first(prompt_logits)
             if self._drafting and not self.finish_reason:
                 self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
-                yield self._closing() if self._canceled() else self._next()
+                if self._stops.cancelled():
+                    yield self._closing()
+                elif rest := self._rest_of_ending():
+                    self._round += 1
+                    yield self._forced(rest)
+                    if self._drafting:
+                        self._drafting.forced()
+                else:
+                    yield self._next()
         except Canceled:  # in the middle of a long catch-up
             yield self._closing()
         finally:  # nothing after the end of the answer stays in the cache; of a stop string, nothing at all
@@ -90,8 +108,52 @@ class Decoding:
                 end = self._sequence.prompt_length + self.text.safe_tokens
             self._target.roll_back(end)
 
+    # ------------------------------------------------------------ the end of thinking
+
+    def _rest_of_ending(self) -> list[int]:
+        """The tokens to force now: what ends the thinking when it is to end, without what of it is written already."""
+        texts, task, sequence = self._texts, self._task, self._sequence
+        goes_on = bool(task.continued) and len(sequence) == sequence.prompt_length
+        if not (texts.thinking or goes_on) or not (self._is_spent() or self._stops.thinking()):
+            return []
+        between = texts.between(task.between)
+        ending = self._endings.setdefault(between, list(task.closing(between)))
+        tail = sequence.tokens[sequence.prompt_length - len(task.continued) :][-len(ending) :]
+        written = next((n for n in range(len(tail), 0, -1) if tail[-n:] == ending[:n]), 0)
+        if texts.thinking:
+            return ending[written:] if written or texts.can_be_closed else []
+        return ending[written:] if written >= texts.since_thinking > 0 and self._is_spent() else []
+
+    def _is_spent(self) -> bool:
+        budget = self._task.thinking_budget
+        return budget is not None and self._texts.thinking_tokens >= budget
+
+    def _forced(self, tokens: list[int]) -> Round:
+        """Add ``tokens``, which nobody chose. They are fed with the next pass."""
+        before = len(self._sequence)
+        self._target.roll_back(before)
+        shown: list[Piece] = []
+        for token in tokens:
+            self._sequence.append(token)
+            shown += self._show(Piece(text="", id=token, round=self._round))
+            if self.finish_reason:
+                break
+        added = len(self._sequence) - before
+        since = self._since_start()
+        return Round(
+            index=self._round,
+            verify_passes=0,
+            pieces=self._told(shown),
+            tokens=added,
+            forced=added,
+            kind="thinking",
+            time=since,
+        )
+
+    # ------------------------------------------------------------ rounds
+
     def _first(self, logits: Floats) -> Round:
-        begun, kind = time.perf_counter(), self._kinds.kind
+        begun, kind = time.perf_counter(), self._kind()
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
         return Round(
@@ -105,7 +167,7 @@ class Decoding:
         )
 
     def _next(self) -> Round:
-        begun, kind = time.perf_counter(), self._kinds.kind
+        begun, kind = time.perf_counter(), self._kind()
         self._round += 1
         draft = self._draft()
         proposal = draft.proposal.first(draft.tested)
@@ -151,7 +213,7 @@ class Decoding:
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
-                if self._canceled():
+                if self._stops.cancelled():
                     raise Canceled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
@@ -161,7 +223,9 @@ class Decoding:
         if not self._drafting:
             return NO_DRAFT
         limit = min(self._target.length, self._longest - 1) - len(self._sequence)
-        return self._drafting.draft(limit, self._kinds.kind)
+        if self._task.thinking_budget is not None and self._texts.may_think:  # what lies behind its end would be lost
+            limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
+        return self._drafting.draft(limit, self._kind())
 
     def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
@@ -185,11 +249,14 @@ class Decoding:
         for piece in new:
             self._sequence.append(piece.id)
             shown += self._show(piece)
-            if self.finish_reason:
+            if self.finish_reason or self._rest_of_ending():
                 break
+        return len(self._sequence) - before, self._told(shown)
+
+    def _told(self, shown: list[Piece]) -> list[Piece]:
         for piece in shown:
-            self._kinds.add(piece.text)
-        return len(self._sequence) - before, shown
+            self._kinds.add(answer_text(piece))
+        return shown
 
     def _show(self, piece: Piece) -> list[Piece]:
         if self._vocabulary.is_end(piece.id):
@@ -204,16 +271,17 @@ class Decoding:
         elif len(self._sequence) > self._target.length:
             self.finish_reason = "context"
         if self.finish_reason:
-            return [*shown, *self.text.end()]
+            return [*shown, *self.text.end(cut=True)]
         return shown
 
     def _closing(self) -> Round:
         """Ends the answer after the user stopped it, with the text that was held back."""
         self.finish_reason = "cancelled"
-        return Round(index=self._round, verify_passes=0, pieces=self.text.end(), time=self._since_start())
+        return Round(index=self._round, verify_passes=0, pieces=self.text.end(cut=True), time=self._since_start())
 
-    def _text_of(self, tokens: Sequence[int]) -> str:
-        return b"".join(map(self._vocabulary.piece, tokens)).decode("utf-8", "replace")
+    def _kind(self) -> TextKind:
+        """What the text is that comes next."""
+        return "thinking" if self._texts.thinking else self._kinds.kind
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started

@@ -5,9 +5,10 @@ The tokens are stored only here: everyone reads them here and keeps no copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from app.engine.decoding.thinking import Marks
 from app.protocol.messages import AcceptRule, Sampling
 
 _COMPARED = 512
@@ -20,6 +21,8 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
+    ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
+    that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
 
     sampling: Sampling
@@ -29,6 +32,10 @@ class Task:
     accept: AcceptRule = "coupled"
     continued: Sequence[int] = ()
     private: bool = False
+    marks: Marks | None = None
+    thinking_budget: int | None = None
+    between: str = ""
+    closing: Callable[[str], Sequence[int]] = lambda _: ()
 
 
 class TokenSequence:
@@ -38,11 +45,13 @@ class TokenSequence:
     or more, and outlives the answer.
     """
 
-    def __init__(self, prompt: Sequence[int] = ()) -> None:
-        """The answer begins after ``prompt``."""
+    def __init__(self, prompt: Sequence[int] = (), shared: int | None = None) -> None:
+        """The answer begins after ``prompt``, of which the next turn's prompt will begin with ``shared`` tokens."""
         self.tokens = list(prompt)
         """Prompt and answer, to be read by index; only `append` changes it."""
         self.prompt_length = len(self.tokens)
+        self.shared_length = self.prompt_length if shared is None else shared
+        """Tokens of the prompt that the next turn's prompt is expected to begin with."""
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -1,9 +1,8 @@
-"""What an answer's text is at the moment: prose, code, a list or thinking, read off its Markdown as it comes.
+"""What an answer's text is at the moment: prose, code or a list, read off its Markdown as it comes.
 
 | kind | which text |
 |---|---|
 | code | between fences of ``` or ~~~; lines indented by four where Markdown shows them as code; JSON without a fence |
-| thinking | between the tags of `_THINKING`, whatever is in there |
 | list | lines that begin with a bullet or a number, and what goes on with them |
 | prose | all else: paragraphs, headings, tables, quotes |
 
@@ -17,17 +16,6 @@ import re
 
 from app.protocol.messages import TextKind
 
-_THINKING = {
-    "<think>": "</think>",
-    "<thinking>": "</thinking>",
-    "<thought>": "</thought>",
-    "<reasoning>": "</reasoning>",
-    "<seed:think>": "</seed:think>",
-    "[THINK]": "[/THINK]",
-    "◁think▷": "◁/think▷",
-    "<|START_THINKING|>": "<|END_THINKING|>",
-}
-"""How models mark their thinking, if the marks are text at all."""
 _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 _JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
@@ -47,8 +35,7 @@ class TextKinds:
     While the beginning of a line is ambiguous (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays the same.
     """
 
-    def __init__(self, prompt_end: str = "") -> None:
-        """``prompt_end``: the last characters before the answer; in some chat templates, thinking starts there."""
+    def __init__(self) -> None:
         self.kind: TextKind = "prose"
         """The kind of the text that comes next."""
         self._line: str | None = ""
@@ -59,67 +46,27 @@ class TextKinds:
         self._is_indented = False
         self._is_list = False
         self._after_blank = True
-        self._closing = ""
-        """The tag that ends the thinking; empty outside it."""
-        self._tail = ""
-        """The end of the thinking so far, as far as it may be the beginning of that tag."""
-        end = prompt_end.rstrip()
-        opened = next((tag for tag in _THINKING if end.endswith(tag)), None)
-        if opened:
-            self._think(opened)
 
     def add(self, text: str) -> None:
         """The answer continues with ``text``."""
         while text:
-            if self._closing:
-                text = self._behind_thinking(text)
-                continue
             line, newline, text = text.partition("\n")
             if self._line is not None:
                 self._line += line
-                thoughts = self._read(self._line, ended=bool(newline) or len(self._line) > _LONGEST_BEGINNING)
-                if thoughts is not None:
-                    text = thoughts + newline + text
-                    continue
+                self._read(self._line, ended=bool(newline) or len(self._line) > _LONGEST_BEGINNING)
             if newline:
                 self._line = ""
 
-    # ------------------------------------------------------------ thinking
-
-    def _think(self, tag: str) -> None:
-        self.kind, self._closing, self._tail = "thinking", _THINKING[tag], ""
-
-    def _behind_thinking(self, text: str) -> str:
-        """Look for the end of the thinking; returns the text after it."""
-        _, found, rest = (self._tail + text).partition(self._closing)
-        if not found:
-            self._tail = (self._tail + text)[1 - len(self._closing) :]
-            return ""
-        self.kind, self._closing = "prose", ""
-        self._line, self._after_blank, self._is_list = "", True, False
-        return rest
-
-    # ------------------------------------------------------------ lines
-
-    def _read(self, line: str, *, ended: bool) -> str | None:
-        """Decide the kind of the line, if that is possible yet. Returns what follows a tag that starts thinking."""
+    def _read(self, line: str, *, ended: bool) -> None:
+        """Decide what the line is, if that can be told."""
         body = line.lstrip()
         if not body:
             if ended:
                 self._read_blank()
-            return None
-        if self._fence:
+        elif self._fence:
             self._read_code(body.rstrip(), ended)
-            return None
-        if not body[0].isalpha():
-            tag = next((tag for tag in _THINKING if body.startswith(tag)), None)
-            if tag:
-                self._think(tag)
-                return body[len(tag) :]
-            if self._read_fence(body, ended) or (not ended and _is_open(body)):
-                return None
-        self._read_text(body + "\n" if ended else body, len(line[: -len(body)].expandtabs(4)))
-        return None
+        elif body[0].isalpha() or not (self._read_fence(body, ended) or (not ended and _OPEN.match(body))):
+            self._read_text(body + "\n" if ended else body, len(line[: -len(body)].expandtabs(4)))
 
     def _read_blank(self) -> None:
         self._line, self._after_blank = None, True
@@ -159,8 +106,3 @@ class TextKinds:
             self.kind = "code"
         else:
             self.kind = "list" if self._is_list else "prose"
-
-
-def _is_open(body: str) -> bool:
-    """Whether the beginning of a line may still become something special."""
-    return bool(_OPEN.match(body)) or any(tag.startswith(body) for tag in _THINKING)

@@ -141,17 +141,15 @@ class ModelDrafter(Drafter):
         return self._feed(end)
 
     def _process(self, end: int) -> None:
-        """Process the sequence up to ``end``. The end of the prompt gets a checkpoint, because later turns go back to
-        it.
-        """
-        cache, prompt_length = self._cache, self._sequence.prompt_length
+        """Process the sequence up to ``end``. The place in the prompt that later turns go back to is marked."""
+        cache, shared = self._cache, self._sequence.shared_length
         with cache.aborting(self._draft.should_stop):
             while (held := len(cache.tokens)) < end:
                 if self._draft.should_stop():
                     raise Canceled
-                stop = prompt_length if held < prompt_length < end else end
+                stop = shared if held < shared < end else end
                 self._feed(min(stop, held + cache.chunk))
-                if len(cache.tokens) == prompt_length:
+                if len(cache.tokens) == shared:
                     cache.remember()
 
     def _feed(self, end: int) -> Floats:

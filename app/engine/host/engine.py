@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.loop import Decoding
+from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
@@ -48,6 +48,7 @@ from app.protocol.messages import (
     PromptProgressed,
     Round,
     ScoreTokens,
+    TemplateVariables,
     TextChecked,
     TokensCounted,
     TokensScored,
@@ -65,7 +66,7 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one answer at a time.
 
-    `cancel` may be called from any other thread, `count_tokens` and `check_text` from one other thread.
+    `cancel` and `stop_thinking` may be called from any other thread, `count_tokens` and `check_text` from one other.
     """
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
@@ -78,6 +79,7 @@ class Engine:
         """All drafters of the loaded pair."""
         self._costs: PairCosts | None = None
         self._cancel = threading.Event()
+        self._stop_thinking = threading.Event()
         self.last_progress = time.monotonic()
         """When the computation last advanced (`time.monotonic`); the worker reads it to notice a hang."""
         self._sequence = TokenSequence()
@@ -126,6 +128,7 @@ class Engine:
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
+            thinking=list(target.levels),
             default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=sampling,
             recommended=recommended,
@@ -185,9 +188,14 @@ class Engine:
         """Stop whatever is running, within one verify pass; may be called from any thread."""
         self._cancel.set()
 
+    def stop_thinking(self) -> None:
+        """Let the answer that is being written begin, from any thread, within one verify pass."""
+        self._stop_thinking.set()
+
     def ready(self) -> None:
-        """Forget an earlier `cancel`; called before a new command starts."""
+        """Forget an earlier `cancel` or `stop_thinking`; called before a new command starts."""
         self._cancel.clear()
+        self._stop_thinking.clear()
 
     def generate(self, command: Generate) -> Iterator[GenerationEvent]:
         """Answer a chat: `GenerationStarted`, `PromptProgressed`…, `Round`…, `GenerationFinished`.
@@ -203,7 +211,8 @@ class Engine:
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
-        self._sequence = TokenSequence(tokens)
+        unshared = 0 if command.raw else target.unshared(self._variables(target, command))
+        self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
             seed=seed,
@@ -214,7 +223,7 @@ class Engine:
             template="none" if command.raw else target.prompts.template,
         )
         try:
-            logits = yield from self._process(target, tokens, command.request, statistics)
+            logits = yield from self._process(target, command, statistics)
         except Canceled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
@@ -227,6 +236,10 @@ class Engine:
             accept=command.accept,
             continued=command.continued,
             private=command.private,
+            marks=None if command.raw else target.marks,
+            thinking_budget=command.thinking_budget,
+            between=target.between,
+            closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
         )
         yield from self._decode(target, command, task, logits, statistics, started)
 
@@ -234,8 +247,9 @@ class Engine:
         self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
     ) -> Iterator[Round | GenerationFinished]:
         """The answer after a processed prompt, whose last token has these ``logits``."""
-        drafting = self._drafting(command)
-        decoding = Decoding(target.context, self._sequence, target.model, drafting, task, started, self._cancel.is_set)
+        drafting, sequence = self._drafting(command), self._sequence
+        stops = Stops(self._cancel.is_set, self._stop_thinking.is_set)
+        decoding = Decoding(target.context, sequence, target.model, drafting, task, started, stops)
         try:
             for round_ in decoding.rounds(logits):
                 self.last_progress = time.monotonic()
@@ -320,7 +334,9 @@ class Engine:
 
     def count_tokens(self, command: CountTokens) -> TokensCounted:
         """How much of the context ``command``'s chat would take. Raises `KnownError` if that is unknown now."""
-        return self._loaded().counter.count(command)
+        target = self._loaded()
+        variables = self._variables(target, command)
+        return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
 
     def check_text(self, command: CheckText) -> TextChecked:
         """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
@@ -356,27 +372,37 @@ class Engine:
         continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
             return target.prompts.raw("".join(message.content for message in command.messages), continued)
-        return target.prompts.chat(command.messages, command.overflow, continued, command.template_variables)
+        return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
+
+    @staticmethod
+    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens) -> TemplateVariables:
+        return target.variables(command.thinking, command.template_variables)
 
     def _process(
-        self, target: Target, tokens: list[int], request: int, statistics: Statistics
+        self, target: Target, command: Generate, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Floats]:
-        """Process the new part of a prompt, timed; returns the logits of its last token, shape (1, vocabulary)."""
+        """Feed what is new of a prompt, timed; returns the logits of its last token, shape (1, vocabulary).
+
+        A memory that can't be cut anywhere is marked where the next turn's prompt will begin to differ: most templates
+        leave the thinking out of it.
+        """
         begun, logits = time.perf_counter(), None
-        context, end = target.context, len(tokens)
-        marked = end - 1 if context.checkpoints.remembers(end - 1) else end
+        context, tokens, end = target.context, self._sequence.tokens, self._sequence.prompt_length
+        places = {self._sequence.shared_length - 1, end - 1 if command.continued else 0}
+        marks = [place for place in places if context.checkpoints.remembers(place)]
         with context.aborting(self._should_abort):
             while (done := len(context.tokens)) < end:
                 if self._cancel.is_set():
                     raise Canceled
-                if done == marked:
+                if done in marks:
                     context.remember()
-                chunk = tokens[done : min(done + context.chunk, marked if done < marked else end)]
+                stop = min((mark for mark in marks if mark > done), default=end)
+                chunk = tokens[done : min(done + context.chunk, stop)]
                 last = done + len(chunk) == end
                 logits = context.decode(chunk, 1 if last else 0)
                 self.last_progress = time.monotonic()
                 if not last:
-                    yield PromptProgressed(request=request, done=len(context.tokens), total=end)
+                    yield PromptProgressed(request=command.request, done=len(context.tokens), total=end)
         assert logits is not None, "at least the last token of a prompt is always fed"
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(end - statistics.cached_tokens, statistics.prompt_seconds)

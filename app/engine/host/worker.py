@@ -56,6 +56,7 @@ from app.protocol.messages import (
     RoundsReceived,
     ScoreTokens,
     StartFailed,
+    StopThinking,
 )
 
 log = logging.getLogger("slipstream.worker")
@@ -159,6 +160,8 @@ class Worker:
                 self._questions.ask(command)
             case Cancel():
                 self._cancel()
+            case StopThinking():
+                self._engine.stop_thinking()
             case Quit():
                 self._quits = True
                 self._cancel()

@@ -133,6 +133,11 @@ class Model:
             piece = self._pieces[token] = buffer.raw[: max(length, 0)]
         return piece
 
+    def mark(self, token: int) -> str:
+        """The text of a control token or of one that a tokenizer's maker added to the vocabulary; empty for others."""
+        kinds = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED
+        return self._token_text(token) if llama_cpp.llama_vocab_get_attr(self._vocab, token) & kinds else ""
+
     def is_end(self, token: int) -> bool:
         """Whether ``token`` ends a turn or the text."""
         end = self._ends.get(token)

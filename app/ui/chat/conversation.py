@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.chats.model import StoredMessage
+import msgspec
+
+from app.chats.model import StoredMessage, thinking_and_answer
 from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
@@ -72,21 +74,19 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
     Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
     that never came) are joined, and empty answers left out.
     """
-    sources: list[StoredMessage] = []
-    texts: list[str] = []
+    turns: list[Message] = []
+    sources: list[str] = []
     for message in branch:
-        if message.role == "assistant" and (not message.text or message.text.isspace()):
+        thinking, text = thinking_and_answer(message)
+        if message.role == "assistant" and (not text or text.isspace()):
             continue
-        if sources and sources[-1].role == message.role:
-            texts[-1] = f"{texts[-1]}\n\n{message.text}"
+        if turns and turns[-1].role == message.role:
+            joined = "\n\n".join(filter(None, (turns[-1].thinking, thinking)))
+            turns[-1] = msgspec.structs.replace(turns[-1], content=f"{turns[-1].content}\n\n{text}", thinking=joined)
         else:
-            sources.append(message)
-            texts.append(message.text)
-    turns = [
-        Message(role=first.role, content=text, sent_at=first.created_at)
-        for first, text in zip(sources, texts, strict=True)
-    ]
-    return Conversation(turns, [first.id for first in sources]).under(system_prompt)
+            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=message.created_at))
+            sources.append(message.id)
+    return Conversation(turns, sources).under(system_prompt)
 
 
 def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:

@@ -128,6 +128,8 @@ class LiveAnswer(QObject):
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
         self._packed: list[PackedPiece] = []
+        self._thinks = False
+        """Whether its text ends in what the model thought."""
         self._is_mixed = False
         """Whether another model than the one it is stored as the answer of goes on with it."""
         # Of a long chat it takes milliseconds, and there is time until the question is stored.
@@ -199,6 +201,7 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
+            self._thinks = next((piece.thinking for piece in reversed(self.pieces) if piece.text), False)
             self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
@@ -218,8 +221,17 @@ class LiveAnswer(QObject):
     def on_rounds_received(self, event: RoundsReceived) -> None:
         if self._first_token_seconds is None and any(one.tokens for one in event.rounds):
             self._first_token_seconds = time.monotonic() - self._asked_at
-        self.pieces += [piece for one in event.rounds for piece in one.pieces]
-        self.rounds_received.emit(event.rounds)
+        rounds = [msgspec.structs.replace(one, pieces=self._set_apart(one.pieces)) for one in event.rounds]
+        self.rounds_received.emit(rounds)
+
+    def _set_apart(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """More pieces; the answer begins a paragraph of its own behind the thinking."""
+        start = len(self.pieces)
+        for piece in pieces:
+            begins = bool(piece.text) and self._thinks and not piece.thinking
+            self.pieces.append(msgspec.structs.replace(piece, text=f"\n\n{piece.text}") if begins else piece)
+            self._thinks = piece.thinking if piece.text else self._thinks
+        return self.pieces[start:]
 
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"

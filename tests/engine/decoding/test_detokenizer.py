@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.decoding.detokenizer import TextStream
+from app.engine.decoding.detokenizer import TextStream, TokenTexts
 from app.protocol.messages import Piece
 
 
@@ -10,7 +10,7 @@ class Stream:
     """Feeds byte strings as tokens and collects what comes out."""
 
     def __init__(self, tokens: list[bytes], stops: list[str] | None = None) -> None:
-        self._stream = TextStream(lambda token: tokens[token], stops or [])
+        self._stream = TextStream(TokenTexts(lambda token: tokens[token]), stops or [])
         self.steps: list[str] = []
         self.pieces: list[Piece] = []
         for token in range(len(tokens)):

@@ -20,7 +20,6 @@ TILDES = "~~~ sh\nls ``` -l\n```\n~~~\nprose"
 UNCLOSED = "```js\nlet a = 1;\n"
 LIST = "Three fruits:\n- apples\n- pears,\nyellow ones\n\n  also green ones\n* **plums**\n\nThat is all."
 NUMBERED = "1. First\n2) Second\n\n10. Tenth\n\n2024 was good"
-THINKING = "<think>\nOkay, a list:\n- one\n```\ncode\n```\n</think>\n\nThe answer:\n- one"
 JSON = '{\n  "a": [1, 2],\n  "b": {}\n}\n\nThat is the file.'
 JSON_LINES = '{"a": 1}\n{"a": 2}\nTwo lines.'
 IN_LIST = "1. Install:\n   ```bash\n   pip install x\n   ```\n2. Run it\n\nDone"
@@ -33,7 +32,6 @@ EVERYTHING = [
     UNCLOSED,
     LIST,
     NUMBERED,
-    THINKING,
     JSON,
     JSON_LINES,
     IN_LIST,
@@ -78,7 +76,6 @@ def kind_behind(text: str, words: str) -> str:
             },
         ),
         (NUMBERED, {"1. ": "list", "2) S": "list", "10. T": "list", "2024 w": "prose"}),
-        (THINKING, {"<think>": "thinking", "- one\n`": "thinking", "</think>": "prose", "The": "prose"}),
         (JSON, {"{\n": "code", '"b"': "code", "That": "prose"}),
         (JSON_LINES, {'{"a": 1': "code", '{"a": 2': "code", "Two": "prose"}),
         (IN_LIST, {"Install": "list", "pip": "code", "2. ": "list", "Run": "list", "Done": "prose"}),
@@ -112,28 +109,6 @@ def test_lines_that_only_look_like_something_else(line: str) -> None:
     assert kinds(f"{line}\nx")[len(line) :] == ["prose", "prose"]
 
 
-def test_text_behind_a_list_that_closed_the_thinking() -> None:
-    assert kind_behind(THINKING, "answer:\n- one") == "list"
-
-
-def test_a_prompt_may_begin_the_thinking() -> None:
-    tracker = TextKinds("<|im_start|>assistant\n<think>\n")
-    found: list[str] = [tracker.kind]
-    for text in ("Hm. </thi", "nk>Yes"):
-        tracker.add(text)
-        found.append(tracker.kind)
-    assert found == ["thinking", "thinking", "prose"]
-    assert TextKinds("<think>\n\n</think>\n\n").kind == "prose"
-
-
-def test_other_tags_of_thinking_and_none_in_the_middle_of_a_line() -> None:
-    assert kind_behind("[THINK]so[/THINK]yes", "so") == "thinking"
-    assert kind_behind("[THINK]so[/THINK]yes", "yes") == "prose"
-    assert kind_behind("◁think▷so</think>", "</think>") == "thinking"
-    assert kind_behind("The tag <think> begins it", "begins") == "prose"
-    assert kind_behind("```\n<think>\n```\nx", "<think>\n") == "code"
-
-
 @pytest.mark.parametrize("text", EVERYTHING)
 def test_tokens_may_be_cut_anywhere(text: str) -> None:
     by_letter = kinds(text)
@@ -148,20 +123,19 @@ def test_tokens_may_be_cut_anywhere(text: str) -> None:
 
 
 def test_an_endless_line_is_decided_once_and_not_kept() -> None:
-    for beginning in (" ", "9", "`", "```", "x", "<think>"):
+    for beginning in (" ", "9", "`", "```", "x"):
         tracker = TextKinds()
         for _ in range(5000):
             tracker.add(beginning)
         assert len(tracker._line or "") <= 160 + len(beginning)
-        assert len(tracker._tail) < 40
 
 
 def test_a_random_text_never_breaks_it() -> None:
     rng = random.Random(5)
-    signs = ["`", "```", "~", "\n", "\n\n", "- ", "1", ". ", "{", "}", '"', "<think>", "</think>", "x", " ", "    "]
+    signs = ["`", "```", "~", "\n", "\n\n", "- ", "1", ". ", "{", "}", '"', "x", " ", "    "]
     for _ in range(200):
         text = "".join(rng.choices(signs, k=80))
-        assert set(kinds(text)) <= {"prose", "code", "list", "thinking"}
+        assert set(kinds(text)) <= {"prose", "code", "list"}
 
 
 @pytest.mark.parametrize("stop", [[], ["`"], ["It prints", "\n    return"]])

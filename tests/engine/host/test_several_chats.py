@@ -32,12 +32,17 @@ pytestmark = pytest.mark.usefixtures("every_cache_is_saved")
 
 @pytest.fixture
 def new_engine(random_pair: Pair, tmp_path: Path) -> Iterator[Callable[..., Engine]]:
-    """Engines that keep every cache; ``on_disk`` all in the same folder."""
+    """Engines that keep every cache; ``on_disk`` all in the same folder.
+
+    They use one thread: with several, passes of one token wait for each other's threads on a busy machine, and take so
+    long that pytest's timeout ends the test. It strikes inside llama.cpp's callback, which swallows it: the answer just
+    looks cancelled.
+    """
     engines = []
 
     def new(pair: Pair = random_pair, on_disk: bool = False, **settings: object) -> Engine:
         engine = Engine(ChatCaches(ChatCacheFiles(tmp_path / "saved") if on_disk else None))
-        options = {"context_length": 1024, "chat_cache_mib": 64, **settings}
+        options = {"context_length": 1024, "chat_cache_mib": 64, "threads": 1, **settings}
         load = LoadSettings(**options)  # type: ignore[arg-type]
         engine.load(Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=load), lambda _: None)
         engines.append(engine)
@@ -228,7 +233,7 @@ def test_another_draft_model_costs_the_chat_nothing(new_engine: Callable[..., En
     """What passes cost is measured then, with the target's cache."""
     chat = Chat(engine := new_engine())
     first = chat.ask(words(1, 100))
-    settings = LoadSettings(context_length=1024, chat_cache_mib=64)
+    settings = LoadSettings(context_length=1024, chat_cache_mib=64, threads=1)
     engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
     assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
 
@@ -237,7 +242,7 @@ def test_the_limit_can_be_changed_without_loading_again(new_engine: Callable[...
     engine = new_engine()
     target = engine._target
     for mib in (0, 32):
-        settings = LoadSettings(context_length=1024, chat_cache_mib=mib)
+        settings = LoadSettings(context_length=1024, chat_cache_mib=mib, threads=1)
         engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
         assert engine._target is target and engine.caches.limit == mib * MIB
 

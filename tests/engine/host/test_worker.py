@@ -49,11 +49,14 @@ from app.protocol.messages import (
     Sampling,
     ScoreTokens,
     StartFailed,
+    StopThinking,
     TextChecked,
     TokensCounted,
     TokensScored,
 )
+from tests.support.architectures import make
 from tests.support.engine_process import ROOT, EngineProcess
+from tests.support.gguf_files import CHATML_TEMPLATE
 
 Pair = tuple[Path, Path]
 GREEDY = Sampling(temperature=0)
@@ -127,6 +130,19 @@ def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, 
     process.send(Ping())
     while process.until(Pong).busy:  # the last event leaves a moment before the computing thread is free
         process.send(Ping())
+
+
+def test_thinking_is_stopped_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
+    thinks = CHATML_TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
+    target = make(tmp_path / "target.gguf", "llama", chat_template=thinks)
+    settings = LoadSettings(context_length=8192, threads=1)
+    process.send(Load(request=1, target=str(target), settings=settings), ask(sampling=HOT, draft_length=0))
+    assert {p.thinking for r in process.until(RoundsReceived).rounds for p in r.pieces} <= {True}
+    process.send(StopThinking())
+    while not any(round_.forced for round_ in process.until(RoundsReceived).rounds):
+        pass
+    process.send(Cancel())
+    process.until(GenerationFinished)
 
 
 def test_tokens_are_counted_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:

@@ -25,3 +25,16 @@ def test_the_origin_of_a_long_answer_is_packed_once() -> None:
     assert live.tokens() == [1, 2, 3]
     assert len(first) == 2
     assert all(before is after for before, after in zip(first, second, strict=False))
+
+
+def test_the_answer_is_a_paragraph_of_its_own_behind_the_thinking() -> None:
+    live = LiveAnswer([StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)], ChatSettings())
+    live.begin(AnswerSettings(), None)
+    told: list[Round] = []
+    live.rounds_received.connect(told.extend)
+    for place, (text, thinking) in enumerate([("Hm", True), (".", True), ("", True), ("Yes", False), (".", False)]):
+        round_ = Round(index=place, verify_passes=1, pieces=[Piece(text=text, id=place, thinking=thinking)], tokens=1)
+        live.on_rounds_received(RoundsReceived(request=1, rounds=[round_]))
+    assert live.text() == "Hm.\n\nYes."
+    assert [piece for one in told for piece in one.pieces] == live.pieces
+    assert [piece.id for piece in live.pieces] == live.tokens() == [0, 1, 2, 3, 4]

@@ -1,0 +1,236 @@
+"""Thinking and answer told apart, however the text is cut into tokens."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+
+from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
+from app.engine.decoding.thinking import FORMATS, Marks
+from app.protocol.messages import Piece
+
+HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+GEMMA = ("<|channel>", "<channel|>")
+KIMI = ("<|open|>", "<|close|>", "<|sep|>")
+FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
+
+
+TEMPLATE = "Write your response between <response></response>."
+
+
+class Letters:
+    """A vocabulary of single bytes, and of some marks behind them."""
+
+    def __init__(self, *marks: str, wraps: bool = False) -> None:
+        """``wraps``: the template has the model write marks around its answer."""
+        self._marks = marks
+        self.wraps = wraps
+
+    def tokenize(self, text: str, *, special: bool, bos: bool = False) -> list[int]:  # noqa: ARG002
+        pattern = f"({'|'.join(map(re.escape, self._marks))})" if special and self._marks else "($^)"
+        parts = re.split(pattern, text)
+        return [token for part in parts for token in self._tokens(part)]
+
+    def _tokens(self, part: str) -> list[int]:
+        return [256 + self._marks.index(part)] if part in self._marks else list(part.encode())
+
+    def piece(self, token: int) -> bytes:
+        return bytes([token]) if token < 256 else self.mark(token).encode()
+
+    def mark(self, token: int) -> str:
+        return self._marks[token - 256] if token >= 256 else ""
+
+
+@cache
+def marks_of(vocabulary: Letters) -> Marks:
+    return Marks(vocabulary, TEMPLATE if vocabulary.wraps else "")
+
+
+class Told:
+    """What is told of an answer."""
+
+    def __init__(
+        self,
+        vocabulary: Letters,
+        answer: str | Sequence[int],
+        prompt: str = "",
+        *,
+        stops: Sequence[str] = (),
+        continued: Sequence[int] = (),
+        cut: bool = False,
+    ) -> None:
+        tokens = vocabulary.tokenize(answer, special=True) if isinstance(answer, str) else answer
+        texts = TokenTexts(vocabulary.piece, marks_of(vocabulary), vocabulary.tokenize(prompt, special=True))
+        stream = TextStream(texts, stops, continued)
+        self.pieces: list[Piece] = []
+        self.states: list[bool] = []
+        for token in tokens:
+            self.pieces += stream.add(Piece(text="", id=token))
+            self.states.append(texts.thinking)
+            if stream.met_stop:
+                break
+        else:
+            self.pieces += stream.end(cut=cut)
+        assert [piece.id for piece in self.pieces] == list(tokens)[: len(self.pieces)]
+        assert len(self.pieces) == len(self.states)
+
+    @property
+    def thinking(self) -> str:
+        return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    @property
+    def answer(self) -> str:
+        return "".join(map(answer_text, self.pieces))
+
+    @property
+    def both(self) -> tuple[str, str]:
+        return self.thinking, self.answer
+
+
+@pytest.mark.parametrize("as_tokens", [True, False])
+@pytest.mark.parametrize("form", [one for one in FORMATS if not one.tokens_only], ids=lambda form: form.opening)
+def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
+    opening, closing = form.opening, form.closing  # type: ignore[attr-defined]
+    vocabulary = Letters(opening, closing) if as_tokens else Letters()
+    assert Told(vocabulary, f"{opening}\nHm. So\n{closing}\n\nYes.").both == ("Hm. So", "Yes.")
+    assert Told(vocabulary, f"Hm. So{closing}Yes.", f"User: x\n{opening}").both == ("Hm. So", "Yes.")
+    assert Told(vocabulary, f"Hm. So\n{closing}Yes.", f"User: x\n{opening}\n").both == ("Hm. So", "Yes.")
+    assert Told(vocabulary, "Yes.", f"User: x\n{opening}\n\n{closing}\n\n").both == ("", "Yes.")
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "prompt", "answer", "expected"),
+    [
+        (Letters(*GEMMA), "", "<|channel>thought\nHm\n<channel|>Yes", ("Hm", "Yes")),
+        (Letters(*GEMMA), "x\n<|channel>thought\n<channel|>", "Yes", ("", "Yes")),
+        (Letters(*KIMI), "<|open|>think<|sep|>", "Hm<|close|>think<|sep|><|open|>response<|sep|>Yes", ("Hm", "Yes")),
+        (
+            Letters(*KIMI),
+            "<|open|>response<|sep|>",
+            "Yes<|close|>response<|sep|><|close|>message<|sep|>",
+            ("", "Yes"),
+        ),
+        (Letters(*HARMONY), "<|start|>assistant", f"<|channel|>analysis<|message|>Hm{FINAL}Yes", ("Hm", "Yes")),
+        (Letters(*HARMONY), "<|start|>assistant", "<|channel|>final<|message|>Yes", ("", "Yes")),
+        (Letters(*HARMONY), "<|start|>assistant", "<|message|>Yes", ("", "Yes")),
+        (
+            Letters(*HARMONY),
+            "<|start|>assistant",
+            "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary<|message|>b<|end|>"
+            "<|start|>assistant<|channel|>analysis<|message|>c<|end|><|start|>assistant<|channel|>final "
+            "<|constrain|>json<|message|>d",
+            ("a\n\nc", "b\n\nd"),
+        ),
+        (
+            Letters(*HARMONY),
+            "<|start|>assistant",
+            "no header, just a line\nof text",
+            ("", "no header, just a line\nof text"),
+        ),
+        (Letters(*HARMONY), "<|end|>", "Yes", ("", "Yes")),
+        (Letters(wraps=True), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
+        (Letters(), "", "<think>a</think>\n<response>b</response>", ("a", "<response>b</response>")),
+        (Letters(), "", "\n <think>a</think>\n  b", ("a", "  b")),
+    ],
+)
+def test_forms_of_thinking(vocabulary: Letters, prompt: str, answer: str, expected: tuple[str, str]) -> None:
+    assert Told(vocabulary, answer, prompt).both == expected
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Say <think> to begin",
+        "a\n<think>b</think>",
+        "<thin line>",
+        " \n<",
+        "</think> alone",
+        "```\n<think>\n```",
+        "<|channel>thought\nwithout such a token",
+        "<|channel|>analysis<|message|>spelled",
+        "  indented",
+    ],
+)
+def test_text_that_is_no_thinking(answer: str) -> None:
+    assert Told(Letters(), answer).both == ("", answer)
+
+
+def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
+    vocabulary = Letters("<think>", "</think>")
+    spelled = list(b"a</think>b")
+    tokens = [256, *spelled, 257, *b"c", 256, *b"d"]
+    assert Told(vocabulary, tokens).both == ("a</think>b", "c<think>d")
+
+
+def test_an_answer_that_ends_while_it_thinks() -> None:
+    assert Told(Letters(), "<think>a</thi").both == ("a</thi", "")
+    assert Told(Letters(), "<think>a\n</thi", cut=True).both == ("a", "")
+    assert Told(Letters(), "<thi", cut=True).both == ("", "")
+    assert Told(Letters(), "<thi").both == ("", "<thi")
+
+
+def test_stop_strings_count_in_the_answer_only() -> None:
+    told = Told(Letters(), "<think>a STOP b</think>c STOP d", stops=["STOP"])
+    assert told.both == ("a STOP b", "c ")
+    assert Told(Letters(), "<think>a ST</think>OP d", stops=["STOP"]).both == ("a ST", "OP d")
+
+
+def test_what_comes_next_is_known_at_each_token() -> None:
+    told = Told(Letters("<think>", "</think>"), "<think>ab</think>\nc")
+    assert told.states == [True, True, True, False, False, False]
+    assert [piece.thinking for piece in told.pieces] == [True, True, True, True, True, False]
+
+
+def test_a_character_that_a_tag_cuts_off() -> None:
+    assert Told(Letters("<think>", "</think>"), [256, 0xE2, 0x82, 257, 0x62]).both == ("\ufffd", "b")
+
+
+SIGNS = ["<think>", "</think>", "<thi", "nk>", "</", "<", "\n", " ", "a", "é", "\n\n", "<response>", "</response>"]
+CHANNEL_SIGNS = [*HARMONY, "analysis", "final", "assistant", "a", "\n", " ", "é"]
+
+
+def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
+    """Thinking and answer of a complete text, without streaming."""
+    thinking, around = "", opened
+    while opened or re.match(r"\s*<think>", text):
+        text = text if opened else text.lstrip().removeprefix("<think>")
+        opened, around = False, True
+        thought, closed, text = text.lstrip().partition("</think>")
+        if not closed:
+            return thinking + thought, ""
+        thinking += thought.rstrip()
+    if around and (found := re.match(r"\s*<response>", text)):
+        return thinking, text[found.end() :].lstrip("\n").replace("</response>", "")
+    if around:
+        text = re.sub(r"^\s*\n", "", text) if text.strip() else ""
+    return thinking, text
+
+
+def test_random_texts_are_split_like_complete_ones() -> None:
+    rng = random.Random(3)
+    vocabulary = Letters(wraps=True)
+    for _ in range(2000):
+        text = "".join(rng.choices(SIGNS, k=rng.randint(1, 12)))
+        opened = rng.random() < 0.3
+        told = Told(vocabulary, text, "<think>\n" if opened else "")
+        assert told.both == expected_of_tags(text, opened), text
+
+
+@pytest.mark.parametrize(("marks", "signs"), [((), SIGNS), (("<think>", "</think>"), SIGNS), (HARMONY, CHANNEL_SIGNS)])
+def test_an_answer_that_is_cut_and_goes_on_is_the_whole(marks: tuple[str, ...], signs: list[str]) -> None:
+    rng = random.Random(4)
+    vocabulary = Letters(*marks, wraps=True)
+    for _ in range(60):
+        prompt = "<|start|>assistant" if marks == HARMONY else rng.choice(["", "<think>\n"])
+        text = rng.choice(signs[:2]) + "".join(rng.choices(signs, k=rng.randint(1, 10)))
+        tokens = vocabulary.tokenize(text, special=True)
+        whole = Told(vocabulary, tokens, prompt)
+        for cut in range(1, len(tokens)):
+            first = Told(vocabulary, tokens[:cut], prompt, cut=True)
+            rest = Told(vocabulary, tokens[cut:], prompt, continued=tokens[:cut])
+            assert first.thinking + rest.thinking == whole.thinking, (text, cut)
+            assert first.answer + rest.answer == whole.answer, (text, cut)
