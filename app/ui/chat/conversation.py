@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from app.chats.model import StoredMessage, thinking_and_answer
+from app.chats.model import StoredMessage
 from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
@@ -81,7 +81,7 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
     turns: list[Message] = []
     sources: list[str] = []
     for message in branch:
-        thinking, text = thinking_and_answer(message)
+        thinking, text = message.thinking, message.text
         if message.role == "assistant" and (not text or text.isspace()):
             continue
         if turns and turns[-1].role == message.role:

@@ -321,8 +321,9 @@ class AnswerMessage(MessageWidget):
         self.height_changed.emit()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
-        self.show_progress("")
-        self.view.append_pieces(pieces)
+        answer = [piece for piece in pieces if not piece.thinking]
+        self.show_progress("" if self.view.content or any(piece.text for piece in answer) else "Thinking…")
+        self.view.append_pieces(answer)
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only where it is to be seen."""
@@ -367,4 +368,4 @@ class AnswerMessage(MessageWidget):
 
 
 def _pieces_of(message: StoredMessage) -> list[Piece]:
-    return unpack(message.text, message.provenance)
+    return [piece for piece in unpack(message.text, message.provenance, message.thinking) if not piece.thinking]

@@ -571,8 +571,11 @@ class ChatModel(QObject):
             return
         if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
             self._intervals = 0
-            message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.stored_tokens()
-            self.saver.write(lambda store: store.update_answer(message_id, text, packed, tokens), replaces="answer")
+            message_id, tokens = live.message.id, live.stored_tokens()
+            text, packed, thinking = live.text(), live.packed(), live.thinking()
+            self.saver.write(
+                lambda store: store.update_answer(message_id, text, packed, tokens, thinking), replaces="answer"
+            )
 
     # ------------------------------------------------------------ the end
 
