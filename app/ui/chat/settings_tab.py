@@ -262,7 +262,8 @@ class ChatSettingsTab(QFrame):
         is_other_chat: bool = False,
     ) -> None:
         """``sources``: for each parameter, who recommends its value, in a few words. ``offered``: the drafters
-        to choose from with the loaded model; ``levels``: how much it can be asked to think. What is being typed stays, unless it belonged to another chat."""
+        to choose from with the loaded model; ``levels``: how much it can be asked to
+        think. What is being typed stays, unless it belonged to another chat."""
         if is_other_chat:
             self._typing.stop()
             for parameter in self.parameters.values():

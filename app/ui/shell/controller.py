@@ -338,6 +338,7 @@ class Controller(QObject):
         ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
+        chat_commands.stop_thinking = model.stop_thinking
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
         self.messages.show(model)
