@@ -322,7 +322,10 @@ class AnswerMessage(MessageWidget):
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         answer = [piece for piece in pieces if not piece.thinking]
-        self.show_progress("" if self.view.content or any(piece.text for piece in answer) else "Thinking…")
+        if len(answer) == len(pieces) or any(piece.text for piece in answer):
+            self.show_progress("")
+        elif not self.view.content:
+            self.show_progress("Thinking…")
         self.view.append_pieces(answer)
 
     def show_stored(self, message: StoredMessage) -> None:

@@ -519,9 +519,9 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
 ) -> None:
     asked: list[str] = []
 
-    def counted(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
+    def counted(text: str, packed: Sequence[Sequence[object]], thinking: str) -> list[Piece]:
         asked.append(text.partition("\n")[0])
-        return unpack(text, packed)
+        return unpack(text, packed, thinking)
 
     monkeypatch.setattr("app.ui.chat.messages.unpack", counted)
     for turn in range(40):
