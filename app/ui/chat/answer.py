@@ -63,6 +63,7 @@ class AnswerMessage(MessageWidget):
         """The part with what the model thought, hidden while that is empty."""
         if self.thinking is None:
             part = self.thinking = ThinkingPart(f"Thinking of {self._message.author}", self._commands, self)
+            part.hide()
             part.lower()  # the Tab key comes to it before the text
             part.set_show_drafted(self._shows_drafted)
             part.set_raw(self._is_raw)
@@ -72,11 +73,6 @@ class AnswerMessage(MessageWidget):
             part.height_changed.connect(self._on_part_changed)
             self._asked.thinking = lambda: part.content
         return self.thinking
-
-    def _show_thinking(self, part: ThinkingPart) -> None:
-        if part.isHidden() and part.content.strip():
-            part.show()
-            self.height_changed.emit()
 
     @Slot(bool)
     def _on_thinking_toggled(self, is_open: bool) -> None:
@@ -166,15 +162,8 @@ class AnswerMessage(MessageWidget):
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         self.show_progress("")
-        if any(piece.thinking for piece in pieces):
-            part = self._thinking_part()
-            part.append_pieces(pieces)
-            self._show_thinking(part)
-        if self.thinking is not None:
-            if pieces[-1].thinking:
-                self.thinking.begin(self._thinking_seconds)
-            else:
-                self.thinking.pause()
+        if self.thinking is not None or any(piece.thinking for piece in pieces):
+            self._thinking_part().take(pieces, self._thinking_seconds)
         if answer := [piece for piece in pieces if not piece.thinking]:
             self.view.append_pieces(answer)
 
@@ -185,8 +174,7 @@ class AnswerMessage(MessageWidget):
             part = self._thinking_part()
             find = partial(_pieces_of, message, thinking=True)
             part.show_stored(message.thinking, find, thinking_title(message))
-            part.set_open(message.id in self._opened)
-            self._show_thinking(part)
+            part.show()
         self.view.set_text(message.text, partial(_pieces_of, message, thinking=False), folds=True)
         self._show_end(message)
 

@@ -179,8 +179,13 @@ def thinking_title(message: StoredMessage) -> str:
     seconds = figures_of(message.figures).thinking_seconds
     took = units.whole_seconds(seconds) if seconds else ""
     if (message.status == "complete" and message.finish_reason not in _CUT) or message.text.strip():
-        return f"Thought for {took}" if took else "Thinking"
+        return thought_for(seconds)
     return f"Stopped thinking after {took}" if took else "Stopped thinking"
+
+
+def thought_for(seconds: float) -> str:
+    """``Thought for 12 s``; without the time where that isn't known."""
+    return f"Thought for {units.whole_seconds(seconds)}" if seconds else "Thinking"
 
 
 def note_of(message: StoredMessage) -> str | None:

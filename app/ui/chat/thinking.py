@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
-from PySide6.QtWidgets import QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.protocol.messages import Piece
+from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.parts import ChatCommands
 from app.ui.widgets import icons, units
@@ -26,19 +27,18 @@ if TYPE_CHECKING:
 _TICK_MS = 1000
 _INDENT = 16
 """Of the text, beside the line that marks it."""
-_LINE_LEFT = 6
-_ABOVE_TEXT = 4
+_LINE_LEFT = 7
+_ABOVE_TEXT, _BELOW_TEXT = 4, 8
 _STOP_HELP = "Has the model answer now, with what it has thought so far."
 
 
-class _FoldButton(QToolButton):
+class _FoldButton(QPushButton):
     """Opens and closes the text, also with Enter, and stays where it is on the screen."""
 
     def __init__(self, commands: ChatCommands, parent: QWidget) -> None:
-        super().__init__(parent, toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        super().__init__(parent, autoDefault=False)
         self._commands = commands
         self.setCheckable(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         themes.set_role(self, "fold")
 
     def nextCheckState(self) -> None:  # noqa: N802
@@ -105,6 +105,18 @@ class ThinkingPart(QWidget):
         else:
             self._unseen += pieces
 
+    def take(self, pieces: list[Piece], seconds: Callable[[], float]) -> None:
+        """More of an answer, of which only the thinking is shown, from its first letter on. ``seconds``: for how long
+        the model has thought so far."""
+        self.append_pieces(pieces)
+        if self.isHidden() and self.content.strip():
+            self.show()
+            self.height_changed.emit()
+        if pieces[-1].thinking:
+            self.begin(seconds)
+        else:
+            self.pause()
+
     def begin(self, seconds: Callable[[], float]) -> None:
         """The model thinks. ``seconds``: for how long so far."""
         if not self._timer.isActive():
@@ -118,7 +130,7 @@ class ThinkingPart(QWidget):
         if self._timer.isActive():
             self._timer.stop()
             self._show_stop(False)
-            self._show_title(f"Thought for {units.whole_seconds(self._seconds())}")
+            self._show_title(thought_for(self._seconds()))
 
     def finish(self, title: str) -> None:
         """There is no more of it. ``title``: how it was, in a few words."""
@@ -132,6 +144,8 @@ class ThinkingPart(QWidget):
     def show_stored(self, text: str, find_pieces: Callable[[], list[Piece]] | None, title: str) -> None:
         """Thinking that was complete before; see `MarkdownView.set_text`."""
         self._text, self._find_pieces, self._is_finished = [text], find_pieces, True
+        if self.view is not None:
+            self.view.set_text(text, find_pieces, folds=True)
         self._show_title(title)
 
     # -- how it is shown
@@ -187,7 +201,7 @@ class ThinkingPart(QWidget):
         if self.view is not None and self.is_open:
             self.view.set_widths(widths.prose - _INDENT, widths.code - _INDENT)
             self.view.move(_INDENT, bottom + _ABOVE_TEXT)
-            bottom += _ABOVE_TEXT + self.view.content_height() + _ABOVE_TEXT
+            bottom += _ABOVE_TEXT + self.view.content_height() + _BELOW_TEXT
         self.resize(widths.code, bottom)
         return bottom
 
@@ -278,4 +292,5 @@ class ThinkingPart(QWidget):
     def paintEvent(self, _event: QPaintEvent) -> None:
         if self.view is not None and self.is_open:
             top = self.view.y()
-            QPainter(self).fillRect(QRectF(_LINE_LEFT, top, 2, self.height() - top), themes.current().line)
+            line = QRectF(_LINE_LEFT, top, 2, self.height() - _BELOW_TEXT - top)
+            QPainter(self).fillRect(line, themes.current().line)

@@ -86,10 +86,11 @@ QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
 QToolButton[role="section"]:checked { background: transparent; border-color: transparent; }
 QToolButton[role="section"]:focus { border-color: $focus_line; }
 QToolButton[role="section"]:hover { background: $hover; }
-QToolButton[role="fold"] { color: $quiet; padding: 3px 8px 3px 2px; }
-QToolButton[role="fold"]:checked { background: transparent; border-color: transparent; }
-QToolButton[role="fold"]:focus { border-color: $focus_line; }
-QToolButton[role="fold"]:hover { background: $hover; color: $text; }
+QPushButton[role="fold"] {
+    background: transparent; border: 1px solid transparent; padding: 2px 8px 2px 0px; color: $quiet; text-align: left;
+}
+QPushButton[role="fold"]:focus { border-color: $focus_line; }
+QPushButton[role="fold"]:hover { background: $hover; color: $text; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {
