@@ -1,8 +1,8 @@
 """What the chat store returns: plain values that can be passed between threads; a chat as Markdown.
 
-Which drafter wrote which part of an answer is stored with it as one entry per token: ``[text length in characters,
-drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is part of the model's
-thinking before its answer.
+Which drafter wrote which part of an answer is stored with it as one entry per token, in the order they came: ``[text
+length in characters, drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is the
+next part of what the model thought, and not of its answer.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
-_THINKING_ENTRY = ",true]"
-"""In the provenance of an answer with thinking; a rejected text may look like it."""
 _DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(DrafterName)}
 _ENDINGS = {
     "stopped": "stopped",
@@ -91,6 +89,7 @@ class StoredMessage:
     parent_id: str | None
     role: Role
     text: str
+    """Of an answer: without the thinking."""
     status: Status
     created_at: float
     seed: int | None = None
@@ -100,6 +99,8 @@ class StoredMessage:
     settings_json: str = "{}"
     figures_json: str = "{}"
     provenance_json: str = "[]"
+    thinking: str = ""
+    """What the model thought before its answer, or between parts of it."""
     version: int = 1
     """Position among the versions, oldest first, from 1."""
     versions: int = 1
@@ -165,42 +166,37 @@ def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
-    """The provenance of an answer whose text is that of all pieces together."""
+    """The provenance of an answer that consists of these pieces."""
     return [
         [len(piece.text), piece.drafter, piece.round, piece.rejected, *([True] if piece.thinking else [])]
         for piece in pieces
     ]
 
 
-def unpack(text: str, packed: Sequence[Sequence[object]]) -> list[Piece]:
-    """Pieces that together have the text ``text``.
+def unpack(text: str, packed: Sequence[Sequence[object]], thinking: str = "") -> list[Piece]:
+    """Pieces that together have the text ``text``, and those of what the model thought the text ``thinking``.
 
     Text that the provenance doesn't cover is attributed to the target, as is all text if the provenance is damaged, and
     text of an unknown drafter.
     """
     pieces: list[Piece] = []
-    end = 0
+    texts, ends = (text, thinking), [0, 0]
     for entry in packed:
         match entry:
-            case [int(length), str() | None as name, int(number), str() | None as rejected, *thinking] if (
-                0 <= length <= len(text) - end and thinking in ([], [True])
+            case [int(length), str() | None as name, int(number), str() | None as rejected, *marked] if (
+                marked in ([], [True]) and 0 <= length <= len(texts[bool(marked)]) - ends[bool(marked)]
             ):
-                start, end = end, end + length
-                drafter, part = _DRAFTERS.get(name), text[start:end]
-                piece = Piece(text=part, drafter=drafter, round=number, rejected=rejected, thinking=bool(thinking))
+                is_thinking = bool(marked)
+                start = ends[is_thinking]
+                ends[is_thinking] = start + length
+                part, drafter = texts[is_thinking][start : start + length], _DRAFTERS.get(name)
+                piece = Piece(text=part, drafter=drafter, round=number, rejected=rejected, thinking=is_thinking)
                 pieces.append(piece)
             case _:
-                return [Piece(text=text)] if text else []
-    if end < len(text):
-        pieces.append(Piece(text=text[end:], round=pieces[-1].round if pieces else 0))
+                pieces, ends = [], [0, 0]
+                break
+    last = pieces[-1].round if pieces else 0
+    for is_thinking in (True, False):
+        if rest := texts[is_thinking][ends[is_thinking] :]:
+            pieces.append(Piece(text=rest, round=last, thinking=is_thinking))
     return pieces
-
-
-def thinking_and_answer(message: StoredMessage) -> tuple[str, str]:
-    """What of a message the model thought, and what it answered."""
-    if _THINKING_ENTRY not in message.provenance_json:  # most have none, and a chat may have thousands
-        return "", message.text
-    pieces = unpack(message.text, message.provenance)
-    parts = ("".join(piece.text for piece in pieces if piece.thinking == wanted) for wanted in (True, False))
-    thinking, answer = (part.strip() for part in parts)
-    return thinking, answer

@@ -16,7 +16,7 @@ CHAT = """
 """
 COLUMNS = """
     m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
-    m.settings, m.figures, m.provenance
+    m.settings, m.figures, m.provenance, m.thinking
 """
 """The first fields of a `StoredMessage`; its version, the number of versions and its tokens follow."""
 MESSAGE = f"""
@@ -27,8 +27,8 @@ MESSAGE = f"""
 """
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,
-        settings, figures, provenance, tokens)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        settings, figures, provenance, thinking, tokens)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -58,7 +58,7 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
             *(one.id, one.chat_id, one.parent_id, one.role, storable(one.text), one.status, one.created_at),
             *(one.seed, one.finish_reason, one.pair),
             *(storable(one.settings_json), storable(one.figures_json), storable(one.provenance_json)),
-            token_blob(one.tokens),
+            *(storable(one.thinking), token_blob(one.tokens)),
         ),
     )
     if message.status != "streaming":

@@ -67,8 +67,10 @@ _VERSION_2 = (
     "UPDATE chats SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
 )
 
+_VERSION_3 = ("ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT ''",)
+
 Migrations = Sequence[Sequence[str]]
-MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2)
+MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Step i takes a file from version i to version i + 1. Never change a step that has been released: add one."""
 
 VERSION = len(MIGRATIONS)

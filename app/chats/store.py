@@ -219,27 +219,36 @@ class ChatStore(ChatFile):
         return self.message(message.id)
 
     def update_answer(
-        self, message_id: str, text: str, provenance: Sequence[PackedPiece], tokens: Sequence[int] = ()
+        self,
+        message_id: str,
+        text: str,
+        provenance: Sequence[PackedPiece],
+        tokens: Sequence[int] = (),
+        thinking: str = "",
     ) -> None:
         """Keep what has streamed so far. Does nothing once the answer is finished."""
         self._write(
-            "UPDATE messages SET text = ?, provenance = ?, tokens = ? WHERE id = ? AND status = 'streaming'",
-            (storable(text), storable(to_json(provenance)), token_blob(tokens), message_id),
+            """
+            UPDATE messages SET text = ?, provenance = ?, thinking = ?, tokens = ?
+            WHERE id = ? AND status = 'streaming'
+            """,
+            (storable(text), storable(to_json(provenance)), storable(thinking), token_blob(tokens), message_id),
             list_changes=False,
         )
 
     def finish_answer(self, answer: StoredMessage) -> None:
-        """Keep the whole answer and how it ended: text, tokens, provenance, status, reason, seed, settings, figures.
+        """Keep the whole answer and how it ended: text, thinking, tokens, provenance, status, reason, seed, settings,
+        figures.
 
         Does nothing where it or its chat was deleted.
         """
-        texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json
+        texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json, answer.thinking
         changing = self._upkeep.removing("m.id", [answer.id], is_erased=False)  # where it was finished before
         with known_errors(self._path), changing, self._writing() as connection:
             connection.execute(
                 """
-                UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, tokens = ?, status = ?,
-                    finish_reason = ?, seed = ? WHERE id = ?
+                UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, thinking = ?, tokens = ?,
+                    status = ?, finish_reason = ?, seed = ? WHERE id = ?
                 """,
                 (
                     *(storable(text) for text in texts),

@@ -30,7 +30,7 @@ _DOWN = """
 """
 _ALL = """
     seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, figures,
-    provenance, tokens
+    provenance, thinking, tokens
 """
 _STATUS = 5  # of these columns
 _PARENT = 3

@@ -87,6 +87,23 @@ def test_a_file_of_version_2_opens(path: Path) -> None:
         assert store.unsent(chat.id) == "halb"
 
 
+def test_a_file_of_version_3_opens(path: Path) -> None:
+    path.parent.mkdir()
+    shutil.copyfile(DATA / "chats-version-3.sqlite", path)
+    with ChatStore(path) as store:
+        store.mark_interrupted()
+        (chat,) = store.chats()
+        _asked, answer, _again, cut = store.branch(chat.id)
+        assert (answer.text, answer.thinking, list(answer.tokens)) == ("Ein Entwurf.", "A sketch.", [9, 1, 2, 10, 3, 4])
+        pieces = unpack(answer.text, answer.provenance, answer.thinking)
+        assert [(one.text, one.thinking) for one in pieces if one.drafter] == [
+            ("A sketch", True),
+            ("", True),
+            ("Ein Entwurf", False),
+        ]
+        assert (cut.text, cut.thinking, cut.status, list(cut.tokens)) == ("", "A sketch", "interrupted", [9, 1])
+
+
 def test_chats_in_memory_have_no_temporary_files() -> None:
     connection, _notice = open_database(MEMORY)
     with contextlib.closing(connection):

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from app.chats.model import StoredMessage, pack, thinking_and_answer, to_json, unpack
+from app.chats.model import pack, unpack
 from app.protocol.messages import Piece
 
 
@@ -45,18 +44,27 @@ def test_text_beyond_the_provenance_is_the_targets_own() -> None:
     assert unpack("", []) == []
 
 
-def test_thinking_is_told_from_the_answer() -> None:
+def test_thinking_in_several_parts_is_told_from_the_answer() -> None:
     pieces = [
-        Piece(text="Hm. ", thinking=True),
-        Piece(text="", thinking=True, drafter="model"),
-        Piece(text="So", thinking=True, rejected="No"),
-        Piece(text="\n\nYes.", drafter="ngram"),
+        Piece(text="", thinking=True),
+        Piece(text="Hm. ", thinking=True, rejected=",true]"),
+        Piece(text="", thinking=True, drafter="model", round=1),
+        Piece(text="Yes", drafter="ngram", round=2),
+        Piece(text="\n\nSo", thinking=True, rejected="No", round=3),
+        Piece(text=".", round=3),
     ]
     packed = json.loads(json.dumps(pack(pieces)))
-    assert unpack("Hm. So\n\nYes.", packed) == pieces
-    stored = StoredMessage("id", "chat", None, "assistant", "Hm. So\n\nYes.", "complete", 0.0)
-    thought = replace(stored, provenance_json=to_json(pack(pieces)))
-    assert thinking_and_answer(thought) == ("Hm. So", "Yes.")
-    assert thinking_and_answer(stored) == ("", stored.text)
-    odd = replace(stored, text="Yes", provenance_json=to_json(pack([Piece(text="Yes", rejected=",true]")])))
-    assert thinking_and_answer(odd) == ("", "Yes")
+    assert unpack("Yes.", packed, "Hm. \n\nSo") == pieces
+
+
+def test_damaged_provenance_leaves_thinking_and_answer_apart() -> None:
+    both = [Piece(text="Hm.", thinking=True), Piece(text="Yes.")]
+    assert unpack("Yes.", [], "Hm.") == both
+    assert unpack("Yes.", [[4, None, 0, None, True]], "Hm.") == both
+    assert unpack("Yes.", [[3, None, 0, None, False]], "Hm.") == both
+    assert unpack("Yes.", [[1, None, 2, None], [2, "model", 2, None, True]], "Hm.") == [
+        Piece(text="Y", round=2),
+        Piece(text="Hm", drafter="model", round=2, thinking=True),
+        Piece(text=".", round=2, thinking=True),
+        Piece(text="es.", round=2),
+    ]

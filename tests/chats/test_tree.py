@@ -79,6 +79,21 @@ def test_the_tokens_of_an_answer_are_kept_while_it_streams_and_at_its_end(store:
     assert list(store.branch(chat.id)[0].tokens) == [3, 128_000, 5]
 
 
+def test_thinking_is_kept_while_it_streams_and_goes_where_its_answer_goes(store: ChatStore) -> None:
+    chat = store.create_chat("c")
+    begun = begin_answer(store, chat.id, None)
+    store.update_answer(begun.id, "", [[3, None, 0, None, True]], [3], "Hm.")
+    assert (store.message(begun.id).text, store.message(begun.id).thinking) == ("", "Hm.")
+    store.finish_answer(replace(begun, text="Yes.", thinking="Hm. So", status="complete"))
+    (kept,) = store.branch(chat.id)
+    assert (kept.text, kept.thinking) == ("Yes.", "Hm. So")
+    assert store.branch_end(chat.id, 1) == [kept]
+    (copied,) = store.branch(store.copy_branch(chat.id, kept.id).id)
+    assert (copied.text, copied.thinking) == ("Yes.", "Hm. So")
+    store.undo_deletion(store.delete_message(kept.id, following=False))
+    assert store.branch(chat.id) == [kept]
+
+
 def test_damaged_tokens_cost_no_chat(store: ChatStore) -> None:
     chat_id, _messages = conversation(store)
     before = texts(store, chat_id)

@@ -216,7 +216,7 @@ def test_what_0_1_0_was_to_erase_is_erased_and_not_in_the_trash(home: Path) -> N
     worker.close()
     files = [file for file in home.glob("chats.sqlite*") if file.is_file()]
     assert not any(b"Something to be erased" in file.read_bytes() for file in files)
-    (before,) = (home / "backups").glob("chats-before-version-2-*.sqlite")  # goes after a month, as every backup
+    (before,) = (home / "backups").glob("chats-before-version-3-*.sqlite")  # goes after a month, as every backup
     assert b"Something to be erased" in before.read_bytes()
 
 

@@ -67,13 +67,13 @@ class Page:
         for message in messages:
             self.add(message)
 
-    def begin_answer(self, message: StoredMessage) -> None:
+    def begin_answer(self, message: StoredMessage, _thinking_seconds: Callable[[], float]) -> None:
         self.lines.append((message.id, ""))
         self.headings.append(message.author)
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         message_id, text = self.lines[-1]
-        self.lines[-1] = (message_id, text + "".join(piece.text for piece in pieces))
+        self.lines[-1] = (message_id, text + "".join(piece.text for piece in pieces if not piece.thinking))
 
     def set_prompt_progress(self, done: int, total: int) -> None:
         pass
@@ -83,7 +83,8 @@ class Page:
         self._show_end(message)
 
     def _show_end(self, message: StoredMessage) -> None:
-        assert "".join(piece.text for piece in unpack(message.text, message.provenance)) == message.text
+        pieces = unpack(message.text, message.provenance, message.thinking)
+        assert "".join(piece.text for piece in pieces if not piece.thinking) == message.text
         self.footers.append(footer_of(message))
         self.notes.append(note_of(message))
         self.details.append(details_of(message))

@@ -230,6 +230,7 @@ class TagSplitter:
         """What looks at the text next; ``None``: nothing does, all of it is the answer."""
         self._trims = False
         """Whether white space in front of what comes next belongs to the mark before it."""
+        self._has_thought = False
         self._format = formats[0]
         end = prompt_end.rstrip()
         for one in formats:
@@ -298,7 +299,8 @@ class TagSplitter:
         space = len(self._held) - len(text)
         for one in self._formats:
             if text.startswith(one.opening):
-                yield self._taken(space + len(one.opening), thinking=True, shown=False)
+                run = self._taken(space + len(one.opening), thinking=True, shown=False)
+                yield run._replace(instead="\n\n") if self._has_thought else run
                 self._format, self._state, self._trims = one, self._think, True
                 return
         around = self._format.around[:1] if self._trims else ()
@@ -329,6 +331,7 @@ class TagSplitter:
         end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, (closing,))
         end = len(self._held[:end].rstrip())
         if end:
+            self._has_thought = True
             yield self._taken(end, thinking=True)
         if at >= 0:
             space = self._held.index(closing)

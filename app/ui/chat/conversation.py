@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from app.chats.model import StoredMessage, thinking_and_answer
+from app.chats.model import StoredMessage
 from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
@@ -27,6 +27,8 @@ class AnswerSettings:
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
     accept: AcceptRule = "coupled"
+    thinking: str = ""
+    thinking_budget: int | None = None
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -42,6 +44,8 @@ class AnswerSettings:
             accept=self.accept,
             drafter=self.drafter,
             propose=self.propose,
+            thinking=self.thinking,
+            thinking_budget=self.thinking_budget,
         )
 
 
@@ -77,7 +81,7 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
     turns: list[Message] = []
     sources: list[str] = []
     for message in branch:
-        thinking, text = thinking_and_answer(message)
+        thinking, text = message.thinking, message.text
         if message.role == "assistant" and (not text or text.isspace()):
             continue
         if turns and turns[-1].role == message.role:

@@ -25,6 +25,7 @@ from app.protocol.messages import (
 )
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
+from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine.pair_names import speaker
 
 _CUT = ("length", "context", "cancelled")
@@ -33,12 +34,12 @@ _CUT = ("length", "context", "cancelled")
 def was_cut(message: StoredMessage) -> bool:
     """Whether this is an answer that was cut before its end."""
     is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
-    return message.role == "assistant" and is_cut and bool(message.text)
+    return message.role == "assistant" and is_cut and bool(message.text or message.thinking)
 
 
 def can_continue(message: StoredMessage) -> bool:
     """Whether an answer was cut before its end, and its tokens are known."""
-    return was_cut(message) and bool(message.tokens)
+    return was_cut(message) and len(message.tokens) >= bool(message.text) + bool(message.thinking)
 
 
 def _known_pieces(message: StoredMessage) -> list[Piece]:
@@ -48,10 +49,11 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
     which of them shows which part. Tokens without text at the end of an interrupted answer are left out: they may be
     the one that ends it, which must not stand in its middle, or the beginning of a character.
     """
-    pieces, ids = unpack(message.text, message.provenance), list(message.tokens)
+    pieces, ids = unpack(message.text, message.provenance, message.thinking), list(message.tokens)
     if len(pieces) != len(ids):
-        texts = [message.text] + [""] * (len(ids) - 1)
-        return [Piece(text=text, id=token) for text, token in zip(texts, ids, strict=True)]
+        pieces = unpack(message.text, (), message.thinking)
+        pieces += [Piece(text="")] * (len(ids) - len(pieces))
+        return [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
     pieces = [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
     while message.status == "interrupted" and pieces and not pieces[-1].text:
         pieces.pop()
@@ -74,7 +76,7 @@ class LiveAnswer(QObject):
         branch: The messages it answers, oldest first.
         settings: Those of the chat when it was asked for.
         message: As it is stored: ``None`` while it waits, with its text only when it has ended.
-        pieces: Its text so far; a continued answer begins with what it had.
+        pieces: Its thinking and its text so far; a continued answer begins with what it had.
         context_start: Id of the first message after those that no longer fit into the context.
         prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
 
@@ -127,9 +129,8 @@ class LiveAnswer(QObject):
         self._asked: Conversation | None = None
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
+        self._clock = ThinkingClock()
         self._packed: list[PackedPiece] = []
-        self._thinks = False
-        """Whether its text ends in what the model thought."""
         self._is_mixed = False
         """Whether another model than the one it is stored as the answer of goes on with it."""
         # Of a long chat it takes milliseconds, and there is time until the question is stored.
@@ -142,7 +143,16 @@ class LiveAnswer(QObject):
         return self._conversation
 
     def text(self) -> str:
-        return "".join(piece.text for piece in self.pieces)
+        """Of the answer, without the thinking."""
+        return "".join(piece.text for piece in self.pieces if not piece.thinking)
+
+    def thinking(self) -> str:
+        """What the model thought so far."""
+        return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    def thinking_seconds(self) -> float:
+        """How long the model has thought so far."""
+        return self._clock.seconds()
 
     def tokens(self) -> list[int]:
         """The ids of its tokens; empty where the engine does not tell them."""
@@ -156,11 +166,12 @@ class LiveAnswer(QObject):
     def _cut(self, characters: int) -> None:
         """Take the end of the text away; its tokens stay."""
         for place in range(len(self.pieces) - 1, -1, -1):
-            text = self.pieces[place].text
-            self.pieces[place] = msgspec.structs.replace(
-                self.pieces[place], text=text[: max(len(text) - characters, 0)]
-            )
-            characters -= len(text)
+            piece = self.pieces[place]
+            if piece.thinking:
+                continue
+            kept = piece.text[: max(len(piece.text) - characters, 0)]
+            self.pieces[place] = msgspec.structs.replace(piece, text=kept)
+            characters -= len(piece.text)
             if characters <= 0:
                 break
         self._packed = []
@@ -201,7 +212,7 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
-            self._thinks = next((piece.thinking for piece in reversed(self.pieces) if piece.text), False)
+            self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
@@ -221,17 +232,10 @@ class LiveAnswer(QObject):
     def on_rounds_received(self, event: RoundsReceived) -> None:
         if self._first_token_seconds is None and any(one.tokens for one in event.rounds):
             self._first_token_seconds = time.monotonic() - self._asked_at
-        rounds = [msgspec.structs.replace(one, pieces=self._set_apart(one.pieces)) for one in event.rounds]
-        self.rounds_received.emit(rounds)
-
-    def _set_apart(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """More pieces; the answer begins a paragraph of its own behind the thinking."""
-        start = len(self.pieces)
-        for piece in pieces:
-            begins = bool(piece.text) and self._thinks and not piece.thinking
-            self.pieces.append(msgspec.structs.replace(piece, text=f"\n\n{piece.text}") if begins else piece)
-            self._thinks = piece.thinking if piece.text else self._thinks
-        return self.pieces[start:]
+        for one in event.rounds:
+            self.pieces += one.pieces
+        self._clock.add(event.rounds)
+        self.rounds_received.emit(event.rounds)
 
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
@@ -255,12 +259,15 @@ class LiveAnswer(QObject):
         if self._continued is not None:
             shown = combined(figures_of(self._continued.figures), figures)
         stored: dict[str, object] = {**(msgspec.to_builtins(shown) if shown else {}), **(extra or {})}
+        if figures is None and (seconds := self.thinking_seconds()):
+            stored["thinking_s"] = seconds
         if self.context_start is not None:
             stored["context_start"] = self.context_start
         self.message = replace(
             self.message,
             text=self.text(),
             provenance_json=to_json(self.packed()),
+            thinking=self.thinking(),
             tokens=array("i", self.stored_tokens()),
             status=status,
             finish_reason=reason,

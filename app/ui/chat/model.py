@@ -365,6 +365,11 @@ class ChatModel(QObject):
                 self._queued = None
                 self._refresh()
 
+    def stop_thinking(self) -> None:
+        """Let the answer begin that the model is still thinking about."""
+        if self.live is not None:
+            self._queue.stop_thinking(self.live)
+
     def choose_version(self, message_id: str, step: int) -> bool:
         """Show an earlier (negative) or later version of a message, and what followed it."""
         if self._idle_place(message_id) is None:
@@ -566,8 +571,11 @@ class ChatModel(QObject):
             return
         if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
             self._intervals = 0
-            message_id, text, packed, tokens = live.message.id, live.text(), live.packed(), live.stored_tokens()
-            self.saver.write(lambda store: store.update_answer(message_id, text, packed, tokens), replaces="answer")
+            message_id, tokens = live.message.id, live.stored_tokens()
+            text, packed, thinking = live.text(), live.packed(), live.thinking()
+            self.saver.write(
+                lambda store: store.update_answer(message_id, text, packed, tokens, thinking), replaces="answer"
+            )
 
     # ------------------------------------------------------------ the end
 

@@ -135,6 +135,7 @@ def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
         (Letters(wraps=True), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
         (Letters(), "", "<think>a</think>\n<response>b</response>", ("a", "<response>b</response>")),
         (Letters(), "", "\n <think>a</think>\n  b", ("a", "  b")),
+        (Letters(), "", "<think>a</think>\n<think>b</think>c", ("a\n\nb", "c")),
     ],
 )
 def test_forms_of_thinking(vocabulary: Letters, prompt: str, answer: str, expected: tuple[str, str]) -> None:
@@ -198,6 +199,7 @@ def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
     thinking, around = "", opened
     while opened or re.match(r"\s*<think>", text):
         text = text if opened else text.lstrip().removeprefix("<think>")
+        thinking += "\n\n" if thinking else ""
         opened, around = False, True
         thought, closed, text = text.lstrip().partition("</think>")
         if not closed:

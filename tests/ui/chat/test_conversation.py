@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.chats.model import Role, StoredMessage, pack, to_json
-from app.protocol.messages import Piece
+from app.chats.model import Role, StoredMessage
 from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
 
 
@@ -59,10 +58,9 @@ def test_measuring_uses_the_chat_up_to_its_last_question() -> None:
 
 
 def test_thinking_goes_along_apart_from_the_answer() -> None:
-    pieces = [Piece(text="Hm.", thinking=True), Piece(text="\n\nYes.")]
-    question, answer = branch(("user", "a"), ("assistant", "Hm.\n\nYes."))
-    thought = replace(answer, provenance_json=to_json(pack(pieces)))
+    question, answer = branch(("user", "a"), ("assistant", "Yes."))
+    thought = replace(answer, thinking="Hm.")
     made = conversation([question, thought, answer], "").messages
-    assert [(one.content, one.thinking) for one in made] == [("a", ""), ("Yes.\n\nHm.\n\nYes.", "Hm.")]
-    only = replace(answer, text="Hm.", provenance_json=to_json(pack(pieces[:1])))
+    assert [(one.content, one.thinking) for one in made] == [("a", ""), ("Yes.\n\nYes.", "Hm.")]
+    only = replace(answer, text="", thinking="Hm.")
     assert len(conversation([question, only], "").messages) == 1

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from app.chats.model import StoredMessage, pack
+from dataclasses import replace
+
+import msgspec
+
+from app.chats.model import StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
-from app.protocol.messages import Piece, Round, RoundsReceived
+from app.protocol.messages import Figures, Generate, GenerationFinished, Piece, Round, RoundsReceived
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 
 
 def test_the_origin_of_a_long_answer_is_packed_once() -> None:
@@ -27,14 +31,63 @@ def test_the_origin_of_a_long_answer_is_packed_once() -> None:
     assert all(before is after for before, after in zip(first, second, strict=False))
 
 
-def test_the_answer_is_a_paragraph_of_its_own_behind_the_thinking() -> None:
-    live = LiveAnswer([StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)], ChatSettings())
+QUESTION = StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)
+CUT = StoredMessage("a", "chat", "id", "assistant", "", "stopped", 0.0, finish_reason="cancelled")
+
+
+def rounds(*pieces: Piece) -> RoundsReceived:
+    made = [Round(index=at, verify_passes=1, pieces=[piece], tokens=1) for at, piece in enumerate(pieces)]
+    return RoundsReceived(request=1, rounds=made)
+
+
+def resumed(message: StoredMessage) -> tuple[LiveAnswer, Generate]:
+    live = LiveAnswer([QUESTION], ChatSettings(), continued=message)
+    return live, live.begin(AnswerSettings(), None)
+
+
+def test_thinking_arrives_apart_from_the_answer() -> None:
+    live = LiveAnswer([QUESTION], ChatSettings())
     live.begin(AnswerSettings(), None)
     told: list[Round] = []
     live.rounds_received.connect(told.extend)
-    for place, (text, thinking) in enumerate([("Hm", True), (".", True), ("", True), ("Yes", False), (".", False)]):
-        round_ = Round(index=place, verify_passes=1, pieces=[Piece(text=text, id=place, thinking=thinking)], tokens=1)
-        live.on_rounds_received(RoundsReceived(request=1, rounds=[round_]))
-    assert live.text() == "Hm.\n\nYes."
+    texts = [("Hm", True), (".", True), ("", True), ("Yes", False), ("\n\nSo", True), (".", False)]
+    live.on_rounds_received(
+        rounds(*(Piece(text=text, id=at, thinking=is_so) for at, (text, is_so) in enumerate(texts)))
+    )
+    assert (live.text(), live.thinking()) == ("Yes.", "Hm.\n\nSo")
     assert [piece for one in told for piece in one.pieces] == live.pieces
-    assert [piece.id for piece in live.pieces] == live.tokens() == [0, 1, 2, 3, 4]
+    live.end("complete", "end")
+    ended = live.message
+    assert ended is not None and (ended.text, ended.thinking) == ("Yes.", "Hm.\n\nSo")
+    assert list(ended.tokens) == [0, 1, 2, 3, 4, 5]
+    assert unpack(ended.text, ended.provenance, ended.thinking) == [
+        msgspec.structs.replace(piece, id=-1) for piece in live.pieces
+    ]
+
+
+def test_an_answer_that_was_cut_in_its_thinking_goes_on() -> None:
+    pieces = [Piece(text="", thinking=True), Piece(text="Hm", thinking=True, drafter="model")]
+    cut = replace(CUT, thinking="Hm", provenance_json=to_json(pack(pieces)), tokens=[7, 8])
+    assert was_cut(cut) and can_continue(cut)
+    assert not was_cut(replace(cut, thinking=""))
+    live, command = resumed(cut)
+    assert command.continued == [7, 8]
+    assert (live.text(), live.thinking()) == ("", "Hm")
+    live.on_rounds_received(rounds(Piece(text=".", id=9, thinking=True), Piece(text="Yes", id=10)))
+    assert (live.text(), live.thinking(), live.tokens()) == ("Yes", "Hm.", [7, 8, 9, 10])
+    assert live.packed()[:2] == cut.provenance
+
+
+def test_an_answer_whose_tokens_do_not_fit_its_provenance_keeps_its_thinking() -> None:
+    cut = replace(CUT, text="Yes", thinking="Hm", tokens=[1, 2, 3, 4], status="interrupted")
+    live, command = resumed(cut)
+    assert (live.text(), live.thinking(), command.continued) == ("Yes", "Hm", [1, 2, 3, 4])
+    assert not can_continue(replace(cut, tokens=[1]))
+
+
+def test_a_stop_string_is_cut_from_the_answer_only() -> None:
+    pieces = [Piece(text="Hm.", thinking=True), Piece(text="Yes. ST"), Piece(text="", thinking=True)]
+    cut = replace(CUT, text="Yes. ST", thinking="Hm.", provenance_json=to_json(pack(pieces)), tokens=[1, 2, 3])
+    live, _command = resumed(cut)
+    live.on_finished(GenerationFinished(request=1, finish_reason="stop_string", figures=Figures(), stop_overlap=2))
+    assert (live.text(), live.thinking(), live.tokens()) == ("Yes. ", "Hm.", [1, 2, 3])
