@@ -89,7 +89,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         default="auto",
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
-            "draft model"
+            "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft"
         ),
     )
     drafting.add_argument(

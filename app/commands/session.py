@@ -19,6 +19,7 @@ from app.models.text import visible
 from app.protocol.messages import (
     DrafterChoice,
     Generate,
+    HeadChoice,
     Load,
     LoadProgressed,
     LoadSettings,
@@ -42,7 +43,13 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
         draft = paths.resource("guide", "guide-draft.gguf")
     # The engine's process has another working folder.
     draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())
-    command = Load(request=0, target=str(Path(target).absolute()), draft=draft_file, settings=load_settings(options))
+    command = Load(
+        request=0,
+        target=str(Path(target).absolute()),
+        draft=draft_file,
+        head=head_choice(options),
+        settings=load_settings(options),
+    )
     previous = signal.getsignal(signal.SIGINT)
     try:
         with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
@@ -51,6 +58,8 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
             show_progress("")
             if pair.draft_refused:
                 print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+            if pair.head_refused:
+                print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
             yield engine, pair
     finally:
         signal.signal(signal.SIGINT, previous)
@@ -74,6 +83,8 @@ def generate_command(
     """A request with the settings in ``options``; the target's file recommends the rest. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
+    if options.drafter == "mtp" and not pair.has_head:
+        raise KnownError(pair.head_refused or "The MTP head isn't used together with a draft model.")
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
@@ -88,6 +99,13 @@ def generate_command(
         accept=options.accept,
         raw=raw,
     )
+
+
+def head_choice(options: argparse.Namespace) -> HeadChoice:
+    """A head is only loaded where it may draft."""
+    if options.drafter == "mtp":
+        return "on"
+    return "auto" if options.drafter in ("auto", "chain") and not options.no_draft else "off"
 
 
 def drafter_choice(options: argparse.Namespace) -> DrafterChoice:

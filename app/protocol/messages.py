@@ -25,11 +25,13 @@ from app.protocol.limits import (
 PROTOCOL_VERSION = 4
 
 AcceptRule = Literal["coupled", "rejection", "block"]
-DrafterName = Literal["model", "ngram"]
-DrafterChoice = Literal["auto", "model", "ngram", "chain", "none"]
-"""``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model, if there is
-one.
+DrafterName = Literal["model", "ngram", "mtp"]
+DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp"]
+"""``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model or the MTP
+head, if there is one.
 """
+HeadChoice = Literal["auto", "on", "off"]
+"""``auto``: where a head is expected to save time (`app.models.mtp`)."""
 ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
 Propose = Literal["auto", "coupled", "greedy"]
@@ -116,6 +118,9 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     request: int
     target: str
     draft: str | None = None
+    """A draft model, or a file with the target's MTP head."""
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
     settings: LoadSettings = LoadSettings()
 
 
@@ -333,6 +338,10 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     draft: ModelInfo | None = None
     draft_refused: str | None = None
     """Why the requested draft isn't used, for the user; only the target is loaded then."""
+    has_head: bool = False
+    """Whether an MTP head drafts."""
+    head_refused: str | None = None
+    """Why the requested MTP head isn't used, for the user."""
     drafting_off: str | None = None
     """Why nothing can draft for this target, for the user."""
     context_length: int = 0

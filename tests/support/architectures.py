@@ -5,7 +5,7 @@ Names and shapes of the tensors are those of llama.cpp's ``src/models``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -182,7 +182,8 @@ def _lfm2(shape: Shape, random: RandomWeights) -> Tensors:
 # ---------------------------------------------------------------- qwen35: gated delta net and attention in turn
 
 
-def _qwen_metadata(writer: gguf.GGUFWriter) -> None:
+def qwen_metadata(writer: gguf.GGUFWriter) -> None:
+    """What a qwen35 model needs besides the usual: every second layer has attention."""
     width = _value(writer, "embedding_length")
     writer.add_full_attention_interval(2)
     writer.add_ssm_conv_kernel(_CONV)
@@ -193,7 +194,8 @@ def _qwen_metadata(writer: gguf.GGUFWriter) -> None:
     writer.add_rope_dimension_sections([_value(writer, "rope.dimension_count") // 8] * 4)
 
 
-def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
+def qwen_tensors(shape: Shape, random: RandomWeights, attention_layers: Collection[int] | None = None) -> Tensors:
+    """All tensors of a qwen35 model; without ``attention_layers``, every second one has attention."""
     width, key, value = shape.width, shape.width, 2 * shape.width
     value_heads = value // _STATE
 
@@ -218,7 +220,8 @@ def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
         return tensors
 
     def layer(number: int, block: str) -> Tensors:
-        mixer = delta_net(block) if _is_recurrent(number) else gated_attention(block)
+        is_recurrent = _is_recurrent(number) if attention_layers is None else number not in attention_layers
+        mixer = delta_net(block) if is_recurrent else gated_attention(block)
         tensors = mixer | feed_forward(block, shape, random)
         tensors[block + "post_attention_norm.weight"] = tensors.pop(block + "ffn_norm.weight")
         return tensors
@@ -247,7 +250,7 @@ _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, Rand
     "mamba": (_mamba_metadata, _mamba),
     "granitehybrid": (_granite_metadata, _granite),
     "lfm2": (_lfm2_metadata, _lfm2),
-    "qwen35": (_qwen_metadata, _qwen),
+    "qwen35": (qwen_metadata, qwen_tensors),
     "gemma3": (_gemma3_metadata, _gemma3),
     "llama": (lambda _: None, llama_weights),
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter, Proposal, check_needs
+from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
 from app.protocol.messages import DrafterName, TextKind
@@ -25,11 +25,15 @@ class Draft:
     decision: Decision
     proposal: Proposal
     tested: int
+    model: DrafterName = "model"
+    """The drafter that the policy knows as the draft model."""
 
     @property
     def drafter(self) -> DrafterName | None:
         """Which drafter proposed it; ``None`` if none did."""
-        return self.decision.drafter if self.proposal.tokens else None
+        if not self.proposal.tokens:
+            return None
+        return self.model if self.decision.drafter == "model" else self.decision.drafter
 
 
 NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Proposal(), 0)
@@ -42,12 +46,14 @@ class Drafting:
     A drafter that fails is no longer used; the answer continues.
     """
 
-    def __init__(self, policy: Policy, drafters: Sequence[Drafter]) -> None:
-        """Raises `NotImplementedError` for a drafter that needs something the loop doesn't provide."""
-        check_needs(drafters)
+    def __init__(self, policy: Policy, drafters: Sequence[Drafter], provided: Needs = NOTHING) -> None:
+        """Raises `NotImplementedError` for a drafter that needs something of the target that isn't ``provided``."""
+        check_needs(drafters, provided)
         self.policy = policy
         self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
+        self._model: DrafterName = "mtp" if "mtp" in self._drafters else "model"
+        """What drafts with a model: a draft model, or the target's head."""
         self._missing = 0
         """Tokens of the context that the draft model has not processed."""
         self.failure: str | None = None
@@ -68,7 +74,7 @@ class Drafting:
 
         Raises `Canceled` if told to stop while the draft model is catching up.
         """
-        ngrams, has_model = self._drafters.get("ngram"), "model" in self._drafters
+        ngrams, has_model = self._drafters.get("ngram"), self._model in self._drafters
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:
             return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
@@ -77,23 +83,23 @@ class Drafting:
         proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
         try:
             if decision.drafter == "model":
-                proposal = self._drafters["model"].propose(decision.length, decision.method, decision.worth())
+                proposal = self._drafters[self._model].propose(decision.length, decision.method, decision.worth())
             elif decision.catch_up:
-                self._drafters["model"].catch_up(decision.catch_up)
+                self._drafters[self._model].catch_up(decision.catch_up)
                 self._count_missing()
         except KnownError as error:
-            self._leave_out("model", error)
-        return Draft(situation, decision, proposal, decision.tested(proposal))
+            self._leave_out(self._model, error)
+        return Draft(situation, decision, proposal, decision.tested(proposal), self._model)
 
     def _count_missing(self) -> None:
-        if "model" in self._drafters:
-            self._missing = self._drafters["model"].missing()
+        if self._model in self._drafters:
+            self._missing = self._drafters[self._model].missing()
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""
         if draft is NO_DRAFT:
             return
-        self._missing = 0 if draft.drafter == "model" else self._missing + accepted + 1
+        self._missing = 0 if draft.drafter == self._model else self._missing + accepted + 1
         self.policy.learn(
             Outcome(draft.situation, draft.decision, draft.proposal, draft.tested, accepted, token, *seconds)
         )

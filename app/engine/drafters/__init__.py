@@ -35,6 +35,7 @@ class Needs:
 
 
 NOTHING = Needs()
+WHOLE_PROMPT = Needs("whole prompt")
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,8 @@ class Drafter(ABC):
         """
 
 
-def check_needs(drafters: Iterable[Drafter]) -> None:
-    """Raise `NotImplementedError` for a drafter that needs more from the target than the loop provides: so far only
-    tokens.
-    """
+def check_needs(drafters: Iterable[Drafter], provided: Needs) -> None:
+    """Raise `NotImplementedError` for a drafter that needs more of the target than tokens and what is ``provided``."""
     for drafter in drafters:
-        if drafter.needs != NOTHING:
-            raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which no loop provides yet.")
+        if drafter.needs not in (NOTHING, provided):
+            raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which nothing provides.")

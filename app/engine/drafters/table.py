@@ -6,19 +6,21 @@ from collections.abc import Callable, Mapping
 
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
+from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.messages import DrafterName
 
 Ends = Callable[[int], bool]
 """Whether nothing follows a token of the target."""
-DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None], Drafter | None]] = {
-    "ngram": lambda ends, _draft: NgramDrafter(ends),
-    "model": lambda _ends, draft: ModelDrafter(draft) if draft else None,
+DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None, LoadedHead | None], Drafter | None]] = {
+    "ngram": lambda ends, _draft, _head: NgramDrafter(ends),
+    "model": lambda _ends, draft, _head: ModelDrafter(draft) if draft else None,
+    "mtp": lambda _ends, _draft, head: MtpDrafter(head) if head else None,
 }
 """The function that creates each drafter; it returns ``None`` for a pair that lacks what the drafter needs."""
 
 
-def drafters_of(ends: Ends, draft: LoadedDraft | None) -> list[Drafter]:
+def drafters_of(ends: Ends, draft: LoadedDraft | None, head: LoadedHead | None = None) -> list[Drafter]:
     """All drafters that can draft for a pair."""
-    made = (make(ends, draft) for make in DRAFTERS.values())
+    made = (make(ends, draft, head) for make in DRAFTERS.values())
     return [drafter for drafter in made if drafter]

@@ -16,10 +16,12 @@ from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import Floats, InvalidLogitsError
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter
+from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
 from app.engine.drafters.model import LoadedDraft
+from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
+from app.engine.host.heads import head_draft_length
 from app.engine.host.loading import (
     NO_ROLL_BACK,
     LoadedModel,
@@ -110,12 +112,12 @@ class Engine:
             self.unload()
             self._target = loader.target()
         target, refused = self._target, None
-        if command.draft:
+        if loader.wants_draft_model:
             try:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target))
+        self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target), self._loaded_head(target))
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, threads, self._should_abort)
         sampling, recommended = recommended_sampling(target.model)
@@ -124,12 +126,14 @@ class Engine:
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
+            has_head=target.head is not None,
+            head_refused=target.head_refused,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
             thinking=list(target.levels),
-            default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
+            default_draft_length=self._default_draft_length(target),
             sampling=sampling,
             recommended=recommended,
             load_seconds=time.perf_counter() - started,
@@ -144,6 +148,18 @@ class Engine:
             return None
         vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
         return LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
+
+    def _loaded_head(self, target: Target) -> LoadedHead | None:
+        if not target.head:
+            return None
+        cache, model = target.head.cache, target.model
+        vocabulary = min(cache.model.vocabulary_size, model.vocabulary_size)
+        return LoadedHead(cache, vocabulary, model.is_end, self._should_abort)
+
+    def _default_draft_length(self, target: Target) -> int:
+        if self._draft:
+            return default_draft_length(self._draft.model)
+        return head_draft_length(target.info.gpu_layers) if target.head else DEFAULT_DRAFT_LENGTH
 
     def unload(self) -> None:
         """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
@@ -289,7 +305,7 @@ class Engine:
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
         )
-        return Drafting(policy, drafters)
+        return Drafting(policy, drafters, WHOLE_PROMPT if self._loaded().head else NOTHING)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""

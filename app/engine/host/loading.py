@@ -23,12 +23,14 @@ from app.engine.decoding.sequence import shared_prefix
 from app.engine.decoding.thinking import Marks
 from app.engine.decoding.thinking_levels import Levels, between, levels
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
+from app.engine.host.heads import TargetHead, header_of_head, load_head
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.mtp import head_problem
 from app.models.pairing import compare
 from app.models.text import printable
 from app.protocol.limits import (
@@ -237,6 +239,8 @@ class LoadedModel:
     model: Model
     context: Context
     switcher: ChatSwitcher
+    owner: str
+    """A name for everything that its memory depends on."""
     info: ModelInfo
     longest_draft: int
     """How many rejected tokens its memory can undo; 0: none."""
@@ -262,6 +266,11 @@ class Target(LoadedModel):
     levels: Levels
     between: str
     """What the template writes between thinking and answer; empty where that is not known."""
+    head: TargetHead | None
+    head_stamp: Stamp | None
+    """Of the file with the requested head; ``None`` if none was requested."""
+    head_refused: str | None
+    """Why it isn't used, for the user."""
     _unshared: dict[str, int] = field(default_factory=dict)
 
     def variables(self, thinking: str, others: TemplateVariables) -> TemplateVariables:
@@ -295,6 +304,8 @@ class Target(LoadedModel):
     def close(self) -> None:
         """See `LoadedModel.close`."""
         self.counter.close()
+        if self.head:
+            self.head.close()
         super().close()
 
 
@@ -318,11 +329,18 @@ class Loader:
         self._on_progress = on_progress
         self._is_canceled = is_canceled
         self._files = ModelFiles.checked(Path(command.target))
+        self._head = header_of_head(command, self._files.header)
+        self._head_stamp = _stamp((self._head.path,)) if self._head else None
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
-        return same_files and target.settings == self._settings
+        return same_files and target.head_stamp == self._head_stamp and target.settings == self._settings
+
+    @property
+    def wants_draft_model(self) -> bool:
+        """Whether the command names a draft model, and not a file with a head."""
+        return bool(self._command.draft) and self._head is None
 
     def target(self) -> Target:
         """Load the target."""
@@ -331,6 +349,7 @@ class Loader:
             layers = self._settings.target_gpu_layers
             loaded = self._loaded(undo, self._files, "target", layers, self._new_target_context)
             prompts = PromptBuilder(loaded.model, loaded.context.length)
+            head, refused = self._add_head(loaded)
             undo.pop_all()
         snapshots = loaded.context.checkpoints.snapshots
         if loaded.info.gpu_layers and snapshots:
@@ -344,7 +363,29 @@ class Loader:
             marks=Marks(loaded.model, template.source) if template else None,
             levels=found,
             between=between(template, found.get("on", {})) if template else "",
+            head=head,
+            head_stamp=self._head_stamp,
+            head_refused=refused,
         )
+
+    def _add_head(self, loaded: LoadedModel) -> tuple[TargetHead | None, str | None]:
+        """Load the requested head of a target; if that isn't possible, ``None`` and the reason."""
+        if not self._head:
+            return None, None
+        try:
+            if not loaded.longest_draft:
+                raise KnownError(NO_ROLL_BACK)
+            files = loaded.files.header, self._head
+            head = load_head(loaded.context, files, self._command, self._head_model)
+        except KnownError as error:
+            log.info("the MTP head is not used: %s", error)
+            return None, str(error)
+        owner = key_of({"target": loaded.owner, "head": self._head_stamp})  # copies of the cache end with the head's
+        loaded.switcher = ChatSwitcher(loaded.context, self._caches, owner, self._is_canceled)
+        return head, None
+
+    def _head_model(self, path: Path) -> Model:
+        return self._model(path, self._settings.draft_gpu_layers, "draft", with_head=True)
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which must fit ``target``."""
@@ -377,7 +418,8 @@ class Loader:
         context_of: Callable[[Model], Context],
     ) -> LoadedModel:
         """A model and its context, which ``undo`` frees."""
-        model = self._model(files.header.path, gpu_layers, stage)
+        has_head = stage == "target" and self._head is files.header and head_problem(files.header) is None
+        model = self._model(files.header.path, gpu_layers, stage, with_head=has_head)
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
@@ -389,7 +431,7 @@ class Loader:
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
         info = _info(files, model, gpu_layers)
-        return LoadedModel(files, self._settings, model, context, switcher, info, longest)
+        return LoadedModel(files, self._settings, model, context, switcher, owner, info, longest)
 
     def _new_target_context(self, model: Model) -> Context:
         if not model.has_decoder_only:
@@ -412,7 +454,9 @@ class Loader:
             }
         )
 
-    def _model(self, path: Path, gpu_layers: int, stage: Literal["target", "draft"]) -> Model:
+    def _model(
+        self, path: Path, gpu_layers: int, stage: Literal["target", "draft"], *, with_head: bool = False
+    ) -> Model:
         last = -1.0
 
         def report(share: float) -> bool:
@@ -423,7 +467,7 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", stage, path.name)
-        return Model(path, gpu_layers, report)
+        return Model(path, gpu_layers, report, with_head=with_head)
 
 
 def _info(files: ModelFiles, model: Model, gpu_layers: int) -> ModelInfo:

@@ -56,6 +56,8 @@ def measured_costs(
     settings = msgspec.to_builtins(target.settings)
     layers = (settings["target_gpu_layers"], settings["draft_gpu_layers"])
     settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # the name under which older versions stored it
+    if target.head:
+        pair["head"] = target.head_stamp
     key = key_of({**pair, "settings": settings, "snapshots": target.context.checkpoints.snapshots})
     store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
     written = store.get(key)
@@ -64,7 +66,8 @@ def measured_costs(
     def measured() -> Costs:
         target.switcher.before_measuring()
         target.context.clear()
-        return measure(target.context, draft.context if draft else None, is_canceled)
+        head = target.head.cache if target.head else None
+        return measure(target.context, draft.context if draft else head, is_canceled)
 
     latest, slower = up_to_date(written, build, measured)
     if latest is not written:

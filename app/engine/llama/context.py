@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 import llama_cpp
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats
@@ -31,6 +33,21 @@ _LEAST_CONTEXT = 256
 """
 
 
+class Follower(Protocol):
+    """What needs the hidden states of a context; `app.engine.llama.head.Head` implements it."""
+
+    def read(self, tokens: Sequence[int], count: int) -> None: ...
+    def catch_up(self, tokens: Sequence[int]) -> None: ...
+    def knows(self, length: int) -> bool: ...
+    def follow(self, length: int, wanted: int) -> None: ...
+    def remember_state(self, length: int) -> None: ...
+    def clear(self, *, overwrite: bool = False) -> None: ...
+    def copy_size(self) -> int: ...
+    def copy_length(self, data: NDArray[np.uint8]) -> int: ...
+    def copy_out(self, into: NDArray[np.uint8], length: int) -> bool: ...
+    def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None: ...
+
+
 class Context:
     """A KV cache for one model, always containing exactly ``tokens``: those added and not rolled back."""
 
@@ -43,12 +60,15 @@ class Context:
         threads: int,
         outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
+        target: int = 0,
     ) -> None:
         """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
         logits are asked at once.
 
-        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none.
+        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none. With
+        a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``.
         """
+        has_running_state = model.has_running_state and not target
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(length, _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
@@ -58,25 +78,30 @@ class Context:
         params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
-        params.swa_full = model.has_running_state  # otherwise, what is outside the windows would only take up memory
+        params.swa_full = has_running_state  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True
+        if target:
+            params.ctx_type, params.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
         backend.errors.clear()
-        self._handle = model.new_context(params)
-        if not self._handle:
+        self.handle = model.new_context(params)
+        if not self.handle:
             reason = f" ({backend.reason()})" if backend.errors else ""
             raise KnownError(
                 f"There isn't enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
             )
         self.model = model
-        self.length: int = llama_cpp.llama_n_ctx(self._handle)
+        self.threads = threads
+        self.head: Follower | None = None
+        """Reads the hidden states, and has to follow wherever this goes back to."""
+        self.length: int = llama_cpp.llama_n_ctx(self.handle)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = Memory(self._handle)
+        self._memory = Memory(self.handle)
         self.checkpoints = Checkpoints(
             self._memory,
-            running_state=model.has_running_state,
-            window=0 if model.has_running_state else model.window,
-            snapshots=llama_cpp.llama_n_rs_seq(self._handle),
+            running_state=has_running_state,
+            window=0 if has_running_state else model.window,
+            snapshots=llama_cpp.llama_n_rs_seq(self.handle),
         )
         self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
         self._capacity: int = params.n_batch
@@ -109,13 +134,15 @@ class Context:
             wanted[: count - outputs] = 0
             wanted[count - outputs : count] = 1
         self._batch.n_tokens = count
-        code = llama_cpp.llama_decode(self._handle, self._batch)
+        code = llama_cpp.llama_decode(self.handle, self._batch)
         if code != 0:
             self.checkpoints.passed(0)
             self._go_back(len(self.tokens), len(self.tokens) + count)
             self._raise(code)
         self.tokens.extend(tokens)
         self.checkpoints.passed(count)
+        if self.head:
+            self.head.read(self.tokens, count)
         return self._logits(outputs)
 
     @staticmethod
@@ -130,7 +157,7 @@ class Context:
     def _logits(self, outputs: int) -> Floats:
         if outputs == 0:
             return self._rows[:0]
-        pointer = llama_cpp.llama_get_logits(self._handle)
+        pointer = llama_cpp.llama_get_logits(self.handle)
         address = ctypes.addressof(pointer.contents)
         if address != self._rows_address or outputs > len(self._rows):
             self._rows = np.ctypeslib.as_array(pointer, shape=(outputs, self.model.vocabulary_size))
@@ -143,7 +170,13 @@ class Context:
             self._go_back(length, len(self.tokens))
 
     def _go_back(self, length: int, held: int) -> None:
-        del self.tokens[self.checkpoints.go_back(length, held) :]
+        del self.tokens[self.checkpoints.go_back(self._continuable(length), held) :]
+        if self.head:
+            self.head.follow(len(self.tokens), length)
+
+    def _continuable(self, length: int) -> int:
+        """``length``, or one less if the last token has to be processed again because a head needs its hidden state."""
+        return length if not self.head or self.head.knows(length) else length - 1
 
     def hold(self, count: int) -> None:
         """See `Cache.hold`."""
@@ -152,44 +185,58 @@ class Context:
     def remember(self) -> None:
         """See `Cache.remember`."""
         self.checkpoints.remember(len(self.tokens))
+        if self.head and self.checkpoints.remembers(len(self.tokens)):
+            self.head.remember_state(len(self.tokens))
 
     def clear(self, *, overwrite: bool = False) -> None:
         """See `SavableCache.clear`."""
         self.checkpoints.forget()
         self._memory.erase(overwrite)
         self.tokens.clear()
+        if self.head:
+            self.head.clear(overwrite=overwrite)
         if overwrite:
             self._views[0][:] = 0
 
     def reach(self, length: int) -> int:
         """See `SavableCache.reach`."""
-        return self.checkpoints.reach(length, len(self.tokens)) if length < len(self.tokens) else len(self.tokens)
+        held = len(self.tokens)
+        return self.checkpoints.reach(self._continuable(length), held) if length < held else held
 
     def state_size(self) -> int:
         """See `SavableCache.state_size`."""
-        return self._memory.size(WHOLE)
+        return self._memory.size(WHOLE) + (self.head.copy_size() if self.head else 0)
 
     def save(self) -> State:
-        """See `SavableCache.save`."""
+        """See `SavableCache.save`. The copy ends with that of the head, if there is one."""
+        if self.head:
+            self.head.catch_up(self.tokens)
         data = np.empty(self.state_size(), np.uint8)
-        if not self._memory.copy_out(data, WHOLE):
+        own = len(data) - (self.head.copy_size() if self.head else 0)
+        is_copied = self._memory.copy_out(data[:own], WHOLE)
+        if self.head:
+            is_copied = is_copied and self.head.copy_out(data[own:], len(self.tokens))
+        if not is_copied:
             raise KnownError("llama.cpp couldn't copy its KV cache.")
         return State(np.array(self.tokens, np.int32), data, self.checkpoints.least_of_copy(len(self.tokens)))
 
     def restore(self, state: State) -> bool:
         """See `SavableCache.restore`."""
-        if not self._memory.copy_back(state.data, WHOLE) or self._memory.newest() != len(state.tokens) - 1:
+        own = len(state.data) - (self.head.copy_length(state.data) if self.head else 0)
+        if not self._memory.copy_back(state.data[:own], WHOLE) or self._memory.newest() != len(state.tokens) - 1:
             self.clear()
             return False
         self.checkpoints.forget()
         self.tokens = state.tokens.tolist()
+        if self.head:
+            self.head.copy_back(state.data[own:], self.tokens)
         return True
 
     def lengthen(self, length: int) -> bool:
         """See `MeasurableCache.lengthen`. The cost of a pass depends on which cells are used and visible, not on their
         content: each gets the position of the one token, and zeros.
         """
-        state = np.empty(self.state_size(), np.uint8)
+        state = np.empty(self._memory.size(WHOLE), np.uint8)
         if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
             longer = lengthened(state, length)
             if longer is not None and self._memory.copy_back(longer, WHOLE) and self._memory.newest() == 0:
@@ -214,17 +261,18 @@ class Context:
                 return True
 
         callback = llama_cpp.ggml_abort_callback(check)  # has to live as long as llama.cpp may call it
-        llama_cpp.llama_set_abort_callback(self._handle, callback, None)
+        llama_cpp.llama_set_abort_callback(self.handle, callback, None)
         try:
             yield
         finally:
-            llama_cpp.llama_set_abort_callback(self._handle, llama_cpp.ggml_abort_callback(), None)
+            llama_cpp.llama_set_abort_callback(self.handle, llama_cpp.ggml_abort_callback(), None)
             if failure is not None:
                 raise failure
 
     def close(self) -> None:
         """Free the cache and the compute buffers."""
-        if self._handle:
+        if self.handle:
+            self.head = None
             llama_cpp.llama_batch_free(self._batch)
-            llama_cpp.llama_free(self._handle)
-            self._handle = 0
+            llama_cpp.llama_free(self.handle)
+            self.handle = 0

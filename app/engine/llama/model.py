@@ -18,8 +18,10 @@ _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_AT
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
 
-    def __init__(self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool]) -> None:
-        """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all).
+    def __init__(
+        self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool], *, with_head: bool = False
+    ) -> None:
+        """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all), and ``with_head`` its MTP head.
 
         ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
         Raises `KnownError` if llama.cpp can't load the file.
@@ -38,6 +40,7 @@ class Model:
 
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        params.load_mtp = with_head
         params.progress_callback = report
         backend.errors.clear()
         self._handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
@@ -57,6 +60,8 @@ class Model:
         self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
         self.window: int = llama_cpp.llama_model_n_swa(self._handle)
         """The sliding window, in tokens, of the layers that have one; 0 if all layers attend to everything."""
+        self.state_width: int = llama_cpp.llama_model_n_embd_out(self._handle)
+        """Numbers in a hidden state."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 

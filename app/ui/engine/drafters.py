@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
 
-NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams"}
-TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams"}
+NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams", "mtp": "MTP head"}
+TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams", "mtp": "MTP head"}
 """At the start of a line."""
-IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams"}
+IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams", "mtp": "the MTP head"}
 
 
 def has_model(pair: PairLoaded | None) -> bool:
     return pair is not None and pair.draft is not None
+
+
+def has_head(pair: PairLoaded | None) -> bool:
+    return pair is not None and pair.has_head
 
 
 def allowed(pair: PairLoaded | None) -> bool:
@@ -20,18 +24,21 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice if ``chosen`` needs a draft model and there is none."""
-    needs_model = chosen in ("model", "chain")
-    return "auto" if needs_model and pair is not None and pair.draft is None else chosen
+    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or an MTP head and there is none."""
+    if pair is None:
+        return chosen
+    lacks_model = chosen in ("model", "chain") and pair.draft is None
+    return "auto" if lacks_model or (chosen == "mtp" and not pair.has_head) else chosen
 
 
 def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
     """The drafters of the next answer; empty if drafting is off."""
     if length == 0 or chosen == "none" or not allowed(pair):
         return ()
-    if not has_model(pair) or chosen == "ngram":
+    if chosen == "ngram" or not (has_model(pair) or has_head(pair)):
         return ("ngram",)
-    return ("model",) if chosen == "model" else ("model", "ngram")
+    name: DrafterName = "mtp" if has_head(pair) else "model"
+    return (name,) if chosen == name else (name, "ngram")
 
 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
@@ -40,8 +47,9 @@ def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[Drafte
     Draft length 0 turns drafting off; "None" is only listed if the settings file already says so.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
-    if has_model(pair):
-        choices += [("model", TITLES["model"]), ("ngram", TITLES["ngram"])]
+    if has_model(pair) or has_head(pair):
+        name: DrafterName = "mtp" if has_head(pair) else "model"
+        choices += [(name, TITLES[name]), ("ngram", TITLES["ngram"])]
     if chosen == "none":
         choices.append(("none", "None"))
     return choices

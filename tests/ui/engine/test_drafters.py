@@ -1,4 +1,4 @@
-"""Who drafts, and what can be chosen, with and without a draft model."""
+"""Who drafts, and what can be chosen, with and without a draft model or an MTP head."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from app.ui.engine import drafters
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
 OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
 PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf", name="d"))
+HEAD = PairLoaded(request=1, target=ALONE.target, has_head=True)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,12 @@ PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf",
         ("model", "auto", ALONE, ("ngram",)),
         ("ngram", 0, ALONE, ()),
         ("none", 5, ALONE, ()),
+        ("auto", "auto", HEAD, ("mtp", "ngram")),
+        ("mtp", 3, HEAD, ("mtp",)),
+        ("model", 3, HEAD, ("mtp", "ngram")),
+        ("ngram", 3, HEAD, ("ngram",)),
+        ("mtp", 3, PAIR, ("model", "ngram")),
+        ("mtp", 3, ALONE, ("ngram",)),
         ("auto", "auto", OFF, ()),
         ("ngram", 5, OFF, ()),
     ],
@@ -43,6 +50,7 @@ def test_only_what_the_pair_allows_is_offered() -> None:
 
     assert names("auto", PAIR) == names("chain", PAIR) == ["auto", "model", "ngram"]
     assert names("auto", ALONE) == names("model", ALONE) == names("auto", None) == ["auto"]
+    assert names("auto", HEAD) == names("model", HEAD) == ["auto", "mtp", "ngram"]
     assert names("none", PAIR) == ["auto", "model", "ngram", "none"]
     assert names("none", ALONE) == ["auto", "none"]
 

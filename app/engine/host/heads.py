@@ -1,0 +1,84 @@
+"""The MTP head of a target: which file it is in, whether it is used, and loading it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.engine.llama.backend import gpu_devices
+from app.engine.llama.context import Context
+from app.engine.llama.head import Head
+from app.engine.llama.model import Model
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from app.protocol.messages import Load
+
+log = logging.getLogger("slipstream.engine")
+
+
+@dataclass
+class TargetHead:
+    """The head of a target in memory."""
+
+    cache: Head
+    model: Model | None
+    """The model it is in, if it is in a file of its own."""
+
+    def close(self) -> None:
+        """Free it, before its target."""
+        self.cache.close()
+        if self.model:
+            self.model.close()
+
+
+def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
+    """The header of the file whose head ``command`` wants: the target's, or of the file given in place of a draft
+    model; ``None`` if it wants none.
+    """
+    if command.draft:
+        with contextlib.suppress(KnownError):  # the reason is given where it is loaded as a draft model
+            header = read_header(Path(command.draft))
+            return header if is_head_only(header) else None
+        return None
+    if command.head == "auto":
+        slow_here = platform.system() == "Darwin" and not target.experts and command.settings.target_gpu_layers != 0
+        return target if has_head(target) and pays_off(target) and not slow_here else None
+    return target if command.head == "on" else None
+
+
+def load_head(
+    target: Context, files: tuple[GgufHeader, GgufHeader], command: Load, load_model: Callable[[Path], Model]
+) -> TargetHead:
+    """Load the head for ``target``, and let it follow its cache.
+
+    ``files``: the headers of the target and of the file with the head; ``load_model`` is called for the latter if it is
+    another file. Raises `KnownError` if the head can't be used.
+    """
+    own, header = files
+    if problem := head_problem(header):
+        raise KnownError(problem)
+    with contextlib.ExitStack() as undo:
+        model = None
+        if header.path != own.path:
+            check_loadable(header)
+            if header.architecture != own.architecture:
+                raise KnownError(f"The MTP head in {header.path.name} belongs to another model.")
+            model = load_model(header.path)
+            undo.callback(model.close)
+        head = Head(target, model or target.model, command.settings)
+        undo.callback(head.close)
+        head.decode([0], 1)  # allocates the compute buffers
+        head.clear()
+        undo.pop_all()
+    target.head = head
+    return TargetHead(head, model)
+
+
+def head_draft_length(gpu_layers: int) -> int:
+    """The fixed draft length for a head: as others have measured, until it is measured here."""
+    return 2 if gpu_layers and gpu_devices() else 3

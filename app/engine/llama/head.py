@@ -1,0 +1,281 @@
+"""The MTP head of a target, in llama.cpp: a layer that predicts the token that follows a token, from that token and the
+target's hidden state after the one before.
+
+The head has a KV cache of its own. Its cell at position p comes from token p and the target's hidden state after token
+p − 1, which exists only while the target processes that token. So the target's context hands over the hidden states of
+every pass (`Head.read`), and the head processes them when a chunk has come together, or when it is asked to draft.
+
+The functions for this are C++ functions that llama.cpp exports without promising to keep them, so they are looked up by
+name (``docs/mtp.md``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.decoding.kv_cache import common_length
+from app.engine.decoding.sampling import Floats
+from app.engine.llama.checkpoints import WHOLE
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
+from app.errors import KnownError
+from app.protocol.limits import DRAFT_OUTPUTS
+from app.protocol.messages import LoadSettings
+
+log = logging.getLogger("slipstream.llama")
+
+_HISTORY = 64
+"""Hidden states that are kept although they were processed, because a verify pass may be undone."""
+_REMEMBERED = 64
+"""The most checkpoints of the target whose hidden states are kept."""
+_MISSING = "This copy of llama.cpp can't use MTP heads (it has no {}), so the model's own head isn't used."
+_ENDING = np.dtype([("cells", "<i8"), ("is_known", "<i8"), ("kv_bytes", "<i8")])
+"""The last bytes of a copy."""
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """What llama-cpp-python doesn't declare."""
+
+    output_states: Callable[[int, bool, bool], None]
+    """Of a context: whether to output hidden states, and only those of positions whose logits are asked for."""
+    states: Callable[[int], Any]
+    """All hidden states of the last pass."""
+    state_at: Callable[[int, int], Any]
+    """The hidden state of the position with this number in the last pass."""
+
+
+_FLOATS = ctypes.POINTER(ctypes.c_float)
+_CONTEXT = llama_cpp.llama_context_p_ctypes
+_library: Any = llama_cpp.llama_cpp._lib
+
+
+@cache
+def _functions() -> _Functions:
+    """Raises `KnownError` if one is missing."""
+    return _Functions(
+        _found("llama_set_embeddings_nextn", "bb", "_N1", None, _CONTEXT, ctypes.c_bool, ctypes.c_bool),
+        _found("llama_get_embeddings_nextn", "", "", _FLOATS, _CONTEXT),
+        _found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, _CONTEXT, ctypes.c_int32),
+    )
+
+
+def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -> Callable[..., Any]:
+    """A C++ function whose first argument is a context; ``gcc`` and ``msvc`` spell the types of the others."""
+    returned = "X" if result is None else "PEAM"
+    spelled = (name, f"_Z{len(name)}{name}P13llama_context{gcc}", f"?{name}@@YA{returned}PEAUllama_context@@{msvc}@Z")
+    for one in spelled:
+        if function := getattr(_library, one, None):
+            function.restype, function.argtypes = result, list(arguments)
+            return function  # type: ignore[no-any-return]
+    raise KnownError(_MISSING.format(name))
+
+
+def _rows(pointer: Any, count: int, width: int) -> Floats:
+    """Hidden states in llama.cpp's memory, shape (count, width)."""
+    if not pointer:
+        raise KnownError("llama.cpp didn't output the hidden states that the MTP head needs.")
+    return np.ctypeslib.as_array(pointer, shape=(count, width))
+
+
+class _States:
+    """Hidden states after consecutive tokens. The oldest are dropped where there is no more room."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self._rows = np.zeros((capacity, width), np.float32)
+        self.first = self.end = 0
+        """The positions of the first of these tokens, and of the one after the last."""
+
+    def append(self, position: int, rows: Floats) -> None:
+        """Add those after the tokens from ``position`` on; everything before is forgotten if there is a gap."""
+        if self.first <= position <= self.end:
+            self.end = position
+        else:
+            self.first = self.end = position
+        held, kept = self.end - self.first, min(self.end - self.first, len(self._rows) - len(rows))
+        if kept < held:
+            self._rows[:kept] = self._rows[held - kept : held].copy()
+            self.first = self.end - kept
+        self._rows[kept : kept + len(rows)] = rows
+        self.end += len(rows)
+
+    def cut(self, end: int) -> None:
+        """Forget those after the tokens from ``end`` on."""
+        self.end = max(min(self.end, end), 0)
+        self.first = min(self.first, self.end)
+
+    def between(self, first: int, end: int) -> Floats:
+        """Those after the tokens from ``first`` to ``end``, which must be here."""
+        rows: Floats = self._rows[first - self.first : end - self.first]
+        return rows
+
+    def overwrite(self) -> None:
+        """Leave nothing of them in memory."""
+        self.first = self.end = 0
+        self._rows[:] = 0.0
+
+
+class Head(Context):
+    """The KV cache of an MTP head, which follows the cache of its target. Close it before its target."""
+
+    def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
+        """``model`` contains the head: the target's own, or that of a file with only the head.
+
+        Raises `KnownError` if llama.cpp can't use it, or the head belongs to another target.
+        """
+        self._functions = _functions()
+        super().__init__(
+            model, settings, length=target.length, threads=target.threads, outputs=DRAFT_OUTPUTS, target=target.handle
+        )
+        width = model.state_width
+        if width != target.model.state_width:
+            self.close()
+            raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
+        self._inputs = np.zeros((self._capacity, width), np.float32)
+        self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
+        self._states = _States(2 * self._capacity + _HISTORY, width)
+        self._own: Floats = np.zeros(width, np.float32)
+        """The head's own hidden state after its last output, with which it drafts on."""
+        self._exact = 0
+        """How many of its cells come from the target's hidden states, not from its own."""
+        self._remembered: dict[int, Floats] = {}
+        """Hidden states before positions at which the target has checkpoints."""
+        self._target = target.handle
+        self._functions.output_states(self._target, True, False)
+        self._functions.output_states(self.handle, True, True)
+
+    # ------------------------------------------------------------ drafting
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        """See `Context.decode`. Where the target has not computed a hidden state yet, the head's own takes its place,
+        and zeros do where it is no longer known.
+        """
+        if outputs and len(tokens) > 1:  # of several tokens, many architectures output the wrong hidden state
+            self.decode(tokens[:-1], 0)
+            tokens = tokens[-1:]
+        begin, end = len(self.tokens), len(self.tokens) + len(tokens)
+        self._fill(self._inputs[: end - begin], begin - 1)
+        logits = super().decode(tokens, outputs)
+        self._exact = min(end, self._states.end + 1)
+        if outputs:
+            self._own[:] = _rows(self._functions.state_at(self.handle, 0), 1, len(self._own))[0]
+        return logits
+
+    def _fill(self, inputs: Floats, first: int) -> None:
+        """Write the hidden states after the tokens from ``first`` on, which is −1 for none, into ``inputs``."""
+        states = self._states
+        begin = min(max(states.first, first), first + len(inputs))
+        end = min(max(states.end, begin), first + len(inputs))
+        inputs[: begin - first] = 0.0
+        inputs[begin - first : end - first] = states.between(begin, end)
+        inputs[end - first :] = self._own if first >= 0 else 0.0
+
+    # ------------------------------------------------------------ following the target
+
+    def read(self, tokens: Sequence[int], count: int) -> None:
+        """The target has just processed the last ``count`` of ``tokens``, which are all it has."""
+        start = len(tokens) - count
+        self._states.append(start, _rows(self._functions.states(self._target), count, len(self._own)))
+        held = min(len(self.tokens), self._exact)
+        if held > start:
+            shared = start + common_length(np.array(self.tokens[start:held]), np.array(tokens[start:]))
+            held = held if shared == len(tokens) else shared
+        self.roll_back(held)
+        if len(tokens) - held >= self.chunk:
+            self.catch_up(tokens)
+
+    def catch_up(self, tokens: Sequence[int]) -> None:
+        """Process what the head has not processed yet of ``tokens``, which are all that the target has."""
+        self.roll_back(min(len(tokens), self._exact))
+        try:
+            while (held := len(self.tokens)) < len(tokens):
+                self.decode(tokens[held : held + self.chunk], 0)
+        except KnownError as error:
+            log.info("the MTP head has not followed its target: %s", error)
+            self.clear()
+
+    def roll_back(self, length: int) -> None:
+        """See `Cache.roll_back`."""
+        super().roll_back(length)
+        self._exact = min(self._exact, len(self.tokens))
+
+    def knows(self, length: int) -> bool:
+        """Whether it could follow a target that goes back to ``length`` tokens."""
+        return length == 0 or self._states.first < length <= self._states.end or length in self._remembered
+
+    def follow(self, length: int, wanted: int) -> None:
+        """The target has gone back to ``length`` tokens. Those up to ``wanted`` will be the same as before."""
+        if length in self._remembered and not self._states.first < length <= self._states.end:
+            self._states.append(length - 1, self._remembered[length][None])
+        self._states.cut(wanted)
+        self._remembered = {place: state for place, state in self._remembered.items() if place <= length}
+        self.roll_back(min(wanted, self._exact))
+
+    def remember_state(self, length: int) -> None:
+        """The target has a checkpoint at its ``length`` tokens."""
+        if length and self.knows(length) and length not in self._remembered:
+            self._remembered[length] = self._states.between(length - 1, length)[0].copy()
+            if len(self._remembered) > _REMEMBERED:
+                del self._remembered[next(iter(self._remembered))]
+
+    def clear(self, *, overwrite: bool = False) -> None:
+        """See `SavableCache.clear`."""
+        super().clear(overwrite=overwrite)
+        self._exact = 0
+        self._remembered.clear()
+        self._states.cut(0)
+        if overwrite:
+            self._states.overwrite()
+            self._inputs[:] = 0.0
+            self._own[:] = 0.0
+
+    # ------------------------------------------------------------ copies
+
+    def copy_size(self) -> int:
+        """Bytes of what `copy_out` writes."""
+        return self._memory.size(WHOLE) + self._own.nbytes + _ENDING.itemsize
+
+    def copy_out(self, into: NDArray[np.uint8], length: int) -> bool:
+        """Write cells and hidden state that belong to the target's ``length`` tokens."""
+        kv = into[: len(into) - self._own.nbytes - _ENDING.itemsize]
+        is_known = self._states.first < length <= self._states.end
+        state = self._states.between(length - 1, length)[0] if is_known else np.zeros_like(self._own)
+        into[len(kv) : -_ENDING.itemsize] = np.ascontiguousarray(state).view(np.uint8)
+        into[-_ENDING.itemsize :] = np.array([(len(self.tokens), is_known, len(kv))], _ENDING).view(np.uint8)
+        return self._memory.copy_out(kv, WHOLE)
+
+    def copy_length(self, data: NDArray[np.uint8]) -> int:
+        """How many bytes at the end of ``data`` `copy_out` has written; 0 if it can't have been."""
+        if len(data) < self._own.nbytes + _ENDING.itemsize:
+            return 0
+        length = int(data[-_ENDING.itemsize :].view(_ENDING)["kv_bytes"][0]) + self._own.nbytes + _ENDING.itemsize
+        return length if 0 < length < len(data) else 0
+
+    def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None:
+        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails."""
+        self.clear()
+        ending = data[-_ENDING.itemsize :].view(_ENDING)[0]
+        kv = data[: int(ending["kv_bytes"])]
+        cells = int(ending["cells"])
+        if not cells or not self._memory.copy_back(kv, WHOLE) or self._memory.newest() != cells - 1:
+            self.clear()
+        else:
+            self.tokens = list(tokens[:cells])
+            self._exact = cells
+        if ending["is_known"]:
+            self._states.append(len(tokens) - 1, data[len(kv) : -_ENDING.itemsize].view(np.float32)[None])
+
+    def close(self) -> None:
+        """Free the cache and the compute buffers."""
+        if self.handle:
+            self._batch.embd = _FLOATS()  # not llama.cpp's to free
+        super().close()

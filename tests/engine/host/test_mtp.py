@@ -1,0 +1,397 @@
+"""Drafting with the target's own MTP head: the text of decoding without a draft, and a head that is never out of step.
+
+The head of a table model is right only if each token is paired with the hidden state that belongs to it, so its
+acceptance says whether it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import numpy as np
+import pytest
+
+from app.engine.decoding.sampling import Floats
+from app.engine.host.chat_cache import ChatCaches
+from app.engine.host.chat_cache_files import ChatCacheFiles
+from app.engine.host.engine import Engine
+from app.engine.llama import head as heads
+from app.engine.llama.context import Context
+from app.engine.llama.head import Head
+from app.engine.llama.model import Model
+from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
+from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.gguf_files import make_model
+from tests.support.mtp_models import (
+    ARCHITECTURES,
+    HeadArchitecture,
+    make_head_file,
+    make_random_model,
+    make_table_model,
+    rounds_of,
+)
+
+WRONG_AFTER = tuple(range(280, 384, 5))
+WARM = Sampling(temperature=0.8)
+SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
+LONG = "a question of so many tokens that they are processed in several chunks, one after the other. " * 2
+Models = dict[HeadArchitecture, Path]
+
+
+@pytest.fixture(scope="session")
+def table_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    folder = tmp_path_factory.mktemp("tables")
+    return {name: make_table_model(folder / f"{name}.gguf", name) for name in ARCHITECTURES}
+
+
+@pytest.fixture(scope="session")
+def random_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    folder = tmp_path_factory.mktemp("random")
+    return {name: make_random_model(folder / f"{name}.gguf", name) for name in ARCHITECTURES}
+
+
+@pytest.fixture
+def load_head(engine: Engine) -> Callable[..., PairLoaded]:
+    def load(target: Path, draft: Path | None = None, settings: LoadSettings = SETTINGS) -> PairLoaded:
+        command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head="on", settings=settings)
+        return engine.load(command, lambda _: None)
+
+    return load
+
+
+LoadHead = Callable[..., PairLoaded]
+
+
+def asked(*texts: str, **options: Any) -> Generate:
+    """What is asked after these messages of user and assistant in turn."""
+    messages = [
+        Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(texts or (LONG,))
+    ]
+    defaults = {"drafter": "mtp", "draft_length": 3, "max_tokens": 60, "sampling": GREEDY}
+    return ask("", **{**defaults, "messages": messages, **options})
+
+
+def passes_of(answer: Answer) -> list[tuple[int, int]]:
+    return [(round_.tested, round_.accepted) for round_ in answer.rounds if round_.verify_passes]
+
+
+def assert_always_right(answer: Answer) -> None:
+    draft = answer.finished.figures.draft
+    assert answer.finished.draft_failure is None
+    assert draft.tested and draft.accepted == draft.tested, passes_of(answer)
+    assert_sums_close(answer)
+
+
+# ---------------------------------------------------------------- what is drafted and accepted
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("depth", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("wrong_after", [(), WRONG_AFTER], ids=["always right", "sometimes wrong"])
+def test_the_counters_follow_from_the_plain_text(
+    tmp_path: Path,
+    engine: Engine,
+    load_head: LoadHead,
+    table_models: Models,
+    architecture: HeadArchitecture,
+    depth: int,
+    wrong_after: Sequence[int],
+) -> None:
+    model = table_models[architecture]
+    if wrong_after:
+        model = make_table_model(tmp_path / "m.gguf", architecture, wrong_after)
+    pair = load_head(model)
+    assert pair.has_head and pair.head_refused is None and pair.draft is None
+    plain = run(engine, asked(max_tokens=100, draft_length=0))
+    answer = run(engine, asked(max_tokens=100, draft_length=depth))
+    assert answer.token_ids == plain.token_ids and answer.text == plain.text
+    assert passes_of(answer) == rounds_of(plain.token_ids, wrong_after, depth)
+    assert {round_.drafter for round_ in answer.rounds if round_.tested} == {"mtp"}
+    assert_sums_close(answer)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+@pytest.mark.parametrize("drafter", ["mtp", "auto"])
+def test_coupled_gives_the_text_of_decoding_without_a_draft(
+    engine: Engine,
+    load_head: LoadHead,
+    random_models: Models,
+    architecture: HeadArchitecture,
+    sampling: Sampling,
+    drafter: str,
+) -> None:
+    load_head(random_models[architecture])
+    for length in (4, "auto") if drafter == "auto" else (4,):
+        command = asked(sampling=sampling, drafter=drafter, draft_length=length, max_tokens=80)
+        plain = run(engine, asked(sampling=sampling, draft_length=0, max_tokens=80))
+        answer = run(engine, command)
+        assert_same(engine, command, answer, plain)
+        assert_sums_close(answer)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("rule", get_args(AcceptRule))
+def test_every_rule_gives_the_plain_text_at_temperature_0(
+    engine: Engine, load_head: LoadHead, random_models: Models, architecture: HeadArchitecture, rule: AcceptRule
+) -> None:
+    load_head(random_models[architecture])
+    command = asked(accept=rule, max_tokens=80)
+    answer = run(engine, command)
+    assert answer.finished.figures.draft.accepted, "a head that is never right shows nothing"
+    assert_same(engine, command, answer, run(engine, asked(draft_length=0, max_tokens=80)))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("rule", ["rejection", "block"])
+def test_sampled_drafts_of_a_head_that_is_right_are_accepted(
+    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture, rule: AcceptRule
+) -> None:
+    load_head(table_models[architecture])
+    assert_always_right(run(engine, asked(accept=rule, sampling=WARM)))
+
+
+# ---------------------------------------------------------------- whatever happens to the chat
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_stop_regenerate_and_edit_right_after_a_pass(
+    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
+) -> None:
+    """llama.cpp issue 26695: undoing a whole pass leaves another state, which must not be used."""
+    load_head(table_models[architecture])
+    expected = run(engine, asked("another question", draft_length=0)).token_ids
+    for rounds in (1, 2, 3, 7):
+        stopped = run(engine, asked(), cancel_after=rounds)
+        assert stopped.finished.finish_reason == "cancelled"
+        again = run(engine, asked())
+        assert again.token_ids[: len(stopped.token_ids)] == stopped.token_ids
+        assert_always_right(again)
+        edited = run(engine, asked("another question"))
+        assert edited.token_ids == expected
+        assert_always_right(edited)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_head_is_as_if_it_had_never_read_anything_else(
+    engine: Engine, load_head: LoadHead, random_models: Models, architecture: HeadArchitecture
+) -> None:
+    """After a stop, a second turn, another chat and a rewritten question it drafts what a new engine's head does."""
+    load_head(random_models[architecture])
+    first = run(engine, asked(draft_length=5))
+    stopped = run(engine, asked(LONG, first.text, "And then?", draft_length=5), cancel_after=4)
+    assert stopped.finished.finish_reason == "cancelled"
+    run(engine, asked("something quite different"))
+    rewritten = asked(LONG, first.text, "And now?", draft_length=5)
+    seen = _proposals(engine, rewritten)
+    engine.unload()
+    load_head(random_models[architecture])
+    assert_near(seen, _proposals(engine, rewritten))
+
+
+def _proposals(engine: Engine, command: Generate) -> Floats:
+    """The head's logits after the answer to ``command``."""
+    run(engine, command)
+    assert engine._target is not None and engine._target.head is not None
+    target, head = engine._target.context, engine._target.head.cache
+    head.catch_up(target.tokens)
+    assert head.tokens == target.tokens
+    logits: Floats = head.decode([300], 1)[0].copy()
+    return logits
+
+
+def assert_near(one: Floats, other: Floats) -> None:
+    """Both are the same up to rounding."""
+    assert np.mean(np.square(one - other)) < 1e-4 * np.var(other)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_belongs_to_the_copies_of_its_chat(
+    tmp_path: Path, random_models: Models, architecture: HeadArchitecture, every_cache_is_saved: None
+) -> None:
+    """In memory, when another chat is answered in between, and on disk, when another engine goes on."""
+    del every_cache_is_saved
+    command = Load(request=1, target=str(random_models[architecture]), head="on", settings=SETTINGS)
+
+    def start() -> Engine:
+        engine = Engine(ChatCaches(ChatCacheFiles(tmp_path)))
+        engine.load(command, lambda _: None)
+        return engine
+
+    fresh = start()
+    fresh.caches.set_limit(0)
+    second = asked(LONG, run(fresh, asked()).text, "And?")
+    going_on = msgspec.structs.replace(second, continued=run(fresh, second).token_ids)
+    expected = _proposals(fresh, second), _proposals(fresh, going_on)
+    fresh.unload()
+
+    engine = start()
+    run(engine, asked())
+    run(engine, asked("another chat"))
+    assert_near(_proposals(engine, second), expected[0])
+    run(engine, second)
+    run(engine, asked("another chat"))
+    assert run(engine, going_on).started.cached_tokens > len(going_on.continued)
+    run(engine, second)
+    engine.unload()
+
+    other = start()
+    assert run(other, going_on).started.cached_tokens > len(going_on.continued)
+    assert_near(_proposals(other, going_on), expected[1])
+    other.unload()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_chat_that_comes_back_is_paired_as_before(
+    tmp_path: Path, table_models: Models, architecture: HeadArchitecture, every_cache_is_saved: None
+) -> None:
+    del every_cache_is_saved
+    command = Load(request=1, target=str(table_models[architecture]), head="on", settings=SETTINGS)
+    engines = [Engine(ChatCaches(ChatCacheFiles(tmp_path))) for _ in range(2)]
+    for engine in engines:
+        engine.load(command, lambda _: None)
+        for text in (LONG, "another chat", LONG, "another chat"):
+            answer = run(engine, asked(text))
+            assert_always_right(answer)
+            assert_always_right(run(engine, asked(text, answer.text, "And?")))
+        engine.unload()
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_up_to_the_end_of_the_context(
+    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
+) -> None:
+    load_head(table_models[architecture], settings=LoadSettings(context_length=256, micro_batch_size=32, threads=1))
+    plain = run(engine, asked("x", draft_length=0, max_tokens=None))
+    answer = run(engine, asked("x", max_tokens=None, draft_length=7))
+    assert answer.finished.finish_reason == plain.finished.finish_reason == "context"
+    assert answer.token_ids == plain.token_ids
+    assert_always_right(answer)
+
+
+def test_other_drafters_and_pauses_leave_nothing_out(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
+    """What n-grams drafted and what was decoded without a draft is read all the same."""
+    load_head(table_models["qwen35"])
+    for options in ({"draft_length": 0}, {"drafter": "ngram"}):
+        answer = run(engine, asked(max_tokens=90, **options)).text
+        assert_always_right(run(engine, asked(LONG, answer, "And?")))
+
+
+def test_forgetting_leaves_no_hidden_state_in_memory(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
+    load_head(table_models["glm4moe"])
+    run(engine, asked())
+    assert engine._target is not None and engine._target.head is not None
+    head = engine._target.head.cache
+    assert head._states._rows.any() and head._inputs.any() and head.tokens
+    engine.forget()
+    assert not (head._states._rows.any() or head._inputs.any() or head._own.any() or head.tokens)
+    assert_always_right(run(engine, asked()))
+
+
+# ---------------------------------------------------------------- loading
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_in_a_file_of_its_own(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
+) -> None:
+    sidecar = make_head_file(tmp_path / "beside.gguf", architecture)
+    pair = load_head(table_models[architecture], sidecar)
+    assert pair.has_head and pair.draft is None and pair.draft_refused is None
+    assert_always_right(run(engine, asked()))
+
+
+def test_a_head_of_another_model_is_refused(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, random_models: Models
+) -> None:
+    pair = load_head(random_models["qwen35"], make_head_file(tmp_path / "glm.gguf", "glm4moe"))
+    assert not pair.has_head and pair.head_refused == "The MTP head in glm.gguf belongs to another model."
+    pair = load_head(random_models["qwen35"], make_head_file(tmp_path / "wide.gguf", "qwen35"))
+    assert not pair.has_head and pair.head_refused == "The MTP head in wide.gguf belongs to another model."
+    assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
+
+
+def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_the_head(
+    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads._functions.cache_clear()
+    monkeypatch.setattr(heads, "_library", object())
+    pair = load_head(table_models["qwen35"])
+    assert not pair.has_head
+    assert pair.head_refused == (
+        "This copy of llama.cpp can't use MTP heads (it has no llama_set_embeddings_nextn), so the model's own head "
+        "isn't used."
+    )
+    answer = run(engine, asked(drafter="auto", draft_length="auto"))
+    assert answer.token_ids and not any(round_.drafter == "mtp" for round_ in answer.rounds)
+
+
+def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
+    engine: Engine, load: Callable[..., PairLoaded], load_head: LoadHead, table_models: Models
+) -> None:
+    pair = load(table_models["glm4moe"])
+    assert not pair.has_head and pair.head_refused is None
+    assert load_head(table_models["glm4moe"]).has_head
+    assert not load(table_models["glm4moe"]).has_head, "what is loaded differs, so it is loaded again"
+    assert engine._target is not None and engine._target.context.head is None
+
+
+def test_a_head_is_not_used_together_with_a_draft_model(
+    engine: Engine, load_head: LoadHead, random_models: Models
+) -> None:
+    pair = load_head(random_models["glm4moe"], random_models["qwen35"])
+    assert pair.draft is not None and not pair.has_head
+    assert {drafter.name for drafter in engine._drafters} == {"model", "ngram"}
+
+
+def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
+    pair = load_head(make_model(tmp_path / "plain.gguf"))
+    assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."
+
+
+# ---------------------------------------------------------------- the cache by itself
+
+
+@pytest.fixture
+def cached(table_models: Models) -> Iterator[tuple[Context, Head]]:
+    model = Model(table_models["glm4moe"], 0, lambda _: True, with_head=True)
+    target = Context(model, SETTINGS, length=512, threads=1)
+    head = target.head = Head(target, model, SETTINGS)
+    yield target, head
+    head.close()
+    target.close()
+    model.close()
+
+
+def test_one_token_more_is_processed_again_where_its_hidden_state_is_gone(cached: tuple[Context, Head]) -> None:
+    target, head = cached
+    tokens = list(range(260, 380))
+    for begin in range(0, 120, 30):
+        target.decode(tokens[begin : begin + 30], 0)
+    assert len(head.tokens) >= 90, "it reads along in chunks"
+    state = target.save()
+    assert target.restore(state)
+    assert target.reach(50) == 49
+    target.roll_back(50)
+    assert target.tokens == tokens[:49] and head.tokens == tokens[:50]
+    target.decode(tokens[49:60], 0)
+    right = head.decode(tokens[50:61], 1)[0].copy()
+    target.clear()
+    target.decode(tokens[:60], 0)
+    assert_near(right, head.decode(tokens[len(head.tokens) : 61], 1)[0])
+
+
+def test_another_text_after_going_back_is_read_anew(cached: tuple[Context, Head]) -> None:
+    target, head = cached
+    target.decode(list(range(260, 320)), 0)
+    head.catch_up(target.tokens)
+    target.roll_back(20)
+    target.decode([290, 291], 0)
+    assert head.tokens == list(range(260, 280))
+    changed = head.decode([290, 291, 292], 1)[0].copy()
+    target.clear()
+    target.decode([*range(260, 280), 290, 291], 0)
+    assert_near(changed, head.decode([*range(260, 280), 290, 291, 292], 1)[0])

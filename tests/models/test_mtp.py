@@ -1,0 +1,51 @@
+"""Which MTP heads there are and can be used, from the headers of files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.models.gguf import GgufHeader, read_header
+from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from tests.support.gguf_files import make_model
+from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
+
+
+def renamed(header: GgufHeader, **changes: object) -> GgufHeader:
+    return msgspec.structs.replace(header, **changes)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_inside_a_model_and_one_by_itself(tmp_path: Path, architecture: HeadArchitecture) -> None:
+    inside = read_header(make_random_model(tmp_path / "a.gguf", architecture))
+    alone = read_header(make_head_file(tmp_path / "mtp-b.gguf", architecture))
+    assert [has_head(one) for one in (inside, alone)] == [True, True]
+    assert [is_head_only(one) for one in (inside, alone)] == [False, True]
+    assert [head_problem(one) for one in (inside, alone)] == [None, None]
+    assert not pays_off(inside) and pays_off(renamed(inside, parameters=4_000_000_000))
+
+
+def test_neither_a_name_nor_a_number_makes_a_head(tmp_path: Path) -> None:
+    """Files from which the head was cut still say that they have a layer of it."""
+    model = make_model(tmp_path / "Qwen3.5-MTP.gguf", edit=lambda writer: writer.add_nextn_predict_layers(1))
+    header = read_header(model)
+    assert not has_head(header) and not is_head_only(header)
+    assert head_problem(header) == "Qwen3.5-MTP.gguf has no MTP head."
+    counted = renamed(header, mtp_layers=1)
+    assert not has_head(counted) and not is_head_only(counted)
+
+
+def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:
+    header = read_header(make_random_model(tmp_path / "m.gguf", "glm4moe"))
+    sections = {**header.metadata, "glm4moe.rope.dimension_sections": 4}
+    assert head_problem(renamed(header, metadata=sections)) == (
+        "The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of models for images."
+    )
+    assert head_problem(renamed(header, mtp_layers=3)) == (
+        "The 3 MTP heads in m.gguf aren't used, because only single ones are supported."
+    )
+    assert head_problem(renamed(header, architecture="newest")) == (
+        "The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of newest models."
+    )

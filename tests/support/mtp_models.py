@@ -1,0 +1,226 @@
+"""Tiny models with an MTP head (``nextn``), which predicts the token after the next one, in two architectures.
+
+``glm4moe`` has an ordinary KV cache, ``qwen35`` a running state. Names and shapes of the tensors are those of
+llama.cpp's ``src/models``. A head's input is the embedding of a token, and the target's hidden state of the token
+*before* it.
+
+`make_table_model` knows its text: each token is followed by one certain token, because attention and feed-forward of
+the target write nothing. Its head looks only at the hidden state, which tells the token before, and from that
+concludes what comes after the next. So it is always right, and if a token were paired with another one's hidden state,
+it would always be wrong. After the tokens of ``wrong_after``, it is wrong.
+
+`make_random_model` has random weights throughout. Its head is sometimes right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import gguf
+import numpy as np
+
+from tests.support.architectures import qwen_metadata, qwen_tensors
+from tests.support.gguf_files import (
+    CHATML_TEMPLATE,
+    NORMAL,
+    RandomWeights,
+    Shape,
+    Tensors,
+    Vocabulary,
+    attention,
+    feed_forward,
+    make_model,
+    output,
+    spm_vocabulary,
+)
+
+HeadArchitecture = Literal["glm4moe", "qwen35"]
+ARCHITECTURES: tuple[HeadArchitecture, ...] = ("glm4moe", "qwen35")
+_TRUNK = 2
+"""Layers without the head's."""
+_EXPERTS, _EXPERTS_USED, _EXPERT_WIDTH = 4, 2, 32
+_SIZE = 384
+"""Tokens of the vocabulary."""
+_CERTAIN = 20.0
+"""How far the logit of the token that follows is above all others."""
+_PUSH = 4.0
+"""How much stronger than a hidden state a head listens to a token that makes it wrong."""
+
+
+def cycle(vocabulary: Vocabulary | None = None) -> dict[int, int]:
+    """The token that follows each token in the text of a table model: all ordinary ones in a fixed random order."""
+    vocabulary = vocabulary or spm_vocabulary(_SIZE)
+    normal = [token for token, kind in enumerate(vocabulary.types) if kind == NORMAL]
+    order = np.random.default_rng(5).permutation(normal).tolist()
+    follows = dict(zip(order, [*order[1:], order[0]], strict=True))
+    return {token: follows.get(token, order[token % len(order)]) for token in range(len(vocabulary.tokens))}
+
+
+def make_table_model(
+    path: Path,
+    architecture: HeadArchitecture,
+    wrong_after: Collection[int] = (),
+    *,
+    without: tuple[str, ...] = (),
+    **options: Any,
+) -> Path:
+    """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only.
+
+    Tensors whose names begin with one of ``without`` are left out.
+    """
+    follows = cycle()
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = _TENSORS[architecture](shape, random)
+        _write_nothing(made)
+        step = np.zeros((_SIZE, _SIZE), np.float32)  # from a token to the one that follows it
+        step[[follows[token] for token in range(_SIZE)], range(_SIZE)] = 1.0
+        push = np.zeros((_SIZE, _SIZE), np.float32)
+        other = next(iter(follows.values()))
+        for token in wrong_after:
+            push[follows[other] if token == other else other, token] = _PUSH
+        made["token_embd.weight"] = np.eye(_SIZE, dtype=np.float32)
+        made["output.weight"] = step * np.float32(_CERTAIN / _SIZE**0.5)
+        made[f"blk.{_TRUNK}.nextn.eh_proj.weight"] = np.hstack([push, step])
+        return {name: tensor for name, tensor in made.items() if not name.startswith(without)}
+
+    return _make(path, architecture, tensors, vocabulary=spm_vocabulary(_SIZE), width=_SIZE, sharpness=1.0, **options)
+
+
+def make_random_model(
+    path: Path,
+    architecture: HeadArchitecture,
+    *,
+    head_noise: float = 0.0,
+    vocabulary: Vocabulary | None = None,
+    **options: Any,
+) -> Path:
+    """Write a model with random weights that never ends an answer.
+
+    Its head passes the embedding on, blurred by ``head_noise``, to a layer of its own.
+    """
+    vocabulary = vocabulary or spm_vocabulary(_SIZE)
+    ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = _TENSORS[architecture](shape, random)
+        made["output.weight"][ends] = 0.0
+        passed = np.eye(shape.width, dtype=np.float32)
+        hidden = 0.3 * random.matrix(shape.width, shape.width, shape.width**-0.5)
+        blur = head_noise * random.matrix(shape.width, shape.width, 1.0)
+        made[f"blk.{_TRUNK}.nextn.eh_proj.weight"] = np.hstack([passed + blur, hidden])
+        return made
+
+    options.setdefault("width", 64)
+    return _make(path, architecture, tensors, vocabulary=vocabulary, **options)
+
+
+def make_head_file(path: Path, architecture: HeadArchitecture, wrong_after: Collection[int] = ()) -> Path:
+    """Write only the head of a table model, as makers put it beside a model."""
+    trunk = tuple(f"blk.{number}." for number in range(_TRUNK))
+    return make_table_model(path, architecture, wrong_after, without=trunk)
+
+
+def rounds_of(answer: Sequence[int], wrong_after: Collection[int], depth: int) -> list[tuple[int, int]]:
+    """Tokens tested and accepted in each verify pass, as they follow from the plain ``answer`` of a table model.
+
+    Every pass drafts ``depth`` tokens, fewer where the answer ends; a token is accepted if all before it are, and the
+    head is not wrong after the token before it.
+    """
+    rounds, place = [], 0
+    while place < len(answer) - 1:
+        tested = min(depth, len(answer) - 2 - place)
+        accepted = 0
+        while accepted < tested and answer[place + accepted] not in wrong_after:
+            accepted += 1
+        rounds.append((tested, accepted))
+        place += accepted + 1
+    return rounds
+
+
+def _make(
+    path: Path, architecture: HeadArchitecture, tensors: Callable[[Shape, RandomWeights], Tensors], **options: Any
+) -> Path:
+    options = {
+        "weights": "F32",
+        "layers": _TRUNK + 1,
+        "heads": 4,
+        "context_length": 2048,
+        "chat_template": CHATML_TEMPLATE,
+        **options,
+    }
+
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        _METADATA[architecture](writer)
+        writer.add_nextn_predict_layers(1)
+
+    return make_model(path, architecture=architecture, edit=metadata, tensors=tensors, **options)
+
+
+def _write_nothing(tensors: Tensors) -> None:
+    """Let no layer change what it gets."""
+    for name in tensors:
+        if name.endswith(("attn_output.weight", "ssm_out.weight")) or ".ffn_down" in name:
+            tensors[name] *= 0.0
+
+
+def _head(number: int, shape: Shape) -> Tensors:
+    block = f"blk.{number}.nextn."
+    norms = {f"{block}{name}.weight": np.ones(shape.width, np.float32) for name in ("enorm", "hnorm")}
+    return {**norms, f"{block}eh_proj.weight": np.zeros((shape.width, 2 * shape.width), np.float32)}
+
+
+# ---------------------------------------------------------------- glm4moe: dense layers, experts in the head
+
+
+def _glm_metadata(writer: gguf.GGUFWriter) -> None:
+    writer.add_expert_count(_EXPERTS)
+    writer.add_expert_used_count(_EXPERTS_USED)
+    writer.add_expert_shared_count(1)
+    writer.add_expert_feed_forward_length(_EXPERT_WIDTH)
+    writer.add_leading_dense_block_count(_TRUNK)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def _glm(shape: Shape, random: RandomWeights) -> Tensors:
+    width, hidden = shape.width, _EXPERT_WIDTH
+
+    def experts(block: str) -> Tensors:
+        def matrices(rows: int, columns: int) -> Any:
+            return np.stack([random.matrix(rows, columns, columns**-0.5) for _ in range(_EXPERTS)])
+
+        return {
+            block + "ffn_gate_inp.weight": random.matrix(_EXPERTS, width, width**-0.5),
+            block + "exp_probs_b.bias": np.zeros(_EXPERTS, np.float32),
+            block + "ffn_gate_exps.weight": matrices(hidden, width),
+            block + "ffn_up_exps.weight": matrices(hidden, width),
+            block + "ffn_down_exps.weight": matrices(width, hidden),
+            block + "ffn_gate_shexp.weight": random.matrix(hidden, width, width**-0.5),
+            block + "ffn_up_shexp.weight": random.matrix(hidden, width, width**-0.5),
+            block + "ffn_down_shexp.weight": random.matrix(width, hidden, hidden**-0.5),
+        }
+
+    tensors = {"token_embd.weight": random.matrix(shape.vocabulary, width, 1.0)}
+    for number in range(shape.layers):
+        block = f"blk.{number}."
+        tensors |= attention(block, shape, random)
+        tensors |= feed_forward(block, shape, random) if number < _TRUNK else experts(block)
+        tensors.pop(block + "ffn_norm.weight", None)
+        tensors[block + "post_attention_norm.weight"] = np.ones(width, np.float32)
+    return tensors | _head(_TRUNK, shape) | output(shape, random)
+
+
+# ---------------------------------------------------------------- qwen35: gated delta net and attention in turn
+
+
+def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
+    return qwen_tensors(shape, random, attention_layers={1, _TRUNK}) | _head(_TRUNK, shape)
+
+
+_METADATA: dict[HeadArchitecture, Callable[[gguf.GGUFWriter], None]] = {
+    "glm4moe": _glm_metadata,
+    "qwen35": qwen_metadata,
+}
+_TENSORS: dict[HeadArchitecture, Callable[[Shape, RandomWeights], Tensors]] = {"glm4moe": _glm, "qwen35": _qwen}
