@@ -128,7 +128,7 @@ class Engine:
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
-            thinking=list(target.levels),
+            thinking=list(target.thinking.levels),
             default_draft_length=default_draft_length(self._draft.model) if self._draft else DEFAULT_DRAFT_LENGTH,
             sampling=sampling,
             recommended=recommended,
@@ -211,7 +211,8 @@ class Engine:
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
-        unshared = 0 if command.raw else target.unshared(self._variables(target, command))
+        has_all = command.raw or target.context.checkpoints.any_length
+        unshared = 0 if has_all else target.thinking.unshared(self._variables(target, command))
         self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
@@ -236,9 +237,9 @@ class Engine:
             accept=command.accept,
             continued=command.continued,
             private=command.private,
-            marks=None if command.raw else target.marks,
+            marks=None if command.raw else target.thinking.marks,
             thinking_budget=command.thinking_budget,
-            between=target.between,
+            between=target.thinking.between,
             closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
         )
         yield from self._decode(target, command, task, logits, statistics, started)
@@ -376,7 +377,7 @@ class Engine:
 
     @staticmethod
     def _variables(target: Target, command: Generate | ScoreTokens | CountTokens) -> TemplateVariables:
-        return target.variables(command.thinking, command.template_variables)
+        return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
         self, target: Target, command: Generate, statistics: Statistics
