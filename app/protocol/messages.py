@@ -226,6 +226,10 @@ class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
 
     request: int
     text: str
+    thought: str = ""
+    """What the model thought before it. With an empty ``text`` the answer was cut while it thought."""
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
+from app.engine.decoding.continuing import tokens_behind
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
-from app.protocol.messages import CountTokens, Message, TokensCounted
+from app.engine.decoding.thinking import Marks
+from app.protocol.messages import CheckText, CountTokens, Message, TokensCounted
 
 _REMEMBERED_FRAMES = 8
 
@@ -66,9 +68,12 @@ class TokenCounter:
             first_dropped=len(system) + cut.first if dropped else 0,
         )
 
-    def check(self, text: str) -> list[int] | None:
-        """See `ChatTokenizer.checked`. Raises `KnownError` once the model is no longer loaded."""
-        return self._tokenizer.checked(text)
+    def check(self, command: CheckText, marks: Marks, between: str) -> list[int] | None:
+        """See `tokens_behind`. Raises `KnownError` if the template fails, and once the model is no longer loaded."""
+        inputs = self._prompts.inputs([], command.template_variables)
+        prompt = self._tokenizer.chat([Message(role="user", content="Well?")], inputs)
+        answer = Message(role="assistant", content=command.text, thinking=command.thought)
+        return tokens_behind(prompt, answer, self._tokenizer, self._vocabulary.piece, marks, between)
 
     def forget(self) -> None:
         """Forget earlier chats."""

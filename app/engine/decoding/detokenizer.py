@@ -41,7 +41,7 @@ class TokenTexts:
         self._piece = piece
         self._symbols = marks.symbols if marks else {}
         self._shown = marks.shown if marks else {}
-        self._splitter = marks.splitter(prompt) if marks else None
+        self._splitter = marks.splitter(prompt, piece) if marks else None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting: list[_Token] = []
         self._late = ""

@@ -94,12 +94,6 @@ class ChatTokenizer:
             return tokens[len(line_break) :]
         return self._vocabulary.tokenize(text, special=special, bos=False)
 
-    def checked(self, text: str) -> list[int] | None:
-        """Tokens of an answer that give exactly ``text``; ``None`` where there are none."""
-        tokens = self.continued(text)
-        data = b"".join(map(self._vocabulary.piece, tokens))
-        return tokens if data.decode("utf-8", "replace") == text else None
-
     def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
         """A rendered chat. Raises `KnownError`.
 

@@ -94,6 +94,7 @@ class _Channels:
 
 
 _HARMONY = _Channels("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+_ANALYSIS, _FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
 
 
 class Run(NamedTuple):
@@ -178,22 +179,27 @@ class Marks:
         harmony = _Channels(*(self._encoded(mark) for mark in vars(_HARMONY).values()))
         has_channels = all(len(mark) == 1 for mark in vars(harmony).values())
         self._channels = harmony if has_channels else None
+        usual = next((known.opening for known in FORMATS if known.opening in template), FORMATS[0].opening)
+        self.opening = _ANALYSIS if has_channels else usual
+        """What the model writes in front of its thinking, with its control tokens."""
+        self.answer_opening = _FINAL if has_channels else ""
+        """What it writes in front of an answer without thinking."""
 
-    def splitter(self, prompt: Sequence[int]) -> Splitter:
-        """For an answer behind ``prompt``."""
-        end = "".join(self._symbols_of(prompt[-_PROMPT_END:]))
+    def splitter(self, prompt: Sequence[int], piece: Callable[[int], bytes]) -> Splitter:
+        """For an answer behind ``prompt``; ``piece`` gives the bytes of a token."""
+        end = "".join(self._symbols_of(prompt[-_PROMPT_END:], piece))
         if self._channels:
             return ChannelSplitter(self._channels, end)
         return TagSplitter(self._formats, end)
 
-    def _symbols_of(self, tokens: Sequence[int]) -> Iterator[str]:
+    def _symbols_of(self, tokens: Sequence[int], piece: Callable[[int], bytes]) -> Iterator[str]:
         data = b""
         for token in tokens:
             if symbol := self.symbols.get(token):
                 yield data.decode("utf-8", "replace") + symbol
                 data = b""
             else:
-                data += self._vocabulary.piece(token)
+                data += piece(token)
         yield data.decode("utf-8", "replace")
 
     def _encoded(self, mark: str) -> str:
@@ -397,7 +403,7 @@ class ChannelSplitter:
 
     def between(self, told: str) -> str:  # noqa: ARG002
         """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""
-        return "<|end|><|start|>assistant<|channel|>final<|message|>"
+        return f"<|end|><|start|>assistant{_FINAL}"
 
     def feed(self, text: str) -> list[Run]:
         """See `Splitter.feed`."""

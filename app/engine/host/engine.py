@@ -132,7 +132,7 @@ class Engine:
             context_length=target.context.length,
             threads=threads,
             template=target.prompts.template,
-            thinking=list(target.levels),
+            thinking=list(target.thinking.levels),
             default_draft_length=self._default_draft_length(target),
             sampling=sampling,
             recommended=recommended,
@@ -227,7 +227,8 @@ class Engine:
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
-        unshared = 0 if command.raw else target.unshared(self._variables(target, command))
+        has_all = command.raw or target.context.checkpoints.any_length
+        unshared = 0 if has_all else target.thinking.unshared(self._variables(target, command))
         self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
@@ -252,9 +253,9 @@ class Engine:
             accept=command.accept,
             continued=command.continued,
             private=command.private,
-            marks=None if command.raw else target.marks,
+            marks=None if command.raw else target.thinking.marks,
             thinking_budget=command.thinking_budget,
-            between=target.between,
+            between=target.thinking.between,
             closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
         )
         yield from self._decode(target, command, task, logits, statistics, started)
@@ -356,7 +357,11 @@ class Engine:
 
     def check_text(self, command: CheckText) -> TextChecked:
         """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
-        return TextChecked(request=command.request, tokens=self._loaded().counter.check(command.text))
+        target = self._loaded()
+        variables = self._variables(target, command)
+        command = msgspec.structs.replace(command, template_variables=variables)
+        tokens = target.counter.check(command, target.thinking.marks, target.thinking.between)
+        return TextChecked(request=command.request, tokens=tokens)
 
     def _loaded(self) -> Target:
         target = self._target
@@ -391,8 +396,8 @@ class Engine:
         return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
 
     @staticmethod
-    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens) -> TemplateVariables:
-        return target.variables(command.thinking, command.template_variables)
+    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens | CheckText) -> TemplateVariables:
+        return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
         self, target: Target, command: Generate, statistics: Statistics

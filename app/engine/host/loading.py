@@ -9,7 +9,7 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,11 +19,9 @@ import psutil
 from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
-from app.engine.decoding.sequence import shared_prefix
-from app.engine.decoding.thinking import Marks
-from app.engine.decoding.thinking_levels import Levels, between, levels
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.heads import TargetHead, header_of_head, load_head
+from app.engine.host.thinking import ModelThinking
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
@@ -42,15 +40,7 @@ from app.protocol.limits import (
     fewer_snapshots,
     snapshots_for,
 )
-from app.protocol.messages import (
-    Load,
-    LoadProgressed,
-    LoadSettings,
-    Message,
-    ModelInfo,
-    Sampling,
-    TemplateVariables,
-)
+from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo, Sampling
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
@@ -261,45 +251,12 @@ class Target(LoadedModel):
 
     prompts: PromptBuilder
     counter: TokenCounter
-    marks: Marks | None
-    """``None`` where the model brings no chat template: then nothing is known of how it thinks."""
-    levels: Levels
-    between: str
-    """What the template writes between thinking and answer; empty where that is not known."""
+    thinking: ModelThinking
     head: TargetHead | None
     head_stamp: Stamp | None
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
-    _unshared: dict[str, int] = field(default_factory=dict)
-
-    def variables(self, thinking: str, others: TemplateVariables) -> TemplateVariables:
-        """The template's variables that ask for so much ``thinking``, and ``others``. Raises `KnownError`."""
-        if thinking and thinking not in self.levels:
-            choice = f"It can be {', '.join(self.levels)}." if self.levels else "It can't be chosen with this model."
-            raise KnownError(f"The model's chat template doesn't know the thinking level “{thinking}”. {choice}")
-        return {**self.levels.get(thinking, {}), **others}
-
-    def unshared(self, variables: TemplateVariables) -> int:
-        """How many tokens at the end of a prompt the next turn's prompt won't have: most templates leave out thinking,
-        and with it the mark that they begin it with. 0 where the memory can be cut anywhere."""
-        if self.context.checkpoints.any_length:
-            return 0
-        key = repr(sorted(variables.items()))
-        if key not in self._unshared:
-            self._unshared[key] = self._count_unshared(variables)
-        return self._unshared[key]
-
-    def _count_unshared(self, variables: TemplateVariables) -> int:
-        question = Message(role="user", content="Well?")
-        answer = Message(role="assistant", content="So.", thinking="Hm.")
-        inputs = self.prompts.inputs([], variables)
-        try:
-            chats = [question], [question, answer, question]
-            first, second = (self.prompts.tokenizer.chat(chat, inputs) for chat in chats)
-        except KnownError:
-            return 0
-        return len(first) - shared_prefix(first, second)
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -354,15 +311,11 @@ class Loader:
         snapshots = loaded.context.checkpoints.snapshots
         if loaded.info.gpu_layers and snapshots:
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
-        template = prompts.tokenizer.template if prompts.tokenizer.has_template else None
-        found = levels(template) if template else {}
         return Target(
             **vars(loaded),
             prompts=prompts,
             counter=TokenCounter(prompts, loaded.model),
-            marks=Marks(loaded.model, template.source) if template else None,
-            levels=found,
-            between=between(template, found.get("on", {})) if template else "",
+            thinking=ModelThinking(prompts, loaded.model),
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,

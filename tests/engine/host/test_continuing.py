@@ -9,7 +9,7 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import Message, PairLoaded, Sampling
+from app.protocol.messages import CheckText, Message, PairLoaded, Sampling
 from tests.support.generation import GREEDY, ask, run
 
 Loader = Callable[..., PairLoaded]
@@ -129,11 +129,10 @@ def test_an_answer_cut_by_a_full_context(engine: Engine, load: Loader, random_pa
 
 def test_a_text_is_checked(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
-    assert engine._target is not None
     answer = run(engine, ask(QUESTION, sampling=GREEDY, max_tokens=30))
     for text in (answer.text, "", "naïve 🙂 text\n\n  with <|im_end|> in it"):
-        tokens = engine._target.counter.check(text)
+        tokens = engine.check_text(CheckText(request=1, text=text)).tokens
         assert tokens is not None
         rest = run(engine, ask(QUESTION, sampling=GREEDY, max_tokens=5, continued=tokens))
         assert rest.finished.figures.completion_tokens > 0
-    assert engine._target.counter.check("half a pair \ud83d") is None
+    assert engine.check_text(CheckText(request=1, text="half a pair \ud83d")).tokens is None

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import Generate, Message, PairLoaded, Round, Sampling
+from app.protocol.messages import CheckText, Generate, Message, PairLoaded, Round, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.thinking_models import FAMILIES, make_thinking_model
@@ -216,6 +217,28 @@ def test_thinking_is_stopped_at_any_place(engine: Engine, load: Loader, pairs: P
                 answered += bool(plain.answer)
                 assert (plain.thinking, plain.answer) == expected(engine, name, plain), written(engine, plain)
     assert answered >= 1
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_answer_without_stored_tokens_goes_on_from_its_text(
+    engine: Engine, load: Loader, pairs: Pairs, name: str
+) -> None:
+    levels = ["", *load(*pairs[name], threads=1).thinking]
+    assert engine._target is not None
+    target = engine._target
+    for level in levels:
+        variables = target.thinking.variables(level, {})
+        prompt = target.prompts.chat([Message(role="user", content="Well?")], variables=variables).tokens
+        for thought, text in (("so then", ""), ("so\n\nthen.", "yes, <b>no"), ("", "yes, <b>no"), ("", "  so")):
+            found = engine.check_text(CheckText(request=1, text=text, thought=thought, thinking=level))
+            assert found.tokens, (level, thought, text)
+            texts = TokenTexts(target.model.piece, target.thinking.marks, prompt)
+            assert texts.replay(found.tokens) == text
+            assert texts.thinking == (text == "")
+            options = {"sampling": FREE, "thinking": level, "max_tokens": 12}
+            rest = run(engine, ask("Well?", continued=found.tokens, **options))
+            if name != "gpt-oss" and text:  # whose answer may be followed by more thinking
+                assert not rest.thinking
 
 
 def test_what_each_template_accepts(engine: Engine, load: Loader, pairs: Pairs) -> None:
