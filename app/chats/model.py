@@ -67,6 +67,8 @@ class Snippet:
     text: str
     matches: tuple[tuple[int, int], ...]
     """Start and length of each match in ``text``, in characters."""
+    is_thinking: bool = False
+    """Whether the line is from what the model thought."""
 
 
 @dataclass(frozen=True, slots=True)
