@@ -142,6 +142,28 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
             "old messages are dropped.",
         ),
     ] = ""
+    thinking: Annotated[
+        str,
+        Meta(
+            title="Thinking",
+            description="How much the model thinks before it answers. Thinking helps with difficult questions, but the "
+            "answer takes longer to begin.",
+        ),
+    ] = ""
+    """One of `PairLoaded.thinking`; empty: the model's default. Kept while a model is loaded that doesn't have it."""
+    thinking_budget: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                title="Thinking limit",
+                description="Thinking ends after this many tokens, and the answer begins. Without a limit, the model "
+                "decides when it is ready to answer.",
+            ),
+        ]
+        | None
+    ) = None
+    """``None``: no limit."""
     sampling: SamplingChoice = SamplingChoice()
     seed: (
         Annotated[

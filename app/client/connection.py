@@ -195,7 +195,9 @@ class Connection:
         if self.hello is not None:
             self._send(messages.ReadMemory())
 
-    def count_tokens(self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow) -> int:
+    def count_tokens(
+        self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow, thinking: str = ""
+    ) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
@@ -207,7 +209,11 @@ class Connection:
                 kept, rest = self._send_beginning(chat)
             except ProtocolError:
                 return 0
-            self._send(messages.CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow))
+            self._send(
+                messages.CountTokens(
+                    request=number, messages=rest, kept=kept, text=text, overflow=overflow, thinking=thinking
+                )
+            )
         return number
 
     def check_text(self, text: str) -> int:

@@ -344,7 +344,7 @@ def json(report: Report) -> str:
 def _whole(comparison: Comparison) -> dict[str, object]:
     content = msgspec.to_builtins(comparison)
     for run in (content["plain"], content["drafted"]):
-        del run["pieces"]  # would repeat the text
+        del run["pieces"], run["are_thinking"]  # would repeat the texts
     return {**content, "same": comparison.same, "speed_up": comparison.speed_up}
 
 

@@ -27,10 +27,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One answer and its figures."""
 
     text: str
+    """The answer, without the thinking."""
+    thinking: str = ""
+    """What the model thought before it."""
     token_ids: list[int] = []
     """Empty if the engine doesn't report any (a server)."""
     pieces: list[str] = []
-    """The text that each token added, as in `app.protocol.messages.Piece`; joined they are ``text``."""
+    """The text that each token added to thinking or answer, as in `app.protocol.messages.Piece`."""
+    are_thinking: list[bool] = []
+    """For each of these, whether it is thinking; empty if none is."""
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
 
@@ -38,10 +43,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def run_of(pieces: Sequence[Piece], finished: GenerationFinished) -> Run:
     """The run that wrote ``pieces``."""
     ids = [piece.id for piece in pieces]
+    are_thinking = [piece.thinking for piece in pieces]
     return Run(
-        text="".join(piece.text for piece in pieces),
+        text="".join(piece.text for piece in pieces if not piece.thinking),
+        thinking="".join(piece.text for piece in pieces if piece.thinking),
         token_ids=ids if all(token >= 0 for token in ids) else [],
         pieces=[piece.text for piece in pieces],
+        are_thinking=are_thinking if any(are_thinking) else [],
         figures=finished.figures,
         finish_reason=finished.finish_reason,
     )
@@ -57,6 +65,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Index of the first different token; ``None`` if the engine reports no token ids."""
     character: int
     """Where the texts start to differ: both have the same characters before this index."""
+    in_thinking: bool = False
+    """Whether they start to differ in what the model thought, where ``character`` counts then."""
     plain: str
     """The text of the token without a draft; empty for the end of the answer and for a part of a character."""
     drafted: str
@@ -75,21 +85,26 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first_difference(plain: Run, drafted: Run) -> Difference | None:
-    """Where the texts start to differ, ``None`` if they are the same. Logits are added later, by `with_scores`."""
-    if plain.text == drafted.text:
+    """Where thinking or answer start to differ, ``None`` if both are the same. Logits are added later, by
+    `with_scores`."""
+    in_thinking = plain.thinking != drafted.thinking
+    if not in_thinking and plain.text == drafted.text:
         return None
-    character = _shared(plain.text, drafted.text)
+    texts = (plain.thinking, drafted.thinking) if in_thinking else (plain.text, drafted.text)
+    character = _shared(*texts)
     if not (_has_tokens(plain) and _has_tokens(drafted)):
         return Difference(
             token=None,
             character=character,
-            plain=_word_at(plain.text, character),
-            drafted=_word_at(drafted.text, character),
+            in_thinking=in_thinking,
+            plain=_word_at(texts[0], character),
+            drafted=_word_at(texts[1], character),
         )
     index = _shared(plain.token_ids, drafted.token_ids)
     return Difference(
         token=index,
         character=character,
+        in_thinking=in_thinking,
         plain=plain.pieces[index] if index < len(plain.pieces) else "",
         drafted=drafted.pieces[index] if index < len(drafted.pieces) else "",
         plain_id=plain.token_ids[index] if index < len(plain.token_ids) else None,
@@ -162,8 +177,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def same(self) -> bool:
-        """Whether both texts are the same."""
-        return self.plain.text == self.drafted.text
+        """Whether both have the same thinking and the same text."""
+        return (self.plain.thinking, self.plain.text) == (self.drafted.thinking, self.drafted.text)
 
     @property
     def speed_up(self) -> float | None:
@@ -335,6 +350,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     stop: list[str] = []
     """Stop strings; sets of prompts have none."""
+    thinking: str = ""
+    """One of `PairLoaded.thinking`; empty: the model's default."""
+    thinking_budget: int | None = None
     accept: str = "coupled"
     drafter: str = "auto"
     draft_length: int | str = "auto"

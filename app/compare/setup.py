@@ -66,6 +66,8 @@ def setup_of(
         repeat=repeat,
         max_tokens=command.max_tokens,
         stop=list(command.stop),
+        thinking=command.thinking,
+        thinking_budget=command.thinking_budget,
         accept=command.accept,
         drafter=command.drafter,
         draft_length=command.draft_length,

@@ -113,6 +113,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("loaded with", _loading(setup)),
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, answers {limit}"),
+        *([("thinking", _thinking(setup))] if setup.thinking or setup.thinking_budget is not None else []),
         *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
         ("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}"),
         ("prompts", prompts),
@@ -120,6 +121,11 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
     if setup.prompt_set_sha256:
         found.append(("prompts SHA-256", setup.prompt_set_sha256))
     return found
+
+
+def _thinking(setup: Setup) -> str:
+    limit = setup.thinking_budget
+    return (setup.thinking or "the model's default") + (f", at most {limit:,} tokens" if limit is not None else "")
 
 
 def machine(machine: Machine) -> str:

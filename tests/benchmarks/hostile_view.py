@@ -29,8 +29,8 @@ from PySide6.QtWidgets import QApplication
 
 from app.helper.highlighting import languages
 from app.protocol.messages import DrafterName, Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.highlight import highlighter
-from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet, theme
 from tests.ui.chat import stored

@@ -67,7 +67,7 @@ class Page:
         for message in messages:
             self.add(message)
 
-    def begin_answer(self, message: StoredMessage) -> None:
+    def begin_answer(self, message: StoredMessage, _thinking_seconds: Callable[[], float]) -> None:
         self.lines.append((message.id, ""))
         self.headings.append(message.author)
 

@@ -22,6 +22,8 @@ class Asked:
     edit: Callable[[], object]
     set_raw: Callable[[bool], object]
     is_raw: Callable[[], bool]
+    thinking: Callable[[], str] = str
+    """What the model thought; empty where it did not."""
 
 
 def fill_menu(
@@ -33,6 +35,8 @@ def fill_menu(
     if is_answer:
         menu.addAction("Copy as Markdown", lambda: QGuiApplication.clipboard().setText(asked.content()))
         menu.addAction("Copy as plain text", lambda: _copy_plain(asked.content()))
+        if asked.thinking():
+            menu.addAction("Copy thinking", lambda: QGuiApplication.clipboard().setText(asked.thinking()))
         raw = menu.addAction("Show raw text")
         raw.setCheckable(True)
         raw.setChecked(asked.is_raw())

@@ -94,6 +94,11 @@ class AnswerQueue(QObject):
         elif live in self._waiting:
             self.withdraw(live)
 
+    def stop_thinking(self, live: LiveAnswer) -> None:
+        """The rest of what the model would think before this answer isn't wanted."""
+        if live is self.live:
+            self._engine.stop_thinking()
+
     def abandon(self, live: LiveAnswer) -> None:
         """The chat of this answer goes: it ends at once, whatever the engine still has to say."""
         if live is self.live:

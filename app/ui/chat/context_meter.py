@@ -6,10 +6,12 @@ adds while it is written is counted here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
+from app.chats.settings import ChatSettings
 from app.protocol.messages import Overflow, TokensCounted
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.model import ChatModel, ChatState
@@ -120,11 +122,18 @@ class ContextMeter(QObject):
 
     changed = Signal()
 
-    def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        thinking: Callable[[ChatSettings], str] = lambda _settings: "",
+        parent: QObject | None = None,
+    ) -> None:
+        """``thinking``: how much the loaded model is asked to think in a chat with these settings."""
         super().__init__(parent)
         self.use: ContextUse | None = None
         self.model: ChatModel | None = None
         self._engine = engine
+        self._thinking = thinking
         self._asked = 0
         self._asked_for: tuple[Conversation, Overflow] | None = None
         self._counted: TokensCounted | None = None
@@ -209,7 +218,8 @@ class ContextMeter(QObject):
             return
         asked = self._conversation[1]
         self._asked_for = asked, overflow
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow)
+        thinking = self._thinking(model.settings)
+        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow, thinking)
         if not self._asked:
             self._forget()
         elif not self._patience.isActive():

@@ -27,6 +27,8 @@ class AnswerSettings:
     drafter: DrafterChoice = "auto"
     propose: Propose = "auto"
     accept: AcceptRule = "coupled"
+    thinking: str = ""
+    thinking_budget: int | None = None
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -42,6 +44,8 @@ class AnswerSettings:
             accept=self.accept,
             drafter=self.drafter,
             propose=self.propose,
+            thinking=self.thinking,
+            thinking_budget=self.thinking_budget,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 from shiboken6 import isValid
@@ -12,10 +12,12 @@ from shiboken6 import isValid
 from app.chats.model import StoredMessage
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.markdown.find import count_matches
-from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatModel
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets.turns import turns
+
+if TYPE_CHECKING:
+    from app.ui.chat.markdown.view import MarkdownView
 
 _SLICE = 0.004
 """Seconds of counting in one turn of the event loop."""
@@ -49,7 +51,7 @@ class FindInChat(QObject):
         """The message from which on the first match is wanted, while it is looked for."""
         self._is_wanted = False
         """Whether the first match shall be gone to as soon as it is known."""
-        self._awaited: tuple[MessageWidget, QMetaObject.Connection] | None = None
+        self._awaited: tuple[MarkdownView, QMetaObject.Connection] | None = None
         self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
         self._grown.timeout.connect(self._on_grown)
         bar.query_changed.connect(self._on_query)
@@ -182,7 +184,7 @@ class FindInChat(QObject):
         first = next((place for place, one in enumerate(messages) if one.id == self._start), 0)
         for message in [*messages[first:], *messages[:first]]:
             if message.id not in self._counts:
-                self._counts[message.id] = count_matches(self._text(message), self._query, plain=message.role == "user")
+                self._counts[message.id] = self._count(message)
                 has_counted = True
             is_first = self._is_wanted and self._counts[message.id] > 0
             if is_first and not has_counted:
@@ -194,10 +196,12 @@ class FindInChat(QObject):
         self._is_wanted = False
         self._tell()
 
-    def _text(self, message: StoredMessage) -> str:
+    def _count(self, message: StoredMessage) -> int:
+        """The matches in a message; those in the thinking come first."""
         live = self._model.live if self._model is not None else None
         is_live = live is not None and live.message is not None and live.message.id == message.id
-        return live.text() if live is not None and is_live else message.text
+        texts = (live.thinking(), live.text()) if live is not None and is_live else (message.thinking, message.text)
+        return sum(count_matches(text, self._query, plain=message.role == "user") for text in texts)
 
     def _tell(self) -> None:
         is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)
@@ -216,20 +220,20 @@ class FindInChat(QObject):
     def _go_to(self, message_id: str, index: int) -> None:
         self._current = message_id, index
         self._leave_awaited()
-        widget = self._transcript.show_match(message_id, index)
-        if widget is not None and not widget.is_drawn():
-            self._awaited = widget, widget.view.drawn.connect(self._on_drawn)
+        view = self._transcript.show_match(message_id, index)
+        if view is not None and not view.is_drawn:
+            self._awaited = view, view.drawn.connect(self._on_drawn)
         self._tell()
 
     @Slot()
     def _on_drawn(self) -> None:
         """What was not drawn yet when it was gone to is there now."""
         if self._awaited is not None and isValid(self._awaited[0]):
-            widget = self._awaited[0]
-            box = widget.view.find_box()
+            view = self._awaited[0]
+            box = view.find_box()
             if box is not None:
                 self._leave_awaited()
-                self._transcript.scroll_to_match(widget, box)
+                self._transcript.scroll_to_match(view, box)
 
     def _leave_awaited(self) -> None:
         if self._awaited is not None:

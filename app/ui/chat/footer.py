@@ -11,13 +11,15 @@ import msgspec
 from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.messages import DrafterFigures, Figures, KindFigures
-from app.ui.engine import drafters
+from app.protocol.statistics import sums_by_kind
+from app.ui.engine import drafters, thinking
 from app.ui.widgets import units
 
 HELP = (
     "From left to right: the decode speed (tokens after the first ÷ time from the first to the last), the tokens in "
-    "the answer, the time from Send to the first token, the acceptance rate (accepted ÷ tested draft tokens), the mean "
-    "acceptance length (1 + accepted ÷ verify passes) and, if the answer was cut short, the reason."
+    "the answer including any thinking, the time from Send to the first token, the acceptance rate (accepted ÷ tested "
+    "draft tokens), the mean acceptance length (1 + accepted ÷ verify passes) and, if the answer was cut short, the "
+    "reason."
 )
 _LONGEST_STOP = 20
 _ENDS = {
@@ -26,6 +28,7 @@ _ENDS = {
     "context": "context full",
     "cancelled": "stopped by you",
 }
+_CUT = ("length", "context", "cancelled")
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
@@ -47,8 +50,8 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
 def combined(before: Figures, after: Figures | None) -> Figures:
     """The figures of a continued answer, for its first part and the added part together.
 
-    The time to the first token and the prompt's figures come from the first part; the figures by drafter and by kind
-    of text come from the added part.
+    The time to the first token and the prompt's figures come from the first part; the figures by drafter come from the
+    added part.
     """
     if after is None:
         return before
@@ -77,7 +80,9 @@ def combined(before: Figures, after: Figures | None) -> Figures:
         verify_seconds=before.verify_seconds + after.verify_seconds,
         other_seconds=before.other_seconds + after.other_seconds,
         draft=draft,
-        kinds=after.kinds,
+        kinds=sums_by_kind(before.kinds, after.kinds),
+        thinking_tokens=before.thinking_tokens + after.thinking_tokens,
+        thinking_seconds=before.thinking_seconds + after.thinking_seconds,
     )
 
 
@@ -123,9 +128,11 @@ def footer_of(message: StoredMessage) -> str:
 
 
 def details_of(message: StoredMessage) -> str:
-    """What each drafter did, one per line, if there was more than one; empty otherwise."""
-    helped = [one for one in figures_of(message.figures).draft.drafters if one.tested]
-    return "\n".join(_drafter_line(one) for one in helped) if len(helped) > 1 else ""
+    """One per line: thinking and answer, if there was thinking; what each drafter did, if there was more than one."""
+    figures = figures_of(message.figures)
+    helped = [one for one in figures.draft.drafters if one.tested]
+    drafted = [_drafter_line(one) for one in helped] if len(helped) > 1 else []
+    return "\n".join([*thinking.lines(figures), *drafted])
 
 
 def _drafter_line(figures: DrafterFigures) -> str:
@@ -144,6 +151,20 @@ def _end(message: StoredMessage) -> str:
     if message.finish_reason == "stop_string" and isinstance(stop, str):
         return f"stopped at “{shortened(stop, _LONGEST_STOP)}”"
     return _ENDS.get(message.finish_reason or "", "")
+
+
+def thinking_title(message: StoredMessage) -> str:
+    """What stands above the thinking of a finished answer."""
+    seconds = figures_of(message.figures).thinking_seconds
+    took = units.whole_seconds(seconds) if seconds else ""
+    if (message.status == "complete" and message.finish_reason not in _CUT) or message.text.strip():
+        return thought_for(seconds)
+    return f"Stopped thinking after {took}" if took else "Stopped thinking"
+
+
+def thought_for(seconds: float) -> str:
+    """``Thought for 12 s``; without the time where that isn't known."""
+    return f"Thought for {units.whole_seconds(seconds)}" if seconds else "Thinking"
 
 
 def note_of(message: StoredMessage) -> str | None:

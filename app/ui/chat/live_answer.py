@@ -25,6 +25,8 @@ from app.protocol.messages import (
 )
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
+from app.ui.chat.thinking_clock import ThinkingClock
+from app.ui.engine import thinking
 from app.ui.engine.pair_names import speaker
 
 _CUT = ("length", "context", "cancelled")
@@ -128,6 +130,7 @@ class LiveAnswer(QObject):
         self._asked: Conversation | None = None
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
+        self._clock = ThinkingClock()
         self._packed: list[PackedPiece] = []
         self._is_mixed = False
         """Whether another model than the one it is stored as the answer of goes on with it."""
@@ -147,6 +150,10 @@ class LiveAnswer(QObject):
     def thinking(self) -> str:
         """What the model thought so far."""
         return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    def thinking_seconds(self) -> float:
+        """How long the model has thought so far."""
+        return self._clock.seconds()
 
     def tokens(self) -> list[int]:
         """The ids of its tokens; empty where the engine does not tell them."""
@@ -187,6 +194,7 @@ class LiveAnswer(QObject):
         before = self._continued
         if before is not None:
             settings = asked_with(before) or settings
+            settings = replace(settings, thinking=thinking.usable(settings.thinking, pair))
         self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]
@@ -206,6 +214,7 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
+            self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
         command = settings.command(self._asked.messages, self._seed)
@@ -227,6 +236,7 @@ class LiveAnswer(QObject):
             self._first_token_seconds = time.monotonic() - self._asked_at
         for one in event.rounds:
             self.pieces += one.pieces
+        self._clock.add(event.rounds)
         self.rounds_received.emit(event.rounds)
 
     def on_finished(self, finished: GenerationFinished) -> None:
@@ -251,6 +261,8 @@ class LiveAnswer(QObject):
         if self._continued is not None:
             shown = combined(figures_of(self._continued.figures), figures)
         stored: dict[str, object] = {**(msgspec.to_builtins(shown) if shown else {}), **(extra or {})}
+        if figures is None and (seconds := self.thinking_seconds()):
+            stored["thinking_s"] = seconds
         if self.context_start is not None:
             stored["context_start"] = self.context_start
         self.message = replace(

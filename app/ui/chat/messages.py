@@ -1,4 +1,4 @@
-"""The messages of the transcript: what the user wrote and what the model answered.
+"""The messages of the transcript: what they share, and what the user wrote. `app.ui.chat.answer` has the answers.
 
 Many are made while one scrolls through a chat, so a message is made of as few widgets as it needs: its buttons come in
 a turn of their own, an editor only when it is wanted.
@@ -6,8 +6,7 @@ a turn of their own, an editor only when it is wanted.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal, Slot
 from PySide6.QtGui import (
@@ -19,19 +18,20 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QWidget
+from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
-from app.chats.model import StoredMessage, unpack
+from app.chats.model import StoredMessage
 from app.models.text import shortened
-from app.protocol.messages import Piece
-from app.ui.chat.actions import Actions, AnswerActions, Asked, UserActions, fill_menu
+from app.ui.chat.actions import Actions, Asked, UserActions, fill_menu
 from app.ui.chat.editing import Editing
-from app.ui.chat.footer import HELP, details_of, footer_of, note_of
 from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.turns import turns
+
+if TYPE_CHECKING:
+    from app.ui.chat.markdown.view import MarkdownView
 
 _PADDING = 12
 _SPOKEN = 120
@@ -79,11 +79,19 @@ class MessageWidget(QWidget):
     def fit(self, widths: Widths) -> int:
         raise NotImplementedError
 
+    def views(self) -> list[MarkdownView]:
+        """The texts in it that have been shown, as one reads."""
+        return [self.view]
+
     def is_in_use(self) -> bool:
-        return self.editing is not None or self.view.textCursor().hasSelection()
+        return self.editing is not None or any(view.textCursor().hasSelection() for view in self.views())
 
     def is_drawn(self) -> bool:
         return self.view.is_drawn
+
+    def set_show_drafted(self, shown: bool) -> None:
+        """Tint the tokens that came from the draft."""
+        self.view.set_show_drafted(shown)
 
     def spoken(self) -> str:
         """What a screen reader says of it: who wrote it, which version, how it begins."""
@@ -139,6 +147,22 @@ class MessageWidget(QWidget):
             if self._message.role == "user" or text != self.view.content:  # a question may be asked once more
                 self._commands.edit(self._message.id, text)
 
+    # -- find
+
+    def set_find(self, query: str) -> None:
+        """Mark what is looked for; empty: nothing."""
+        self.view.set_find(query)
+
+    def show_find(self, index: int) -> MarkdownView:
+        """Make a match stand out, wherever it is, and give back the text it is in; see `MarkdownView.find_box`."""
+        self.view.show_find(index)
+        return self.view
+
+    def leave_match(self) -> None:
+        """The match that stands out is in another message now."""
+        for view in self.views():
+            view.leave_match()
+
     # -- raw text
 
     def set_raw(self, raw: bool) -> None:
@@ -176,9 +200,13 @@ class MessageWidget(QWidget):
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: N802
         """From the message itself the Tab key goes to what stands in it."""
         if forward and self.hasFocus():
-            self.view.setFocus(Qt.FocusReason.TabFocusReason)
+            self._first_stop().setFocus(Qt.FocusReason.TabFocusReason)
             return True
         return bool(super().focusNextPrevChild(forward))
+
+    def _first_stop(self) -> QWidget:
+        """Where the Tab key stops first in it."""
+        return self.view
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)
@@ -270,105 +298,3 @@ class UserMessage(MessageWidget):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(themes.current().raised)
         painter.drawRoundedRect(self._ground, themes.RADIUS, themes.RADIUS)
-
-
-class AnswerMessage(MessageWidget):
-    """A model's answer: Markdown, and below it the figures and what can be done with it."""
-
-    def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
-        super().__init__(message, commands, parent)
-        self._is_complete = False
-        self.progress: QLabel | None = None
-        self.note: QLabel | None = None
-        self.footer: QLabel | None = None
-
-    @property
-    def buttons(self) -> AnswerActions:
-        """Its buttons, made now if there are none yet. Only of a complete answer."""
-        self.take_turn()
-        assert isinstance(self._made_actions, AnswerActions)
-        return self._made_actions
-
-    def _make_actions(self) -> AnswerActions:
-        actions = AnswerActions(self._message, self._commands, self._asked)
-        actions.set_continues(self._continues)
-        return actions
-
-    def set_continues(self, continues: bool) -> None:
-        """Whether it was cut, and can go on now."""
-        if continues != self._continues:
-            self._continues = continues
-            if isinstance(self._made_actions, AnswerActions):
-                self._made_actions.set_continues(continues)
-
-    def _has_actions(self) -> bool:
-        return self._is_complete
-
-    def _show_editing(self, shown: bool) -> None:
-        for part in (self.note, self.footer):
-            if part is not None:
-                part.setVisible(not shown)
-        super()._show_editing(shown)
-
-    def show_progress(self, text: str) -> None:
-        """Say what happens while there is no text yet."""
-        if text == (self.progress.text() if self.progress is not None else ""):
-            return
-        if self.progress is None:
-            self.progress = label(role="quiet", wraps=True, parent=self)
-        self.progress.setText(text)
-        self.progress.setVisible(bool(text))
-        self.height_changed.emit()
-
-    def append_pieces(self, pieces: list[Piece]) -> None:
-        answer = [piece for piece in pieces if not piece.thinking]
-        if len(answer) == len(pieces) or any(piece.text for piece in answer):
-            self.show_progress("")
-        elif not self.view.content:
-            self.show_progress("Thinking…")
-        self.view.append_pieces(answer)
-
-    def show_stored(self, message: StoredMessage) -> None:
-        """The answer was complete before; what it consists of is worked out only where it is to be seen."""
-        self.view.set_text(message.text, partial(_pieces_of, message), folds=True)
-        self._show_end(message)
-
-    def finish(self, message: StoredMessage) -> None:
-        """The answer that was written is complete."""
-        self.view.finish()
-        self._show_end(message)
-
-    def _show_end(self, message: StoredMessage) -> None:
-        self._message, self._is_complete = message, True
-        footer, note, details = footer_of(message), note_of(message), details_of(message)
-        self.show_progress("")
-        if footer:
-            self.footer = label(footer, role="quiet", wraps=True, scale=0.9, figures=True, parent=self)
-            self.footer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            explain(self.footer, f"{HELP}\n\n{details}" if details else HELP)
-            self.footer.setAccessibleDescription(details)
-            self.footer.show()
-        if note:
-            self.note = label(note, role="warning", wraps=True, scale=0.95, parent=self)
-            self.note.show()
-        self.height_changed.emit()
-
-    def fit(self, widths: Widths) -> int:
-        self.view.set_widths(widths.prose, widths.code)
-        top = self._stack(0, 0, widths.prose, (self.heading, 4), (self.progress, 6))
-        if self.editing is not None:
-            return self.editing.place(0, top + 6, widths.prose) + 8
-        self.view.move(0, top + 6)
-        top += 6 + self.view.content_height()
-        top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
-        if self._is_complete:
-            actions = self._measure_actions()
-            if self._made_actions is not None:
-                # A little to the left, so that the icons and not their frames line up with the text.
-                self._made_actions.setGeometry(-5, top + 2, widths.prose, actions.height())
-            top += 2 + actions.height()
-        return top + 8
-
-
-def _pieces_of(message: StoredMessage) -> list[Piece]:
-    return [piece for piece in unpack(message.text, message.provenance, message.thinking) if not piece.thinking]

@@ -365,6 +365,11 @@ class ChatModel(QObject):
                 self._queued = None
                 self._refresh()
 
+    def stop_thinking(self) -> None:
+        """Let the answer begin that the model is still thinking about."""
+        if self.live is not None:
+            self._queue.stop_thinking(self.live)
+
     def choose_version(self, message_id: str, step: int) -> bool:
         """Show an earlier (negative) or later version of a message, and what followed it."""
         if self._idle_place(message_id) is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from PySide6.QtCore import QMetaObject, QObject, Slot
@@ -20,7 +20,7 @@ class TranscriptView(Protocol):
     def show_welcome(self) -> None: ...
     def show_end(self, messages: Sequence[StoredMessage]) -> None: ...
     def add_all(self, messages: Sequence[StoredMessage]) -> None: ...
-    def begin_answer(self, message: StoredMessage) -> None: ...
+    def begin_answer(self, message: StoredMessage, thinking_seconds: Callable[[], float]) -> None: ...
     def append_pieces(self, pieces: list[Piece]) -> None: ...
     def set_prompt_progress(self, done: int, total: int) -> None: ...
     def finish_answer(self, message: StoredMessage) -> None: ...
@@ -112,7 +112,7 @@ class ChatPage(QObject):
         assert live is not None and live.message is not None
         self._leave_answer()
         self._live = live
-        self._view.begin_answer(live.message)
+        self._view.begin_answer(live.message, live.thinking_seconds)
         if live.prompt_progress is not None and not live.pieces:
             self._view.set_prompt_progress(*live.prompt_progress)
         if live.pieces:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
@@ -41,6 +41,12 @@ class ChatCommands:
     """And whether what follows goes, too."""
     branch: Callable[[str], object] = _nothing
     can_branch: Callable[[], bool] = lambda: True
+    keep_place: Callable[[QWidget, Callable[[], object]], object] = lambda _widget, change: change()
+    """Do what changes the height of a message, and leave this part of it where it is on the screen."""
+    show_point: Callable[[QWidget, QPoint], object] = _nothing
+    """Something is being selected up to this point of a widget."""
+    stop_thinking: Callable[[], object] | None = None
+    """Has the answer that is being written begin; ``None`` where the engine can't."""
     leave_messages: Callable[[], object] = _nothing
     """The keyboard goes back to where the user writes."""
     choose_version: Callable[[str, int], object] = _nothing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import (
@@ -99,6 +101,13 @@ class Choice(QComboBox):
         self.view().setTextElideMode(Qt.TextElideMode.ElideRight)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         guard_wheel(self, even_focused=True)
+
+    def offer(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Values to choose from, and what is shown for them."""
+        if [(self.itemData(place), self.itemText(place)) for place in range(self.count())] != list(choices):
+            self.clear()
+            for value, text in choices:
+                self.addItem(text, value)
 
     def show_value(self, value: str) -> None:
         """The first one where ``value`` cannot be chosen."""

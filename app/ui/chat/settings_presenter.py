@@ -18,7 +18,7 @@ from app.ui import notices
 from app.ui.chat.model import ChatModel
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.stored_presets import StoredPresets
-from app.ui.engine import drafters
+from app.ui.engine import drafters, thinking
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 from app.ui.notices import NoticeList
@@ -96,6 +96,7 @@ class ChatSettingsPresenter(QObject):
             found.sampling,
             {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
             drafters.offered(drafters.usable(settings.drafter, pair), pair),
+            thinking.offered(pair),
             is_other_chat=is_other_chat,
         )
         self._refresh_presets(settings)

@@ -59,7 +59,6 @@ class ChatSettingsTab(QFrame):
         self.setAccessibleName("Chat settings")
         theme.set_role(self, "side")
         self._settings = ChatSettings()
-        self._drafters: list[tuple[DrafterChoice, str]] = []
         self._typing = QTimer(self, singleShot=True, interval=CHANGE_DELAY_MS)
         self._typing.timeout.connect(self.commit)
         self._make_fields()
@@ -85,6 +84,9 @@ class ChatSettingsTab(QFrame):
         self.save_changes, self.undo = small_link("Save"), small_link("Undo")
         self.system_prompt = TextField(5)
         self.system_prompt.setPlaceholderText("For example: Answer in short sentences")
+        self.thinking = Choice("Thinking")
+        self.thinking_budget = Digits(MOST_TOKENS)
+        self.thinking_budget.setPlaceholderText("No limit")
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
         self.max_tokens = Digits(MOST_TOKENS)
         self.max_tokens.setPlaceholderText("No limit")
@@ -103,9 +105,9 @@ class ChatSettingsTab(QFrame):
     def _connect(self) -> None:
         for text in (self.system_prompt, self.stop):
             text.textChanged.connect(self._typing.start)
-        for digits in (self.seed, self.max_tokens):
+        for digits in (self.seed, self.max_tokens, self.thinking_budget):
             digits.editingFinished.connect(self.commit)
-        for box in (self.overflow, self.drafter):
+        for box in (self.thinking, self.overflow, self.drafter):
             box.activated.connect(self.commit)
         for parameter in self.parameters.values():
             parameter.changed.connect(self.commit)
@@ -130,6 +132,14 @@ class ChatSettingsTab(QFrame):
             on=more,
         )
         self.more_section = Section("More", more)
+        self._thinking_part = QWidget()
+        column(
+            *self._field("thinking", self.thinking),
+            *self._field("thinking_budget", self.thinking_budget, beside=True),
+            2 * SPACING,
+            gap=SPACING,
+            on=self._thinking_part,
+        )
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()
@@ -139,6 +149,7 @@ class ChatSettingsTab(QFrame):
             2 * SPACING,
             *self._field("system_prompt", self.system_prompt),
             2 * SPACING,
+            self._thinking_part,
             self.sampling_section,
             SPACING,
             self.more_section,
@@ -179,6 +190,7 @@ class ChatSettingsTab(QFrame):
         numbers = [part for one in self.parameters.values() for part in (one.field, one.reset)]
         return [
             *(self.preset, self.preset_button, self.save_changes, self.undo, self.system_prompt),
+            *(self.thinking, self.thinking_budget),
             *(self.sampling_section.button, *numbers),
             *(self.more_section.button, self.stop, self.max_tokens, self.seed, self.overflow, self.drafter),
             *(self.recommended_button, self.save_button),
@@ -215,10 +227,12 @@ class ChatSettingsTab(QFrame):
         before = self._settings
         sampling = {key: parameter.value() for key, parameter in self.parameters.items()}
         stop = stop_strings_from(self.stop.text())
-        drafter = self.drafter.currentData()
+        drafter, thinking = self.drafter.currentData(), self.thinking.currentData()
         return msgspec.structs.replace(
             before,
             system_prompt=self.system_prompt.text(),
+            thinking=before.thinking if thinking == self._shown_level(before.thinking) else thinking,
+            thinking_budget=self.thinking_budget.value(),
             sampling=SamplingChoice(**sampling),  # type: ignore[arg-type]
             seed=self.seed.value(),
             max_tokens=self.max_tokens.value() or None,
@@ -229,7 +243,13 @@ class ChatSettingsTab(QFrame):
 
     def _shown_drafter(self, drafter: DrafterChoice) -> DrafterChoice:
         """What stands for one that cannot be chosen with the loaded model."""
-        return drafter if any(choice == drafter for choice, _ in self._drafters) else "auto"
+        return drafter if self.drafter.findData(drafter) >= 0 else "auto"
+
+    def _shown_level(self, thinking: str) -> str | None:
+        """The same; ``None`` where the model has no levels."""
+        if not self.thinking.count():
+            return None
+        return thinking if self.thinking.findData(thinking) >= 0 else ""
 
     def show_settings(
         self,
@@ -237,11 +257,13 @@ class ChatSettingsTab(QFrame):
         recommended: Sampling,
         sources: dict[str, str],
         offered: Sequence[tuple[DrafterChoice, str]],
+        levels: Sequence[tuple[str, str]] = (),
         *,
         is_other_chat: bool = False,
     ) -> None:
         """``sources``: for each parameter, who recommends its value, in a few words. ``offered``: the drafters
-        to choose from with the loaded model. What is being typed stays, unless it belonged to another chat."""
+        to choose from with the loaded model; ``levels``: how much it can be asked to
+        think. What is being typed stays, unless it belonged to another chat."""
         if is_other_chat:
             self._typing.stop()
             for parameter in self.parameters.values():
@@ -254,22 +276,27 @@ class ChatSettingsTab(QFrame):
         self.system_prompt.set_text(settings.system_prompt)
         if stop_strings_from(self.stop.text()) != settings.stop:
             self.stop.set_text(stop_strings_as_text(settings.stop))
-        for digits, value in ((self.seed, settings.seed), (self.max_tokens, settings.max_tokens)):
+        for digits, value in (
+            (self.seed, settings.seed),
+            (self.max_tokens, settings.max_tokens),
+            (self.thinking_budget, settings.thinking_budget),
+        ):
             if digits.value() != value:
                 digits.set_value(value)
         self.overflow.show_value(settings.overflow)
-        self._show_drafters(offered, settings.drafter)
+        self.drafter.offer(offered)
+        self.drafter.show_value(self._shown_drafter(settings.drafter))
+        self._show_thinking(levels, settings.thinking)
         has_chosen = settings.sampling != SamplingChoice()
         self.recommended_button.setEnabled(has_chosen)
         self.sampling_section.set_summary("changed" if has_chosen else "recommended")
 
-    def _show_drafters(self, offered: Sequence[tuple[DrafterChoice, str]], chosen: DrafterChoice) -> None:
-        if self._drafters != list(offered):
-            self._drafters = list(offered)
-            self.drafter.clear()
-            for choice, text in offered:
-                self.drafter.addItem(text, choice)
-        self.drafter.show_value(self._shown_drafter(chosen))
+    def _show_thinking(self, levels: Sequence[tuple[str, str]], chosen: str) -> None:
+        self.thinking.offer(levels)
+        if levels:
+            self.thinking.show_value(self._shown_level(chosen) or "")
+        self.thinking_budget.setEnabled(self.thinking.currentData() != "off")
+        self._thinking_part.setVisible(bool(levels))
 
     def show_presets(self, names: Sequence[str], chosen: str) -> None:
         """``chosen`` is empty for none."""

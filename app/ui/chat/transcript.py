@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from PySide6.QtCore import QRect, QRectF, Qt, Slot
 from PySide6.QtGui import QResizeEvent
@@ -12,8 +12,9 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
 from app.protocol.messages import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
-from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
+from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
 from app.ui.chat.welcome import Welcome
 from app.ui.widgets import theme as themes
@@ -24,6 +25,9 @@ from app.ui.widgets.icons import set_icon
 from app.ui.widgets.layouts import GAP, column
 from app.ui.widgets.turns import turns
 
+if TYPE_CHECKING:
+    from app.ui.chat.markdown.view import MarkdownView
+
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
 TEMPORARY_TEXT = "Temporary chat. It isn't saved, and it will be gone when you leave it."
@@ -33,6 +37,8 @@ _HEIGHT_OF_CHARACTER = 0.42
 """Pixels a character adds to a message of prose, lists and code. Counting lines would take thousands of messages too
 long."""
 _FRAME_HEIGHT = 90
+_THINKING_HEIGHT = 28
+"""While it is closed."""
 _AT_ONCE = 500
 """So many messages are added in one turn of the event loop."""
 
@@ -57,6 +63,8 @@ class Transcript(QWidget):
         self._query = ""
         self._match: tuple[str, int] | None = None
         """The match that stands out: in which message, and which one there."""
+        self._opened: set[str] = set()
+        """The messages whose thinking the user opened."""
         self._answer: Entry | None = None
         self._end: list[Entry] = []
         """What `show_end` showed."""
@@ -69,6 +77,8 @@ class Transcript(QWidget):
         self.column = Column()
         self.column.setAccessibleName("Chat")
         self.column.following_changed.connect(self._on_following_changed)
+        self.commands.keep_place = self.column.keep_place
+        self.commands.show_point = self.column.show_point
         self._temporary = label(TEMPORARY_TEXT, "quiet", wraps=True)
         self._temporary.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._temporary.setContentsMargins(MARGIN, GAP, MARGIN, 0)
@@ -171,13 +181,15 @@ class Transcript(QWidget):
 
     # -- the answer that is being written
 
-    def begin_answer(self, message: StoredMessage) -> None:
-        """A new answer; `append_pieces` fills it."""
+    def begin_answer(self, message: StoredMessage, thinking_seconds: Callable[[], float] = float) -> None:
+        """A new answer; `append_pieces` fills it. ``thinking_seconds``: how long the model has thought so far."""
         self._remove_welcome()
         entry = self._entry(message, self._build)
         entry.is_pinned = True
         self.column.add(entry)
-        cast(MessageWidget, self.column.build(entry)).view.set_find(self._query)
+        widget = cast(AnswerMessage, self.column.build(entry))
+        widget.begin(thinking_seconds)
+        widget.set_find(self._query)
         self._answer, self._answer_began = entry, time.monotonic()
 
     def append_pieces(self, pieces: list[Piece]) -> None:
@@ -272,25 +284,28 @@ class Transcript(QWidget):
         """Mark what is looked for in all messages; empty: nothing."""
         self._query, self._match = query, None
         for message in self._messages():
-            message.view.set_find(query)
+            message.set_find(query)
 
-    def show_match(self, message_id: str, index: int) -> MessageWidget | None:
-        """Bring a match to the screen and make it stand out; ``None`` where the message is not here."""
+    def show_match(self, message_id: str, index: int) -> MarkdownView | None:
+        """Bring a match to the screen and make it stand out; gives back the text it is in, ``None`` where the message
+        is not here."""
         if self._match is not None and self._match[0] != message_id:
             for message in self._messages():
-                message.view.leave_match()
+                message.leave_match()
         self._match = message_id, index
         widget = self.show_message(message_id)
-        if widget is not None:
-            widget.view.set_find(self._query)
-            self.scroll_to_match(widget, widget.view.show_find(index))
-        return widget
+        if widget is None:
+            return None
+        widget.set_find(self._query)
+        view = widget.show_find(index)
+        self.scroll_to_match(view, view.find_box())
+        return view
 
-    def scroll_to_match(self, widget: MessageWidget, box: QRectF | None) -> None:
+    def scroll_to_match(self, view: MarkdownView, box: QRectF | None) -> None:
         """Bring this part of a message's text to the screen."""
         if box is not None:
             self.column.arrange()
-            self.column.show_box(widget.view, box.toAlignedRect())
+            self.column.show_box(view, box.toAlignedRect())
 
     # -- all messages
 
@@ -306,7 +321,7 @@ class Transcript(QWidget):
         if shown != self._shows_drafted:
             self._shows_drafted = shown
             for message in self._messages():
-                message.view.set_show_drafted(shown)
+                message.set_show_drafted(shown)
 
     def set_busy(self, busy: bool) -> None:
         """Hide what cannot be done while an answer is being written."""
@@ -320,7 +335,8 @@ class Transcript(QWidget):
 
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
         text = message.text[: folded_length(message.text)]  # what is shown of it when it is built
-        return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + _FRAME_HEIGHT, text, message)
+        height = _FRAME_HEIGHT + (_THINKING_HEIGHT if message.thinking else 0)
+        return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + height, text, message)
 
     def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:
         build = self._build_stored
@@ -331,17 +347,20 @@ class Transcript(QWidget):
         if isinstance(result, AnswerMessage):
             result.show_stored(cast(StoredMessage, entry.content))
         if self._query:
-            result.view.set_find(self._query)
+            result.set_find(self._query)
             if self._match is not None and self._match[0] == entry.key:
-                result.view.show_find(self._match[1])
+                result.show_find(self._match[1])
         return result
 
     def _build(self, entry: Entry) -> MessageWidget:
         """The widget of a message; an answer is only begun."""
         message = cast(StoredMessage, entry.content)
-        kind = UserMessage if message.role == "user" else AnswerMessage
-        result = kind(message, self.commands, self.column.viewport())
-        result.view.set_show_drafted(self._shows_drafted)
+        result: MessageWidget
+        if message.role == "user":
+            result = UserMessage(message, self.commands, self.column.viewport())
+        else:
+            result = AnswerMessage(message, self.commands, self.column.viewport(), self._opened)
+        result.set_show_drafted(self._shows_drafted)
         result.set_busy(self._is_busy)
         if isinstance(result, AnswerMessage):
             result.set_continues(entry.key == self._continued)

@@ -18,6 +18,7 @@ from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
+from app.ui.engine.thinking import title
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
@@ -121,8 +122,9 @@ class OneAnswer(CompareTab):
         comparison = compared.comparison
         self._say_result(wording.verdict(comparison, compared.task.command))
         if comparison.difference is not None:
-            self.plain.set_mark(marked(comparison.plain, comparison.difference))
-            self.drafted.set_mark(marked(comparison.drafted, comparison.difference))
+            for pane, run in ((self.plain, comparison.plain), (self.drafted, comparison.drafted)):
+                in_thinking = is_in_thinking(run, comparison.difference)
+                pane.set_mark(marked(run, comparison.difference, in_thinking=in_thinking), in_thinking=in_thinking)
 
     @Slot(object)
     def end(self, end: End) -> None:
@@ -144,8 +146,8 @@ class OneAnswer(CompareTab):
         self.prepare(RepeatedAnswer(compared.task))
         self._draft_failure = ""
         comparison = compared.comparison
-        self.plain.show_run(comparison.plain.text, compared.plain, comparison.plain.figures)
-        self.drafted.show_run(comparison.drafted.text, compared.drafted, comparison.drafted.figures)
+        self.plain.show_run(comparison.plain, compared.plain)
+        self.drafted.show_run(comparison.drafted, compared.drafted)
         self.show_result(compared)
 
     def set_show_drafted(self, shown: bool) -> None:
@@ -211,11 +213,21 @@ class OneAnswer(CompareTab):
         self._between.setMaximumSize(16777215 if narrow else 1, 1 if narrow else 16777215)
 
 
-def marked(run: Run, difference: Difference) -> tuple[int, int]:
-    """The characters of the first different token, or the first different one if the engine reports no tokens."""
+def is_in_thinking(run: Run, difference: Difference) -> bool:
+    """Whether this run was still thinking where the two start to differ."""
+    if difference.token is None or not run.are_thinking:
+        return difference.in_thinking and bool(run.thinking)
+    return run.are_thinking[min(difference.token, len(run.are_thinking) - 1)]
+
+
+def marked(run: Run, difference: Difference, *, in_thinking: bool = False) -> tuple[int, int]:
+    """The characters of the first different token, or the first different one if the engine reports no tokens; in the
+    thinking or in the answer of the run."""
     if difference.token is None:
         return difference.character, difference.character + 1
-    start = sum(len(piece) for piece in run.pieces[: difference.token])
+    kinds = run.are_thinking or [False] * len(run.pieces)
+    before = zip(run.pieces[: difference.token], kinds, strict=False)
+    start = sum(len(piece) for piece, is_thinking in before if is_thinking == in_thinking)
     shown = len(run.pieces[difference.token]) if difference.token < len(run.pieces) else 0
     return start, start + max(1, shown)
 
@@ -230,6 +242,7 @@ def settings_line(task: Task) -> str:
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             "draft length Auto" if length == "auto" else f"draft length {length}",
             f"accept rule {command.accept}",
+            *([f"thinking {title(command.thinking).lower()}"] if command.thinking else []),
             *([f"up to {units.tokens(longest)}"] if longest else []),
         ]
     )

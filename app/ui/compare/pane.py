@@ -8,9 +8,13 @@ from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app.compare.results import Run
 from app.protocol.messages import Figures, Piece, Round
+from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import height_of
+from app.ui.chat.parts import ChatCommands, height_of
+from app.ui.chat.thinking import ThinkingPart
+from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.widgets import theme, units
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain, label
@@ -51,10 +55,12 @@ class DecodeSpeed:
 
 
 class _Text(QWidget):
-    """The content of a pane's column: a line of progress, then the answer."""
+    """The content of a pane's column: a line of progress, what the model thought, then the answer."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, commands: ChatCommands) -> None:
         super().__init__()
+        self.thinking = ThinkingPart(f"{name}, thinking", commands, self)
+        self.thinking.hide()
         self.progress = label(role="quiet", wraps=True)
         self.progress.setParent(self)
         self.view = MarkdownView(parent=self)
@@ -67,6 +73,9 @@ class _Text(QWidget):
             top = height_of(self.progress, widths.prose)
             self.progress.setGeometry(0, 0, widths.prose, top)
             top += 2 * SPACING
+        if not self.thinking.isHidden():
+            self.thinking.move(0, top)
+            top += self.thinking.fit(widths) + SPACING
         self.view.move(0, top)
         return top + self.view.content_height()
 
@@ -74,7 +83,7 @@ class _Text(QWidget):
         return True
 
     def is_drawn(self) -> bool:
-        return self.view.is_drawn
+        return self.view.is_drawn and self.thinking.is_drawn()
 
 
 class AnswerPane(QFrame):
@@ -99,7 +108,9 @@ class AnswerPane(QFrame):
     def clear(self, note: str = "") -> None:
         """Remove the text; ``note`` says what the pane is waiting for."""
         self._began: float | None = None
+        self._marked: MarkdownView | None = None
         self._speed = DecodeSpeed()
+        self._clock = ThinkingClock()
         self._show_figures(None, None)
         self.column.remove(list(self.column.entries))
         self._entry = Entry(self._title, self._make_text, _TEXT_HEIGHT)
@@ -125,8 +136,11 @@ class AnswerPane(QFrame):
         """What the run added to the text; shown with the next frame."""
         self._speed.add(rounds)
         pieces = [piece for one in rounds for piece in one.pieces]
+        self._clock.add(rounds)
         if pieces:
-            self._text().view.append_pieces(pieces)
+            text = self._text()
+            text.thinking.take(pieces, self._clock.seconds)
+            text.view.append_pieces([piece for piece in pieces if not piece.thinking])
 
     def tick(self, now: float) -> None:
         """Update clock and speed."""
@@ -136,7 +150,9 @@ class AnswerPane(QFrame):
     def finish(self, figures: Figures | None) -> None:
         """The run is over; ``None``: it was stopped."""
         began, self._began = self._began, None
-        self._text().view.finish()
+        text = self._text()
+        text.thinking.finish(thought_for(figures.thinking_seconds if figures else self._clock.seconds()))
+        text.view.finish()
         if figures is not None:
             self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
         elif began is None:
@@ -144,20 +160,31 @@ class AnswerPane(QFrame):
 
     # ------------------------------------------------------------ a run that is over
 
-    def show_run(self, text: str, pieces: list[Piece], figures: Figures) -> None:
+    def show_run(self, run: Run, pieces: list[Piece]) -> None:
         """Show an answer that was written before."""
         self.clear()
-        self._text().view.set_text(text, lambda: pieces)
+        text, figures = self._text(), run.figures
+        if run.thinking.strip():
+            thought = [piece for piece in pieces if piece.thinking]
+            text.thinking.show_stored(run.thinking, lambda: thought, thought_for(figures.thinking_seconds))
+            text.thinking.show()
+        text.view.set_text(run.text, lambda: [piece for piece in pieces if not piece.thinking])
         self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
 
     def set_show_drafted(self, shown: bool) -> None:
         self._shows_drafted = shown
         self._text().view.set_show_drafted(shown)
+        self._text().thinking.set_show_drafted(shown)
 
-    def set_mark(self, marked: tuple[int, int]) -> None:
-        """Mark these characters of the finished text and scroll to them."""
-        view = self._text().view
+    def set_mark(self, marked: tuple[int, int], *, in_thinking: bool = False) -> None:
+        """Mark these characters of the finished answer, or of the thinking, and scroll to them."""
+        text = self._text()
+        view = text.view
+        if in_thinking:
+            text.thinking.set_open(True)
+            view = text.thinking.view or view
         view.set_mark(marked)
+        self._marked = view
         if view.is_drawn:
             self._go_to_mark()
         else:
@@ -166,9 +193,12 @@ class AnswerPane(QFrame):
     # ------------------------------------------------------------ inside
 
     def _make_text(self, entry: Entry) -> QWidget:
-        text = _Text(f"{self._title}: answer")
+        commands = ChatCommands(keep_place=self.column.keep_place, show_point=self.column.show_point)
+        text = _Text(f"{self._title}: answer", commands)
         text.view.set_show_drafted(self._shows_drafted)
-        text.view.height_changed.connect(lambda: self.column.refit(entry))
+        text.thinking.set_show_drafted(self._shows_drafted)
+        for part in (text.view, text.thinking):
+            part.height_changed.connect(lambda: self.column.refit(entry))
         text.view.selection_dragged.connect(lambda point: self.column.show_point(text.view, point))
         return text
 
@@ -192,9 +222,9 @@ class AnswerPane(QFrame):
 
     @Slot()
     def _go_to_mark(self) -> None:
-        view = self._text().view
-        box = view.mark_box()
-        if box is None:
+        view = self._marked
+        box = view.mark_box() if view is not None else None
+        if view is None or box is None:
             return
         self.column.arrange()
         bar = self.column.verticalScrollBar()

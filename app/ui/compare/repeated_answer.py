@@ -13,7 +13,7 @@ from app.compare.steps import Task
 from app.protocol.messages import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.engine import drafters
+from app.ui.engine import drafters, thinking
 from app.ui.engine.pair_names import speaker
 
 KIND = "chat"
@@ -56,7 +56,12 @@ def repeated_answer(
     if settings.draft_length == 0 or settings.drafter == "none":
         settings = replace(settings, draft_length="auto", drafter="auto")
         notes.append("This answer was written without a draft. The run with a draft uses draft length Auto.")
-    settings = replace(settings, drafter=drafters.usable(settings.drafter, pair), max_tokens=_limit(answer, settings))
+    settings = replace(
+        settings,
+        drafter=drafters.usable(settings.drafter, pair),
+        thinking=thinking.usable(settings.thinking, pair),
+        max_tokens=_limit(answer, settings),
+    )
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
     command = msgspec.structs.replace(settings.command(messages, seed), private=is_private)

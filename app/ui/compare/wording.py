@@ -52,7 +52,8 @@ def verdict(comparison: Comparison, command: Generate) -> Verdict:
     assert difference is not None
     token = difference.token
     place = f"character {difference.character + 1:,}" if token is None else f"token {token + 1:,}"
-    heading = " · ".join([f"Different starting at {place}", *parts])
+    where = f"{place} (while thinking)" if difference.in_thinking else place
+    heading = " · ".join([f"Different starting at {where}", *parts])
     is_expected = _only_alike(command) or difference.near_tie
     return Verdict(heading, _why(difference, command), "plain" if is_expected else "warning")
 

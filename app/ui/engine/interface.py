@@ -87,8 +87,10 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow) -> int:
+    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
         """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
+
+        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty.
 
         Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
         requested, the template refuses the chat, or the engine ends or loads something else.
@@ -101,6 +103,10 @@ class Engine(QObject):
         Returns the number of the question; 0 if nothing is loaded. `text_checked` follows unless the engine ends or
         loads something else.
         """
+        raise NotImplementedError
+
+    def stop_thinking(self) -> None:
+        """Have the model answer now if it is still thinking; nothing happens otherwise."""
         raise NotImplementedError
 
     def cancel(self) -> None:

@@ -76,8 +76,8 @@ class LocalEngine(Engine):
         self._after()
         return request
 
-    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow) -> int:
-        number = self._connection.count_tokens(messages, text, overflow)
+    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
+        number = self._connection.count_tokens(messages, text, overflow, thinking)
         self._after()
         return number
 
@@ -85,6 +85,10 @@ class LocalEngine(Engine):
         number = self._connection.check_text(text)
         self._after()
         return number
+
+    def stop_thinking(self) -> None:
+        self._connection.stop_thinking()
+        self._after()
 
     def cancel(self) -> None:
         if (failed := self._connection.cancel()) is not None:

@@ -9,7 +9,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.messages import PairLoaded
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.engine import drafters
+from app.ui.engine import drafters, thinking
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
 from app.ui.engine.recommended import recommended
 from app.ui.models.choice import OpenModelsChoice
@@ -59,7 +59,8 @@ def keep_opened(values: Settings, files: PairFiles) -> None:
 
 
 def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
-    """How the next answer of a chat is written; a drafter the pair doesn't have is left for the automatic choice."""
+    """How the next answer of a chat is written; the automatic choice or the model's default
+    replaces what the pair doesn't have."""
     return AnswerSettings(
         sampling=chat.sampling.over(recommended(pair).sampling),
         seed=chat.seed,
@@ -71,6 +72,8 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
         drafter=drafters.usable(chat.drafter, pair),
         propose=values.propose,
         accept=values.accept,
+        thinking=thinking.usable(chat.thinking, pair),
+        thinking_budget=chat.thinking_budget,
     )
 
 

@@ -89,7 +89,7 @@ class Controller(QObject):
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
         )
-        self.context_meter = ContextMeter(engine, self)
+        self.context_meter = ContextMeter(engine, lambda chat: self.queue.settings(chat).thinking, self)
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
         )
@@ -338,6 +338,7 @@ class Controller(QObject):
         ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
+        chat_commands.stop_thinking = model.stop_thinking
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
         self.messages.show(model)

@@ -299,4 +299,6 @@ def _settings_again(message: StoredMessage) -> ChatSettings | None:
         stop=list(asked.stop),
         overflow=asked.overflow,
         drafter=asked.drafter,
+        thinking=asked.thinking,
+        thinking_budget=asked.thinking_budget,
     )

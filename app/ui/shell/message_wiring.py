@@ -86,7 +86,9 @@ class MessageWiring(QObject):
             self._window.transcript.show_message(message_id)
             wordings = [searched, *sorted(searched.split(), key=len, reverse=True)]
             is_plain = message.role == "user"
-            words = next((one for one in wordings if count_matches(message.text, one, plain=is_plain)), "")
+            texts = (message.text, message.thinking)
+            found_in = (one for one in wordings if any(count_matches(text, one, plain=is_plain) for text in texts))
+            words = next(found_in, "")
             if words:
                 self.find.look_for(words, message_id)
 

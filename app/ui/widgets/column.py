@@ -9,7 +9,7 @@ messages opens as fast as a short one, and needs little more memory.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import cast
@@ -73,6 +73,8 @@ class Column(QAbstractScrollArea):
         """The entry that was scrolled to; it stays on the screen while the entries around it are built."""
         self._undrawn: Entry | None = None
         """The entry that was scrolled into before it was drawn there; it is read from the same share of its text."""
+        self._followed: bool | None = None
+        """Whether the end was followed before `keep_place`; ``None`` where that is over."""
         self._value = 0
         """Where the screen was, to determine in which direction the user scrolls."""
         self._scrolls_down = False
@@ -187,6 +189,8 @@ class Column(QAbstractScrollArea):
             self._is_moving = False
         if self._missing() is not None or self._far():
             turns().want(self)
+        elif self._followed is not None and self.is_complete():
+            self._follow_again()
 
     def take_turn(self) -> None:
         """Build what is needed first; see `app.ui.widgets.turns`."""
@@ -336,6 +340,25 @@ class Column(QAbstractScrollArea):
             self.follows = follows
             self.following_changed.emit(follows)
 
+    def keep_place(self, widget: QWidget, change: Callable[[], object]) -> None:
+        """Do what changes heights, and leave ``widget`` where it is on the screen: what is read comes before the end.
+
+        The end is followed again if it is still in view when everything is drawn.
+        """
+        self._followed = self.follows if self._followed is None else self._followed
+        self.follows = False
+        change()
+        self.arrange()
+        self.show_box(widget, widget.rect())
+
+    def _follow_again(self) -> None:
+        """What `keep_place` began is over: tell if the view has left the end, or come back to it."""
+        followed, self._followed = self._followed, None
+        bar = self.verticalScrollBar()
+        self.follows = bar.value() >= bar.maximum() - NEAR_END
+        if followed is not None and followed != self.follows:
+            self.following_changed.emit(self.follows)
+
     def show_point(self, widget: QWidget, point: QPoint) -> None:
         """Scroll a little toward this point of a widget if it is outside, as when selecting with the mouse."""
         y = widget.mapTo(self.viewport(), point).y()
@@ -356,6 +379,8 @@ class Column(QAbstractScrollArea):
         went_down, self._value = value > self._value, value
         if not self._is_moving:
             self._scrolls_down, self._revealed, self._undrawn = went_down, None, None
+            if self._followed is not None:
+                self._follow_again()
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 

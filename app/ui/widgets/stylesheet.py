@@ -5,7 +5,7 @@ Roles a widget can take with `theme.set_role`:
 - labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
   ``warning``, ``bad``
 - buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
-  ``section`` (opens a part of a dialog)
+  ``section`` (opens a part of a dialog), ``fold`` (opens a part of a message)
 - fields: ``bare`` (no box of its own)
 - frames: ``card`` (raised, rounded), ``popup`` (over everything), ``bar`` (raised, hairline below), ``side`` (raised),
   ``reading`` (the plain surface), ``line`` (a hairline)
@@ -86,6 +86,11 @@ QToolButton[role="section"] { font-weight: 600; padding: 4px 8px 4px 2px; }
 QToolButton[role="section"]:checked { background: transparent; border-color: transparent; }
 QToolButton[role="section"]:focus { border-color: $focus_line; }
 QToolButton[role="section"]:hover { background: $hover; }
+QPushButton[role="fold"] {
+    background: transparent; border: 1px solid transparent; padding: 2px 8px 2px 0px; color: $quiet; text-align: left;
+}
+QPushButton[role="fold"]:focus { border-color: $focus_line; }
+QPushButton[role="fold"]:hover { background: $hover; color: $text; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {

@@ -7,8 +7,8 @@ can define is defined once, in `app.ui.widgets.stylesheet`; a widget chooses its
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
@@ -48,6 +48,11 @@ class Theme:
     tint_ngram: QColor
     code_surface: QColor
     is_dark: bool
+
+    @cached_property
+    def softened(self) -> Theme:
+        """The same with softer text, still readable on every ground, for a text beside a more important one."""
+        return replace(self, text=mix(self.quiet, self.text, 0.4))
 
     @property
     def on_accent(self) -> QColor:

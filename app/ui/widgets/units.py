@@ -57,6 +57,12 @@ def seconds(duration: float) -> str:
     return f"{number(duration, 2 if duration < 0.995 else 1 if duration < 9.95 else 0)}{NO_BREAK}s"
 
 
+def whole_seconds(duration: float) -> str:
+    """``12 s``, ``2 min 5 s``; at least a second."""
+    minutes, rest = divmod(max(1, round(duration)), 60)
+    return f"{number(minutes)}{NO_BREAK}min {rest}{NO_BREAK}s" if minutes else f"{rest}{NO_BREAK}s"
+
+
 def clock(duration: float) -> str:
     """``2.7 s``, ``128.4 s``: always with one decimal, for a running clock."""
     return f"{number(duration, 1)}{NO_BREAK}s"

@@ -10,8 +10,8 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.composer import Composer
-from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.parts import MessageEditor
 from app.ui.chat.transcript import Transcript
 from tests.ui.chat import stored

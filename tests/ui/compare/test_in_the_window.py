@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.ui.chat.messages import AnswerMessage
+from app.ui.chat.answer import AnswerMessage
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState

@@ -19,7 +19,8 @@ from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
 from app.protocol.messages import Generate
 from app.settings import Pair
-from app.ui.chat.messages import AnswerMessage, MessageWidget
+from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
 from tests.ui.shell.test_main_window import WAIT_MS, Running

@@ -46,7 +46,7 @@ _BUDGET = 0.003
 
 
 class MarkdownView(SafeBrowser):
-    """Markdown that can grow. ``plain``: the text is shown as it is."""
+    """Markdown that can grow. ``plain``: the text is shown as it is. ``soft``: in a softer color."""
 
     height_changed = Signal()
     """The text needs another height; see `content_height`."""
@@ -55,9 +55,10 @@ class MarkdownView(SafeBrowser):
 
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
-    def __init__(self, *, plain: bool = False, parent: QWidget | None = None) -> None:
+    def __init__(self, *, plain: bool = False, soft: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._plain = plain
+        self._is_soft = soft
         self._text: list[str] = []
         self._source = ""
         self._is_finished = False
@@ -97,7 +98,8 @@ class MarkdownView(SafeBrowser):
         self._has_old_theme = False
         self._drawn_font = self.font()
         font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
-        self._formats = formats.formats_for(themes.current(), font)
+        theme = themes.current()
+        self._formats = formats.formats_for(theme.softened if self._is_soft else theme, font)
         self.document().setIndentWidth(self._formats.indent)
         self.setTabStopDistance(formats.TAB_COLUMNS * self._formats.code_column)
         margin = float(self._width - self._prose_width)

@@ -13,12 +13,12 @@ from shiboken6 import isValid
 from app.helper import Helper, shared
 from app.helper.messages import ROLES, Highlight, Highlighted
 from app.protocol.messages import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks, highlight
 from app.ui.chat.markdown import view as markdown_view
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.highlight import Highlighter
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns

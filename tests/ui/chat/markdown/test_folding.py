@@ -8,10 +8,11 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.protocol.messages import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.folding import FOLD_CHARACTERS, FOLD_LINES, SHOWN_CHARACTERS, SHOWN_LINES, folded_length
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.messages import AnswerMessage, UserMessage
+from app.ui.chat.messages import UserMessage
 from app.ui.chat.transcript import Transcript
 from tests.ui.chat import stored
 from tests.ui.chat.markdown.test_view import settle
