@@ -1,6 +1,9 @@
 """How much the window pays for a fast answer: 10,000 tokens at 1,000 tok/s through the real transcript.
 
-    python -m tests.benchmarks.transcript [--tokens N] [--speed N] [--json]
+    python -m tests.benchmarks.transcript [--tokens N] [--speed N] [--thinking] [--json]
+
+``--thinking``: the same as 50,000 characters of thinking, while it is closed, while it is open, and when it is opened
+after its end, where an update is one from the click until all is drawn.
 
 An update is what the window thread does between two waits for events: taking tokens, drawing Markdown, laying out,
 painting. The median is over updates that did anything. Busy is the share of time the thread does that. Figures on a
@@ -10,19 +13,25 @@ loaded machine include waiting for a core, so the time on the processor is given
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import os
 import re
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 
+import msgspec
 from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.protocol.messages import Piece
+from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import stylesheet
 from tests.ui.chat import stored
@@ -67,6 +76,8 @@ class Panel{n}:
 """
 _TOKEN = re.compile(r" ?[A-Za-z]{1,5}|\d{1,3}|\n+| {1,4}|.", re.DOTALL)
 _FEEDS_PER_SECOND = 60
+THINKING = 50_000
+"""Characters."""
 
 
 @dataclass
@@ -74,6 +85,8 @@ class Figures:
     """One run. Times in milliseconds, shares of the whole time."""
 
     tints: bool
+    thinking: str
+    """Empty: the tokens are the answer."""
     tokens: int
     seconds: float
     updates: int
@@ -115,8 +128,9 @@ class Meter:
             time.sleep(0.001)
 
 
-def run(count: int, speed: int, *, tints: bool) -> Figures:
-    """Stream ``count`` tokens at ``speed`` tokens per second."""
+def run(count: int, speed: int, *, tints: bool, thinking: str = "") -> Figures:
+    """Stream ``count`` tokens at ``speed`` tokens per second. ``thinking``: as thinking that is ``closed``, ``open`` or
+    ``opened later``."""
     transcript = Transcript()
     transcript.resize(900, 720)
     transcript.set_show_drafted(tints)
@@ -128,21 +142,30 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
     ready_at = time.perf_counter() + 1.5
     Meter().run_until(lambda: time.perf_counter() > ready_at)
 
-    pieces = tokens(count)
+    pieces = [msgspec.structs.replace(piece, thinking=bool(thinking)) for piece in tokens(count)]
     sent, ends_at = 0, math.inf
     feeder = QTimer(interval=1000 // _FEEDS_PER_SECOND)
     meter = Meter()
     began = time.perf_counter()
+
+    def part() -> ThinkingPart:
+        widget = transcript.column.entries[-1].widget
+        assert isinstance(widget, AnswerMessage) and widget.thinking is not None
+        return widget.thinking
 
     def feed() -> None:
         nonlocal sent, ends_at
         due = min(count, int((time.perf_counter() - began) * speed))
         if due > sent:
             transcript.append_pieces(pieces[sent:due])
+            if thinking == "open" and not sent:
+                part().button.click()
             sent = due
         if sent == count:
             feeder.stop()
-            transcript.finish_answer(stored.answer("answer", "".join(piece.text for piece in pieces)))
+            text = "".join(piece.text for piece in pieces)
+            ended = stored.answer("answer", "" if thinking else text)
+            transcript.finish_answer(dataclasses.replace(ended, thinking=text if thinking else ""))
             ends_at = time.perf_counter() + 0.3
 
     feeder.timeout.connect(feed)
@@ -150,12 +173,17 @@ def run(count: int, speed: int, *, tints: bool) -> Figures:
     transcript.begin_answer(stored.answer("answer"))
     feeder.start()
     meter.run_until(lambda: time.perf_counter() > ends_at)
+    if thinking == "opened later":
+        meter, began = Meter(), time.perf_counter()
+        QTimer.singleShot(0, part().button.click)
+        meter.run_until(lambda: time.perf_counter() > began + 0.2 and part().is_open and part().is_drawn())
     seconds = time.perf_counter() - began
     transcript.close()
     transcript.deleteLater()
     updates = sorted(update for update in meter.wall if update > 0.0002)
     return Figures(
         tints=tints,
+        thinking=thinking,
         tokens=count,
         seconds=round(seconds, 2),
         updates=len(updates),
@@ -172,17 +200,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--tokens", type=int, default=10_000)
     parser.add_argument("--speed", type=int, default=1000, help="tokens per second")
+    parser.add_argument("--thinking", action="store_true", help=f"{THINKING:,} characters of thinking")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([sys.argv[0]])
     stylesheet.apply(application)
-    results = [run(options.tokens, options.speed, tints=tints) for tints in (False, True)]
+    if options.thinking:
+        count = bisect_left(list(accumulate(len(piece.text) for piece in tokens(THINKING))), THINKING)
+        results = [run(count, options.speed, tints=False, thinking=how) for how in ("closed", "open", "opened later")]
+    else:
+        results = [run(options.tokens, options.speed, tints=tints) for tints in (False, True)]
     if not options.json:
-        print("tints   tokens   longest     (cpu)  > 16 ms    median   busy  (cpu)")
+        print("thinking      tints   tokens   longest     (cpu)  > 16 ms    median   busy  (cpu)")
         for r in results:
             print(
-                f"{'on' if r.tints else 'off':<6} {r.tokens:>7} {r.longest_update_ms:>6} ms "
+                f"{r.thinking or '–':<13} {'on' if r.tints else 'off':<6} {r.tokens:>7} {r.longest_update_ms:>6} ms "
                 f"{r.longest_update_cpu_ms:>6} ms {r.updates_over_16_ms:>8} {r.median_update_ms:>6} ms "
                 f"{r.busy_share:>6.1%} {r.busy_cpu_share:>6.1%}"
             )

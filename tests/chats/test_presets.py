@@ -226,3 +226,18 @@ def test_the_preset_of_a_model_follows_its_file(path: Path, tmp_path: Path) -> N
         assert read.own_default_name(str(new / "a" / "model.gguf")) == "Brief"
         assert read.own_default_name(str(old / "a" / "model.gguf")) == ""
         assert (read.default_name(), read.own_default_name(MODEL)) == ("Long", "Brief")
+
+
+def test_a_file_from_before_thinking_could_be_chosen_is_read_and_keeps_what_it_had(path: Path) -> None:
+    """As 0.1.0's successor wrote it, also version 1."""
+    older = {"system_prompt": "Be brief.", "sampling": {"temperature": 0.2}, "seed": None, "stop": ["END"]}
+    path.write_text(json.dumps({"version": 1, "presets": {"Brief": older}, "default": "Brief", "defaults": {}}))
+    presets = Presets(path)
+    read = presets.get("Brief")
+    assert read == msgspec.structs.replace(BRIEF, preset="Brief")
+    assert (read.thinking, read.thinking_budget) == ("", None)
+    presets.save("Deep", ChatSettings(thinking="high", thinking_budget=2048))
+    again = Presets(path)
+    deep = again.get("Deep")
+    assert deep is not None and (deep.thinking, deep.thinking_budget) == ("high", 2048)
+    assert again.get("Brief") == read

@@ -111,3 +111,16 @@ def test_stop_strings_survive_the_text_field(stop: list[str]) -> None:
 def test_stop_strings_as_they_are_typed() -> None:
     assert stop_strings_from("END\n\n\\n\\n\nUser:") == ["END", "\n\n", "User:"]
     assert stop_strings_from("50\\% \\") == ["50\\% \\"]
+
+
+def test_settings_from_before_thinking_could_be_chosen_are_read() -> None:
+    """As version 0.2.0 wrote them."""
+    older = '{"preset": "Brief", "system_prompt": "Be brief.", "sampling": {"temperature": 0.2}, "drafter": "ngram"}'
+    read = chat_settings(older)
+    assert read is not None
+    assert (read.preset, read.sampling.temperature, read.drafter) == ("Brief", 0.2, "ngram")
+    assert (read.thinking, read.thinking_budget) == ("", None)
+    chosen = msgspec.structs.replace(read, thinking="xhigh", thinking_budget=512)
+    assert chat_settings(chosen.to_json()) == chosen
+    damaged = chosen.to_json().replace('"xhigh"', "7").replace("512", "-1")
+    assert chat_settings(damaged) == read

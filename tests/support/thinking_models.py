@@ -173,9 +173,28 @@ def vocabulary_of(family: Family) -> Vocabulary:
     return vocabulary
 
 
-def make_thinking_model(path: Path, name: str, *, noise: float = 0.0) -> Path:
-    """A model of the family ``name``; with ``noise``, spread of the logarithms of its probabilities, a draft for it."""
-    family = FAMILIES[name]
+ENDLESS = Family(
+    begins={"▁so": 1},
+    ends={},
+    rows={
+        "<think>": {"▁so": 1},
+        "▁so": {"▁then": 1},
+        "▁then": {"▁so": 1},
+        "<0x0A>": {"▁yes": 1},
+        "</think>": {"▁yes": 1},
+        "▁yes": {"▁no": 1},
+        "▁no": {".": 1},
+        ".": {"</s>": 1},
+    },
+    user_defined=_TAGS,
+    template=_switched("<think>", "</think>"),
+)
+"""Thinks “ so then so then” until it is stopped, and answers “ yes no.”."""
+
+
+def make_thinking_model(path: Path, family: str | Family, *, noise: float = 0.0, context_length: int = 2048) -> Path:
+    """A model of a family; with ``noise``, spread of the logarithms of its probabilities, a draft for it."""
+    family = FAMILIES[family] if isinstance(family, str) else family
     vocabulary = vocabulary_of(family)
     table = _table(family, vocabulary)
     if noise:
@@ -197,7 +216,7 @@ def make_thinking_model(path: Path, name: str, *, noise: float = 0.0) -> Path:
         heads=2,
         layers=1,
         feed_forward=64,
-        context_length=2048,
+        context_length=context_length,
         weights="F32",
         sharpness=1.0,
         chat_template=family.template,

@@ -11,8 +11,8 @@ import msgspec
 from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.messages import DrafterFigures, Figures, KindFigures
-from app.protocol.statistics import acceptance_rate, sums_by_kind, thinking_and_answer
-from app.ui.engine import drafters
+from app.protocol.statistics import sums_by_kind
+from app.ui.engine import drafters, thinking
 from app.ui.widgets import units
 
 HELP = (
@@ -132,28 +132,7 @@ def details_of(message: StoredMessage) -> str:
     figures = figures_of(message.figures)
     helped = [one for one in figures.draft.drafters if one.tested]
     drafted = [_drafter_line(one) for one in helped] if len(helped) > 1 else []
-    return "\n".join([*thinking_lines(figures), *drafted])
-
-
-def thinking_lines(figures: Figures) -> list[str]:
-    """Tokens, seconds and acceptance of the thinking and of the answer; empty without thinking."""
-    if not figures.thinking_tokens:
-        return []
-    thinking, answer = thinking_and_answer(figures.kinds)
-    written = max(figures.completion_tokens - figures.thinking_tokens, 0)
-    return [
-        _part_line("Thinking", figures.thinking_tokens, figures.thinking_seconds, thinking),
-        _part_line("Answer", written, answer.seconds, answer),
-    ]
-
-
-def _part_line(name: str, tokens: int, seconds: float, counts: KindFigures) -> str:
-    """``Thinking: 812 tokens in 12 s, 120 of 160 draft tokens accepted (75%)``."""
-    parts = [f"{units.tokens(tokens)} in {units.seconds(seconds)}" if tokens and seconds else units.tokens(tokens)]
-    if counts.tested:
-        rate = units.share(acceptance_rate(counts.accepted, counts.tested))
-        parts.append(f"{units.number(counts.accepted)} of {units.draft_tokens(counts.tested)} accepted ({rate})")
-    return f"{name}: {', '.join(parts)}"
+    return "\n".join([*thinking.lines(figures), *drafted])
 
 
 def _drafter_line(figures: DrafterFigures) -> str:

@@ -26,6 +26,7 @@ from app.protocol.messages import (
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
+from app.ui.engine import thinking
 from app.ui.engine.pair_names import speaker
 
 _CUT = ("length", "context", "cancelled")
@@ -193,6 +194,7 @@ class LiveAnswer(QObject):
         before = self._continued
         if before is not None:
             settings = asked_with(before) or settings
+            settings = replace(settings, thinking=thinking.usable(settings.thinking, pair))
         self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
-from shiboken6 import isValid
 
 from app.compare.results import Run
 from app.protocol.messages import Figures, Piece, Round
@@ -224,7 +223,7 @@ class AnswerPane(QFrame):
     @Slot()
     def _go_to_mark(self) -> None:
         view = self._marked
-        box = view.mark_box() if view is not None and isValid(view) else None
+        box = view.mark_box() if view is not None else None
         if view is None or box is None:
             return
         self.column.arrange()

@@ -1,8 +1,10 @@
-"""How much the loaded model can be asked to think, in words for the window."""
+"""How much the loaded model can be asked to think, and how much it did, in words for the window."""
 
 from __future__ import annotations
 
-from app.protocol.messages import PairLoaded
+from app.protocol.messages import Figures, KindFigures, PairLoaded
+from app.protocol.statistics import acceptance_rate, thinking_and_answer
+from app.ui.widgets import units
 
 DEFAULT = "Model's default"
 _TITLES = {"xhigh": "Extra high"}
@@ -21,3 +23,24 @@ def offered(pair: PairLoaded | None) -> list[tuple[str, str]]:
 def usable(level: str, pair: PairLoaded | None) -> str:
     """``level``, or the model's default where this model doesn't have it."""
     return level if pair is not None and level in pair.thinking else ""
+
+
+def lines(figures: Figures) -> list[str]:
+    """Tokens, seconds and acceptance of the thinking and of the answer; empty without thinking."""
+    if not figures.thinking_tokens:
+        return []
+    thinking, answer = thinking_and_answer(figures.kinds)
+    written = max(figures.completion_tokens - figures.thinking_tokens, 0)
+    return [
+        _part_line("Thinking", figures.thinking_tokens, figures.thinking_seconds, thinking),
+        _part_line("Answer", written, answer.seconds, answer),
+    ]
+
+
+def _part_line(name: str, tokens: int, seconds: float, counts: KindFigures) -> str:
+    """``Thinking: 812 tokens in 12 s, 120 of 160 draft tokens accepted (75%)``."""
+    parts = [f"{units.tokens(tokens)} in {units.seconds(seconds)}" if tokens and seconds else units.tokens(tokens)]
+    if counts.tested:
+        rate = units.share(acceptance_rate(counts.accepted, counts.tested))
+        parts.append(f"{units.number(counts.accepted)} of {units.draft_tokens(counts.tested)} accepted ({rate})")
+    return f"{name}: {', '.join(parts)}"

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
 from app.protocol.statistics import sums_by_kind
-from app.ui.engine import drafters
+from app.ui.engine import drafters, thinking
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
@@ -187,6 +187,7 @@ class SpeedPanel(QScrollArea):
     def _refresh(self) -> None:
         now = self._situation()
         self._status_lines.show_status(wording.status(now))
+        self._status_lines.show_details(thinking.lines(now.figures) if now.figures else [])
         self._refresh_figures(now)
         can_measure = now.pair is not None and now.failure is None and not now.answering
         self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)

@@ -71,6 +71,7 @@ class StatusLines(QWidget):
         row(self.always_draft_button, self._why, None, margins=(0, SPACING, 0, 0), on=self._buttons)
         self._buttons.hide()
         column(self._heading, self._detail, self._buttons, gap=SPACING, on=self)
+        self._details: list[str] = []
         explain(self, wording.HELP["status"])
 
     def set_default_length(self, length: int) -> None:
@@ -93,6 +94,14 @@ class StatusLines(QWidget):
         if not status.why and self.window().focusWidget() in (self.always_draft_button, self._why):
             self.focus_lost.emit()
         self._buttons.setVisible(bool(status.why))
+
+    def show_details(self, details: Sequence[str]) -> None:
+        """More figures of the answer, in the explanation: one a line."""
+        if self._details != list(details):
+            self._details = list(details)
+            help_text = wording.HELP["status"]
+            explain(self, "\n".join([help_text, "", *details]) if details else help_text)
+            self.setAccessibleDescription("\n".join(details))
 
     @Slot()
     def _on_why(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
 from app.compare.steps import Compared, task_of
@@ -48,13 +50,17 @@ def comparison(
     return Comparison(prompt=prompt(kind, text), seed=seed, plain=plain, drafted=drafted, difference=found)
 
 
+def _tokens(one: Run) -> Iterator[tuple[str, int, bool]]:
+    return zip(one.pieces, one.token_ids, one.are_thinking or [False] * len(one.pieces), strict=True)
+
+
 def compared(one: Comparison, settings: AnswerSettings | None = None) -> Compared:
     """The same with what the runner adds."""
     task = task_of(one.prompt, (settings or AnswerSettings()).command([]), one.seed)
-    plain = [Piece(text=text, id=token) for text, token in zip(one.plain.pieces, one.plain.token_ids, strict=True)]
+    plain = [Piece(text=text, id=token, thinking=kind) for text, token, kind in _tokens(one.plain)]
     drafted = [
-        Piece(text=text, id=token, drafter="model" if index % 2 else None, round=index // 2)
-        for index, (text, token) in enumerate(zip(one.drafted.pieces, one.drafted.token_ids, strict=True))
+        Piece(text=text, id=token, drafter="model" if index % 2 else None, round=index // 2, thinking=kind)
+        for index, (text, token, kind) in enumerate(_tokens(one.drafted))
     ]
     return Compared(task, one, plain, drafted)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -13,12 +14,13 @@ from pytestqt.qtbot import QtBot
 from app.compare.results import Run, first_difference
 from app.compare.steps import task_of
 from app.protocol.messages import Generate, Piece, Round, Sampling
+from app.ui.chat.thinking import ThinkingPart
 from app.ui.compare import wording
-from app.ui.compare.one_answer import OneAnswer, marked, settings_line
+from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
 from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
-from tests.ui.compare.samples import WORDS, compared, comparison, prompt
+from tests.ui.compare.samples import WORDS, compared, comparison, prompt, run
 from tests.ui.parts import WAIT_MS
 
 ASKED = RepeatedAnswer(task_of(prompt(), Generate(request=0, messages=[]), 4))
@@ -224,3 +226,58 @@ def test_the_speed_leaves_the_first_token_out() -> None:
     assert speed.value() is None
     speed.add([Round(index=1, verify_passes=1, tokens=3, time=5.5), Round(index=2, verify_passes=1, time=9.0)])
     assert speed.value() == 6.0
+
+
+def has_mark(part: ThinkingPart) -> bool:
+    return part.view is not None and part.view.mark_box() is not None
+
+
+def test_thinking_is_folded_in_both_answers_and_opened_for_a_difference(qtbot: QtBot, tab: OneAnswer) -> None:
+    def run_of_words(words: tuple[str, ...]) -> Run:
+        made = run(words)
+        return replace(
+            made,
+            thinking="".join(words[:3]),
+            text="".join(words[3:]),
+            are_thinking=[place < 3 for place in range(len(words))],
+            figures=replace(made.figures, thinking_seconds=2.0, thinking_tokens=3),
+        )
+
+    same = comparison()
+    thought = replace(same, plain=run_of_words(WORDS), drafted=run_of_words(WORDS), difference=None)
+    assert thought.same
+    tab.show_compared(compared(thought))
+    for pane in (tab.plain, tab.drafted):
+        part = pane._text().thinking
+        assert part.isVisible() and not part.is_open
+        assert part.button.text().replace("\u00a0", " ") == "Thought for 2 s"
+        assert pane._text().view.content == " and a large target."
+
+    other = run_of_words((*WORDS[:2], " big", *WORDS[3:]))
+    found = first_difference(thought.plain, other)
+    assert found is not None and (found.token, found.in_thinking) == (2, True)
+    differs = replace(thought, drafted=other, difference=found)
+    assert not differs.same  # although the answers are the same
+    tab.show_compared(compared(differs))
+    assert "token 3 (while thinking)" in tab.verdict.text()
+    for pane in (tab.plain, tab.drafted):
+        qtbot.waitUntil(partial(has_mark, pane._text().thinking), timeout=WAIT_MS)
+    assert marked(other, found, in_thinking=True) == (9, 13)
+    late = run_of_words((*WORDS[:4], " the", *WORDS[5:]))
+    behind = first_difference(thought.plain, late)
+    assert behind is not None and not is_in_thinking(late, behind)
+    assert marked(late, behind) == (4, 8)
+
+
+def test_thinking_streams_into_its_pane(tab: OneAnswer) -> None:
+    tab.begin(ASKED)
+    tab.begin_run(0, False)
+    thinking = [Piece(text="Let me see.", id=1, thinking=True)]
+    tab.add_rounds([Round(index=0, verify_passes=0, pieces=thinking, tokens=1, time=0.5)])
+    part = tab.plain._text().thinking
+    assert part.isVisible() and part.button.text().startswith("Thinking…")
+    assert part.stop_button is None  # both are to write the same
+    tab.add_rounds([Round(index=1, verify_passes=1, pieces=[Piece(text="Yes.", id=2)], tokens=1, time=1.0)])
+    assert part.button.text().startswith("Thought for") or part.button.text() == "Thinking"
+    assert tab.plain._text().view.content == "Yes."
+    tab.end(End("stopped"))

@@ -1,0 +1,328 @@
+"""What a model thought, in the transcript: folded, opened, streamed, found, copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import StoredMessage, pack, to_json
+from app.protocol.messages import Figures, KindFigures, Piece, Round
+from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.footer import combined, details_of, thinking_title
+from app.ui.chat.thinking import ThinkingPart
+from app.ui.chat.thinking_clock import ThinkingClock
+from app.ui.chat.transcript import Transcript
+from app.ui.widgets import stylesheet, theme
+from app.ui.widgets.turns import turns
+from tests.ui.chat import stored
+
+THOUGHT = "The user wants **words**.\n\n- one\n- two\n\n```py\nx = 1\n```"
+FIGURES = Figures(completion_tokens=20, thinking_tokens=12, thinking_seconds=12.2)
+
+
+@pytest.fixture
+def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transcript:
+    stylesheet.apply(qapp)
+    result = Transcript()
+    result.commands.stop_thinking = lambda: None
+    qtbot.addWidget(result)
+    result.resize(800, 600)
+    result.show()
+    return result
+
+
+def thought(text: str, thinking: str = THOUGHT, message_id: str = "a", **changes: object) -> StoredMessage:
+    pieces = [Piece(text=thinking, thinking=True, drafter="model"), Piece(text=text)]
+    message = stored.answer(message_id, text, figures=FIGURES)
+    return replace(message, thinking=thinking, provenance_json=to_json(pack(pieces)), **changes)  # type: ignore[arg-type]
+
+
+def answer(transcript: Transcript, place: int = -1) -> AnswerMessage:
+    widget = transcript.column.entries[place].widget
+    assert isinstance(widget, AnswerMessage)
+    return widget
+
+
+def part_of(transcript: Transcript, place: int = -1) -> ThinkingPart:
+    part = answer(transcript, place).thinking
+    assert part is not None and part.isVisible()
+    return part
+
+
+def settle(qtbot: QtBot, transcript: Transcript) -> None:
+    qtbot.waitUntil(lambda: transcript.column.is_complete() and turns().is_idle())
+
+
+def is_laid_out(part: ThinkingPart) -> bool:
+    return part.view is not None
+
+
+def title(part: ThinkingPart) -> str:
+    return part.button.text().replace("\u00a0", " ")
+
+
+def top_of(transcript: Transcript, part: ThinkingPart) -> int:
+    return part.button.mapTo(transcript.column.viewport(), QPoint(0, 0)).y()
+
+
+# ---------------------------------------------------------------- afterwards
+
+
+def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(thought("The **answer**."))
+    settle(qtbot, transcript)
+    part = part_of(transcript)
+    assert (title(part), part.button.accessibleName()) == ("Thought for 12 s", "Thought for 12 s, closed")
+    assert not is_laid_out(part)
+    QTest.mouseClick(part.button, Qt.MouseButton.LeftButton)
+    settle(qtbot, transcript)
+    assert part.view is not None and part.view.isVisible()
+    assert part.view.document().toPlainText() == "The user wants words.\none\ntwo\nx = 1"
+    assert part.button.accessibleName() == "Thought for 12 s, open"
+    assert answer(transcript).view.y() >= part.geometry().bottom()
+    for key in (Qt.Key.Key_Return, Qt.Key.Key_Space, Qt.Key.Key_Enter):
+        was_open = part.is_open
+        part.button.setFocus()
+        QTest.keyClick(part.button, key)
+        assert part.is_open is not was_open
+        assert part.view.isVisible() is part.is_open
+    assert answer(transcript).view.content == "The **answer**."  # what is copied
+
+
+def test_the_tab_key_goes_from_the_thinking_to_the_answer(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(thought("The answer."))
+    settle(qtbot, transcript)
+    transcript.activateWindow()
+    message, part = answer(transcript), part_of(transcript)
+    part.set_open(True)
+    settle(qtbot, transcript)
+    message.setFocus(Qt.FocusReason.ShortcutFocusReason)
+    reached = []
+    for _ in range(3):
+        QTest.keyClick(QApplication.focusWidget() or message, Qt.Key.Key_Tab)
+        reached.append(QApplication.focusWidget())
+    assert part.view is not None
+    assert reached[0] is part.button
+    assert reached[-1] in (message.view, message.view.viewport()) or message.view in reached
+
+
+@pytest.mark.parametrize("follows", [True, False], ids=["at the end", "further up"])
+def test_opening_and_closing_leave_the_button_where_it_is(qtbot: QtBot, transcript: Transcript, follows: bool) -> None:
+    for number in range(6):
+        transcript.add(stored.question(f"u{number}", "Why? " * 40))
+        transcript.add(thought("Because. " * 60, "Well, well. " * 400, f"a{number}"))
+    settle(qtbot, transcript)
+    if not follows:
+        bar = transcript.column.verticalScrollBar()
+        bar.setValue(bar.maximum() // 2)
+        settle(qtbot, transcript)
+    shown = [one for one in transcript.column.built() if isinstance(one.widget, AnswerMessage)]
+    seen = [
+        one.widget.thinking
+        for one in shown
+        if isinstance(one.widget, AnswerMessage)
+        and one.widget.thinking is not None
+        and 0 <= top_of(transcript, one.widget.thinking) < 500
+    ]
+    part = seen[0]
+    before = top_of(transcript, part)
+    part.button.click()
+    settle(qtbot, transcript)
+    assert part.view is not None and part.view.height() > 600
+    assert top_of(transcript, part) == before
+    assert transcript.newest_button.isVisible()
+    part.button.click()
+    settle(qtbot, transcript)
+    if not follows:
+        assert top_of(transcript, part) == before
+    else:
+        assert transcript.column.follows
+        assert not transcript.newest_button.isVisible()
+
+
+def test_a_choice_stays_while_the_message_is_out_of_sight(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add_all([thought("First.", message_id="first"), stored.question("u", "Why? " * 9000)])
+    transcript.add_all([stored.answer(f"b{number}", "Words. " * 900) for number in range(20)])
+    settle(qtbot, transcript)
+    widget = transcript.show_message("first")
+    assert isinstance(widget, AnswerMessage) and widget.thinking is not None
+    widget.thinking.button.click()
+    settle(qtbot, transcript)
+    transcript.column.go_to_end()
+    settle(qtbot, transcript)
+    qtbot.waitUntil(lambda: transcript.column.entries[0].widget is None)
+    again = transcript.show_message("first")
+    assert isinstance(again, AnswerMessage) and again.thinking is not None and again.thinking.is_open
+
+
+def test_an_answer_without_thinking_has_no_such_button(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(stored.answer("a", "Plain."))
+    transcript.add(thought("Nothing thought.", " \n", "b"))
+    settle(qtbot, transcript)
+    assert answer(transcript, 0).thinking is None and answer(transcript, 1).thinking is None
+
+
+def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(thought("", status="stopped", finish_reason="cancelled"))
+    settle(qtbot, transcript)
+    assert title(part_of(transcript)) == "Stopped thinking after 12 s"
+    assert not answer(transcript).view.isVisible()
+    assert answer(transcript).spoken() == "Guide: Stopped thinking after 12 s, closed"
+
+
+def test_tints_raw_text_and_theme_reach_the_thinking(qtbot: QtBot, transcript: Transcript) -> None:
+    theme.override(theme.LIGHT)
+    transcript.set_show_drafted(True)
+    transcript.add(thought("The answer."))
+    settle(qtbot, transcript)
+    part = part_of(transcript)
+    part.button.click()
+    settle(qtbot, transcript)
+    view = part.view
+    assert view is not None
+    piece = view.piece_at(1)
+    assert piece is not None and piece.drafter == "model"
+    answer(transcript).set_raw(True)
+    settle(qtbot, transcript)
+    assert "**words**" in view.document().toPlainText()
+    soft = theme.current().softened
+    assert theme.contrast(soft.text, soft.surface) < theme.contrast(theme.current().text, soft.surface)
+    theme.override(theme.DARK)
+    settle(qtbot, transcript)
+    assert view.document().begin().begin().fragment().charFormat().foreground().color() == theme.DARK.softened.text
+
+
+# ---------------------------------------------------------------- while it streams
+
+
+def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot, transcript: Transcript) -> None:
+    stopped = []
+    transcript.commands.stop_thinking = lambda: stopped.append(True)
+    seconds = [3.2]
+    transcript.begin_answer(stored.answer("a"), lambda: seconds[0])
+    transcript.append_pieces([Piece(text="", thinking=True)])
+    assert not part_visible(transcript)
+    transcript.append_pieces([Piece(text="Let me see. ", thinking=True)])
+    settle(qtbot, transcript)
+    part = part_of(transcript)
+    assert title(part) == "Thinking… 3 s"
+    seconds[0] = 4.4
+    qtbot.waitUntil(lambda: title(part) == "Thinking… 4 s")
+    assert part.button.accessibleName() == "Thinking, closed"  # not a new name each second
+    assert not is_laid_out(part)
+    assert part.stop_button is not None
+    QTest.mouseClick(part.stop_button, Qt.MouseButton.LeftButton)
+    assert stopped == [True] and not part.stop_button.isEnabled()
+    part.button.click()
+    transcript.append_pieces([Piece(text="Yes.", thinking=True)])
+    settle(qtbot, transcript)
+    assert part.view is not None and part.view.document().toPlainText() == "Let me see. Yes."
+    seconds[0] = 65
+    transcript.append_pieces([Piece(text="", thinking=True), Piece(text="The answer.")])
+    settle(qtbot, transcript)
+    assert title(part) == "Thought for 1 min 5 s"
+    assert not part.stop_button.isVisible()
+    assert answer(transcript).view.document().toPlainText() == "The answer."
+    transcript.finish_answer(thought("The answer.", "Let me see. Yes."))
+    settle(qtbot, transcript)
+    assert title(part) == "Thought for 12 s" and part.is_open
+    assert not part._timer.isActive()
+
+
+def part_visible(transcript: Transcript) -> bool:
+    part = answer(transcript).thinking
+    return part is not None and part.isVisible()
+
+
+def test_where_nothing_can_stop_it_there_is_no_button(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.commands.stop_thinking = None
+    transcript.begin_answer(stored.answer("a"))
+    transcript.append_pieces([Piece(text="Hm.", thinking=True)])
+    settle(qtbot, transcript)
+    assert part_of(transcript).stop_button is None
+
+
+def test_opened_while_it_streams_it_stays_where_it_is_and_may_grow_below_the_screen(
+    qtbot: QtBot, transcript: Transcript
+) -> None:
+    for number in range(4):
+        transcript.add(stored.question(f"u{number}", "Why? " * 40))
+        transcript.add(stored.answer(f"b{number}", "Because. " * 60))
+    transcript.begin_answer(stored.answer("a"))
+    transcript.append_pieces([Piece(text="Well, well.\n\n", thinking=True) for _ in range(200)])
+    settle(qtbot, transcript)
+    part = part_of(transcript)
+    before = top_of(transcript, part)
+    part.button.click()
+    settle(qtbot, transcript)
+    for _ in range(5):
+        transcript.append_pieces([Piece(text="More of it. ", thinking=True) for _ in range(50)])
+        settle(qtbot, transcript)
+        assert top_of(transcript, part) == before
+    transcript.finish_answer(thought(""))
+    settle(qtbot, transcript)
+
+
+# ---------------------------------------------------------------- find
+
+
+def test_matches_in_the_thinking_come_first(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(thought("A word, and another word."))
+    settle(qtbot, transcript)
+    transcript.set_find("word")
+    in_answer = transcript.show_match("a", 1)
+    assert in_answer is answer(transcript).view and not is_laid_out(part_of(transcript))
+    in_thinking = transcript.show_match("a", 0)
+    settle(qtbot, transcript)
+    assert in_thinking is part_of(transcript).view
+    assert in_thinking is not None and in_thinking.find_box() is not None
+
+
+# ---------------------------------------------------------------- figures
+
+
+def test_the_clock_counts_as_the_engine_does() -> None:
+    clock = ThinkingClock(2.0)
+    assert clock.seconds() == 2.0
+    thinking = [Piece(text="a", thinking=True)]
+    clock.add([Round(index=0, verify_passes=0, pieces=thinking, tokens=1, time=1.0)])
+    clock.add([Round(index=1, verify_passes=1, pieces=thinking, tokens=1, time=4.5)])
+    assert clock.seconds() >= 5.5  # still thinking
+    clock.add([Round(index=2, verify_passes=1, pieces=[Piece(text="b")], tokens=1, time=9.0)])
+    assert clock.seconds() == 5.5
+
+
+def test_figures_stand_apart_and_add_up_when_an_answer_goes_on() -> None:
+    kinds = [
+        KindFigures(kind="thinking", tokens=11, seconds=12.0, tested=8, accepted=6, verify_passes=4),
+        KindFigures(kind="prose", tokens=8, seconds=3.1, tested=4, accepted=1, verify_passes=4),
+    ]
+    figures = Figures(completion_tokens=20, thinking_tokens=12, thinking_seconds=12.2, kinds=kinds)
+    assert details_of(stored.answer("a", figures=figures)).replace("\u00a0", " ").splitlines() == [
+        "Thinking: 12 tokens in 12 s, 6 of 8 draft tokens accepted (75%)",
+        "Answer: 8 tokens in 3.1 s, 1 of 4 draft tokens accepted (25%)",
+    ]
+    both = combined(figures, figures)
+    assert (both.thinking_tokens, both.thinking_seconds) == (24, 24.4)
+    assert [one.tokens for one in both.kinds] == [22, 16]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"text": "Yes."}, "Thought for 12 s"),
+        ({"text": "Yes.", "status": "stopped", "finish_reason": "cancelled"}, "Thought for 12 s"),
+        ({"text": "", "finish_reason": "length"}, "Stopped thinking after 12 s"),
+        ({"text": "", "status": "interrupted"}, "Stopped thinking after 12 s"),
+        ({"text": "Yes.", "figures_json": "{}"}, "Thinking"),
+        ({"text": "", "status": "interrupted", "figures_json": "{}"}, "Stopped thinking"),
+    ],
+)
+def test_what_stands_above_the_thinking(changes: dict[str, str], expected: str) -> None:
+    message = replace(thought("Yes."), **changes)  # type: ignore[arg-type]
+    assert thinking_title(message).replace("\u00a0", " ") == expected

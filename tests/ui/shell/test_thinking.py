@@ -1,0 +1,216 @@
+"""A model that thinks in the whole window, with a real engine: its thinking ends on request, is stopped, goes on, is
+limited, is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from pytestqt.qtbot import QtBot
+
+from app.chats.settings import ChatSettings, SamplingChoice
+from app.protocol.messages import LoadSettings
+from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.model import ChatState
+from app.ui.chat.thinking import ThinkingPart
+from app.ui.engine.pair_files import PairFiles
+from tests.support.thinking_models import ENDLESS, make_thinking_model
+from tests.ui.shell.hearing import listening
+from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.test_messages import Chatting
+
+CONTEXT = 32768
+GREEDY = ChatSettings(sampling=SamplingChoice(temperature=0.0), drafter="none")
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thinks until it is stopped."""
+    return make_thinking_model(tmp_path_factory.mktemp("thinking") / "endless.gguf", ENDLESS, context_length=CONTEXT)
+
+
+class Thinking(Chatting):
+    """With a model that thinks until it is stopped."""
+
+    FIRST_SETTINGS = GREEDY
+
+    def load(self, target: Path) -> None:
+        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+            self.controller.pair_loader.load(
+                PairFiles(str(target), None, LoadSettings(context_length=CONTEXT)), anyway=True
+            )
+        self.ready()
+
+    def live_answer(self) -> AnswerMessage:
+        entry = self.window.transcript.column.entries[-1]
+        assert isinstance(entry.widget, AnswerMessage)
+        return entry.widget
+
+    def begin_thinking(self, question: str) -> ThinkingPart:
+        """Ask, and wait until something of the thinking is there."""
+        self.type(question)
+        self.qtbot.waitUntil(lambda: self.model.live is not None and bool(self.model.live.thinking()), timeout=WAIT_MS)
+        part = self.live_answer().thinking
+        assert part is not None
+        return part
+
+    def stop_thinking(self, part: ThinkingPart) -> None:
+        assert part.stop_button is not None and part.stop_button.isVisible()
+        QTest.mouseClick(part.stop_button, Qt.MouseButton.LeftButton)
+
+
+@pytest.fixture
+def running(qtbot: QtBot, endless: Path) -> Iterator[Thinking]:
+    window = Thinking(qtbot)
+    window.begin()
+    window.load(endless)
+    yield window
+    window.close()
+
+
+pytestmark = pytest.mark.usefixtures("guide_pair")
+
+
+def is_laid_out(part: ThinkingPart) -> bool:
+    return part.view is not None
+
+
+def shown(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def test_thinking_ends_on_request_the_answer_follows_and_the_next_turn_knows_only_the_answer(
+    running: Thinking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening(monkeypatch) as hearing:
+        part = running.begin_thinking("Well?")
+        assert shown(part.button.text()).startswith("Thinking… ")
+        assert part.button.accessibleName() == "Thinking, closed"
+        assert not is_laid_out(part)
+        running.stop_thinking(part)
+        running.done()
+    message = running.model.messages[-1]
+    assert message.thinking.startswith("so")
+    assert message.text.strip() == "yes no."
+    assert (message.status, message.finish_reason) == ("complete", "end")
+    assert shown(part.button.text()).startswith("Thought for ")
+    assert part.stop_button is not None and not part.stop_button.isVisible()
+    assert hearing.said[:3] == ["Answering…", "Thinking…", "Finished thinking"]
+    assert not any("so" in said.split() for said in hearing.said)
+    assert message.figures["thinking_tokens"]
+    footer = running.answer().footer
+    assert footer is not None and "Thinking: " in footer.accessibleDescription()
+
+    second = running.begin_thinking("And now?")
+    assert running.model.live is not None and running.model.live._asked is not None
+    asked = running.model.live._asked.messages
+    assert [one.content.strip() for one in asked] == ["Well?", "yes no.", "And now?"]
+    running.stop_thinking(second)
+    running.done()
+    assert running.texts()[-1].strip() == "yes no."
+
+
+def test_an_answer_stopped_in_its_thinking_says_so_and_goes_on(running: Thinking) -> None:
+    running.begin_thinking("Well?")
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
+    running.settle()
+    cut = running.model.messages[-1]
+    assert (cut.status, cut.text) == ("stopped", "")
+    answer = running.answer()
+    assert answer.thinking is not None
+    assert shown(answer.thinking.button.text()).startswith("Stopped thinking after ")
+    assert not answer.view.isVisible()
+    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
+    running.choose("continue_answer")
+    longer = len(cut.thinking)
+    running.qtbot.waitUntil(
+        lambda: running.model.live is not None and len(running.model.live.thinking()) > longer, timeout=WAIT_MS
+    )
+    part = running.live_answer().thinking
+    assert part is not None
+    running.stop_thinking(part)
+    running.settle()
+    after = running.model.messages[-1]
+    assert after.id == cut.id
+    assert after.thinking.startswith(cut.thinking) and after.text.strip() == "yes no."
+    assert float(str(after.figures["thinking_s"])) > float(str(cut.figures["thinking_s"]))
+
+
+def test_the_settings_offer_what_the_model_has_and_an_answer_keeps_them(running: Thinking) -> None:
+    tab = running.window.settings_tab
+    running.choose("chat_settings")
+    running.qtbot.waitUntil(tab.thinking.isVisible)
+    levels = [tab.thinking.itemText(place) for place in range(tab.thinking.count())]
+    assert levels == ["Model's default", "Off", "On"]
+    tab.thinking.setFocus()
+    tab.thinking.setCurrentIndex(1)
+    tab.thinking.activated.emit(1)
+    assert running.model.settings.thinking == "off"
+    assert not tab.thinking_budget.isEnabled()
+    running.ask("Well?")
+    message = running.model.messages[-1]
+    assert (message.thinking, message.text.strip(), message.settings["thinking"]) == ("", "yes no.", "off")
+    assert running.answer().thinking is None
+
+    tab.thinking.setCurrentIndex(0)
+    tab.thinking.activated.emit(0)
+    tab.thinking_budget.setFocus()
+    QTest.keyClicks(tab.thinking_budget, "12")
+    running.ask("And with a limit?")
+    limited = running.model.messages[-1]
+    assert limited.settings["thinking_budget"] == 12
+    assert 0 < len(limited.thinking.split()) <= 12 and limited.text.strip() == "yes no."
+
+    again = running.entries(-1)["The same settings and seed"]
+    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking="off", thinking_budget=None))
+    again.trigger()
+    running.settle()
+    repeated = running.model.messages[-1]
+    assert (repeated.version, repeated.thinking, repeated.text) == (2, limited.thinking, limited.text)
+    assert running.model.choose_version(repeated.id, -1)
+    running.settle()
+    assert running.model.messages[-1].thinking == limited.thinking
+
+
+def test_find_opens_the_thinking_for_a_match_and_copying_leaves_it_out(running: Thinking) -> None:
+    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking_budget=12))
+    running.ask("Well?")
+    answer = running.answer()
+    part = answer.thinking
+    assert part is not None and not is_laid_out(part)
+    running.choose("find_in_chat")
+    bar = running.window.find_bar
+    QTest.keyClicks(bar.field, "then")
+    count = running.model.messages[-1].thinking.count("then")
+    running.qtbot.waitUntil(lambda: bar.count_text() == f"1 of {count}", timeout=WAIT_MS)
+    view = part.view
+    assert part.is_open and view is not None
+    running.qtbot.waitUntil(lambda: view.find_box() is not None, timeout=WAIT_MS)
+    QTest.keyClick(bar.field, Qt.Key.Key_Escape)
+
+    answer.setFocus(Qt.FocusReason.ShortcutFocusReason)
+    QTest.keyClick(answer, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text().strip() == "yes no."
+    running.entries(-1)["Copy thinking"].trigger()
+    assert QGuiApplication.clipboard().text() == running.model.messages[-1].thinking
+
+
+def test_a_search_in_all_chats_leads_to_the_thinking(running: Thinking) -> None:
+    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking_budget=12))
+    running.ask("Well?")
+    chat_id, message_id = running.model.id, running.model.messages[-1].id
+    running.choose("new_chat")
+    running.window.chat_list.search_field.setText("then")
+    running.controller.messages.open_message(chat_id, message_id)
+    running.qtbot.waitUntil(lambda: running.model.id == chat_id and running.model.state is ChatState.IDLE)
+
+    def is_found() -> bool:
+        part = running.answer().thinking
+        return part is not None and part.is_open and part.view is not None and part.view.find_box() is not None
+
+    running.qtbot.waitUntil(is_found, timeout=WAIT_MS)
