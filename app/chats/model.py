@@ -67,6 +67,8 @@ class Snippet:
     text: str
     matches: tuple[tuple[int, int], ...]
     """Start and length of each match in ``text``, in characters."""
+    is_thinking: bool = False
+    """Whether the line is from what the model thought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,16 +155,30 @@ def title_of(text: str) -> str:
 
 
 def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
-    """Title, date, then each message under a heading with its author; texts are unchanged."""
+    """Title, date, then each message under a heading with its author; texts are unchanged. What the model thought is a
+    quotation before its answer.
+    """
     started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
     blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
     for message in branch:
         blocks.append(f"## {message.author}")
+        if message.thinking.strip():
+            blocks.append(_quoted_thinking(message))
         if message.text.strip():
             blocks.append(message.text.strip("\n"))
         if message.status in _ENDINGS:
             blocks.append(f"*({_ENDINGS[message.status]})*")
     return "\n\n".join(blocks) + "\n"
+
+
+def _quoted_thinking(message: StoredMessage) -> str:
+    seconds = message.figures.get("thinking_s")
+    heading = "Thinking"
+    if isinstance(seconds, int | float) and seconds > 0:
+        minutes, rest = divmod(max(1, round(seconds)), 60)
+        heading = f"Thought for {minutes} min {rest} s" if minutes else f"Thought for {rest} s"
+    lines = [f"*{heading}*", "", *message.thinking.strip("\n").split("\n")]
+    return "\n".join(f"> {line}" if line else ">" for line in lines)
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:

@@ -25,6 +25,8 @@ MESSAGE = f"""
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id),
     m.tokens
 """
+SEARCHED = "m.text || iif(m.thinking = '', '', char(10) || m.thinking)"
+"""All that a search looks at, and the search index has."""
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,
         settings, figures, provenance, thinking, tokens)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 APPLICATION_ID = 0x534C5053  # "SLPS"
 
@@ -67,9 +67,21 @@ _VERSION_2 = (
     "UPDATE chats SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
 )
 
-_VERSION_3 = ("ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT ''",)
 
-Migrations = Sequence[Sequence[str]]
+def _split_thinking(connection: sqlite3.Connection) -> None:
+    from app.chats.raw_thinking import split_stored  # only where there is something to migrate
+
+    split_stored(connection)
+
+
+_VERSION_3 = (
+    "ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT ''",
+    _split_thinking,
+    # All that a search reads of the chats, in the order in which it reads them.
+    "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
+)
+
+Migrations = Sequence[Sequence[str | Callable[[sqlite3.Connection], None]]]
 MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Step i takes a file from version i to version i + 1. Never change a step that has been released: add one."""
 
@@ -87,7 +99,10 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         for step in migrations[version:]:
             for statement in step:
-                connection.execute(statement)
+                if isinstance(statement, str):
+                    connection.execute(statement)
+                else:
+                    statement(connection)
         if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise MigrationError("rows refer to rows that are not there")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

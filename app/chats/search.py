@@ -15,7 +15,7 @@ from itertools import accumulate, chain, islice, zip_longest
 from typing import Any
 
 from app.chats.model import Chat, Found, Snippet
-from app.chats.rows import CHAT
+from app.chats.rows import CHAT, SEARCHED
 from app.chats.search_index import LEAST, MOST, SearchIndex, SearchIndexError
 from app.chats.search_text import fold, snippet, words_of
 from app.chats.search_upkeep import Upkeep
@@ -29,9 +29,9 @@ more.
 """
 _PER_MESSAGE = 200
 _LONGEST_SEARCH = 500
-_NEWEST = """
-    SELECT seq, text FROM messages WHERE seq IN (SELECT seq FROM messages WHERE chat_id = ?) AND status != 'streaming'
-    ORDER BY seq DESC
+_NEWEST = f"""
+    SELECT m.seq, {SEARCHED} FROM messages m WHERE m.seq IN (SELECT seq FROM messages WHERE chat_id = ?)
+    AND m.status != 'streaming' ORDER BY m.seq DESC
 """
 """Of a chat. The inner query reads only an index, so that no text is read, nor sorted, before it is asked for."""
 
@@ -118,7 +118,7 @@ class _Run:
         index = upkeep.opened()
         self._words = [self._looked_up(word, index) for word in self._texts]
         if index is not None and upkeep.is_behind(index):
-            self._read(f"(seq < {index.low} OR seq IN (SELECT seq FROM unindexed))", LEAST)
+            self._read(f"(m.seq < {index.low} OR m.seq IN (SELECT seq FROM unindexed))", LEAST)
         if not any(word.is_complete or word.messages for word in self._words) and self._read("1", 1):
             for word in self._words:
                 word.is_complete = True
@@ -128,7 +128,7 @@ class _Run:
         most = {chat_id: MOST_SNIPPETS if place < _WITH_ALL else 1 for place, chat_id in enumerate(ordered)}
         wanted = {chat_id: self._wanted(chat_id, most[chat_id]) for chat_id in ordered}
         every = list(dict.fromkeys(one for some in wanted.values() for one in some))
-        texts = _by_id(self._connection, "seq, id, text", "messages", "seq", every)
+        texts = _by_id(self._connection, "seq, id, text, thinking", "messages", "seq", every)
         shown = (
             self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
             for chat_id in ordered
@@ -177,7 +177,10 @@ class _Run:
         Returns whether all messages were read.
         """
         words = [word for word in self._words if len(word.text) >= least]
-        query = f"SELECT seq, chat_id, text FROM messages WHERE status != 'streaming' AND {which} ORDER BY seq DESC"
+        query = f"""
+            SELECT m.seq, m.chat_id, {SEARCHED} FROM messages m WHERE m.status != 'streaming' AND {which}
+            ORDER BY m.seq DESC
+        """
         for seq, chat_id, text in self._connection.execute(query):
             if chat_id in self._titles.starts:
                 for word in _those_in(text, words):
@@ -197,19 +200,22 @@ class _Run:
         """A chat with its snippets; ``None`` if its messages no longer contain a word."""
         missing = [word for word in self._words if chat.id not in word.titles]
         found: dict[int, Snippet] = {}
-        for seq, message_id, text in messages:
+        for seq, message_id, text, thinking in messages:
             if missing and len(self._words) > 1:
-                there = set(_those_in(text, missing))
+                there = {*_those_in(text, missing), *_those_in(thinking, missing)}
                 missing = [word for word in missing if word not in there]
-            if len(found) < most and (one := snippet(message_id, text, self._texts)) is not None:
-                found[seq] = one
+            if len(found) < most:
+                one = snippet(message_id, text, self._texts)
+                one = one or snippet(message_id, thinking, self._texts, is_thinking=True)
+                if one is not None:
+                    found[seq] = one
         if missing and not (found and len(self._words) == 1):
             return None
         return Found(chat, tuple(found[one] for one in sorted(found)))
 
 
 def _titles(connection: sqlite3.Connection) -> _Titles:
-    query = "SELECT id, number, title FROM chats WHERE deleted_at IS NULL ORDER BY updated_at DESC, rowid DESC"
+    query = "SELECT id, number, title FROM chats WHERE deleted_at IS NULL ORDER BY updated_at DESC, number DESC"
     rows = connection.execute(query).fetchall()
     text = fold("\0".join(title.replace("\0", " ") for _, _, title in rows))  # three times as fast as one by one
     ends = accumulate(len(title) + 1 for title in text.split("\0"))

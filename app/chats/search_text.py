@@ -33,7 +33,7 @@ def words_of(search: str) -> list[str]:
     return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
 
 
-def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
+def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False) -> Snippet | None:
     """A line around the first of the words; ``None`` if the text contains none of them."""
     text = _composed(text)
     folded, places = _with_places(text)
@@ -45,7 +45,7 @@ def snippet(message_id: str, text: str, words: Sequence[str]) -> Snippet | None:
     start, end = _line(text, first, max(last + 1, first + _AFTER))
     inside = " ".join(text[start:end].split())
     line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
-    return Snippet(message_id, line, matches(line, words))
+    return Snippet(message_id, line, matches(line, words), is_thinking)
 
 
 def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from app.chats.rows import SEARCHED
 from app.chats.search_index import SearchIndex, SearchIndexError, Text, failures, remove
 from app.chats.search_text import indexable
 
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 _STEP_CHARACTERS = 50_000
 """About 30 ms."""
 _BATCH = 50
-_TEXT = "SELECT m.seq, c.number, m.text FROM messages m JOIN chats c ON c.id = m.chat_id"
+_TEXT = f"SELECT m.seq, c.number, {SEARCHED} FROM messages m JOIN chats c ON c.id = m.chat_id"
 
 
 class Upkeep:

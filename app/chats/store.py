@@ -39,7 +39,7 @@ class ChatStore(ChatFile):
 
     def chats(self) -> list[Chat]:
         """The chats that are not in the trash, newest first."""
-        return self._chats("deleted_at IS NULL ORDER BY updated_at DESC, rowid DESC")
+        return self._chats("deleted_at IS NULL ORDER BY updated_at DESC, number DESC")
 
     def search(self, text: str, limit: int = 100) -> list[Found]:
         """The chats in which all words of ``text`` occur, in the title or any version of any message, newest first.
@@ -128,7 +128,7 @@ class ChatStore(ChatFile):
 
     def trash(self) -> list[Chat]:
         """The chats in the trash, those deleted last first."""
-        return self._chats("deleted_at IS NOT NULL ORDER BY deleted_at DESC, updated_at DESC, rowid DESC")
+        return self._chats("deleted_at IS NOT NULL ORDER BY deleted_at DESC, updated_at DESC, number DESC")
 
     def expired(self) -> list[str]:
         """The ids of the chats that were in the trash for `TRASH_DAYS`."""

@@ -258,6 +258,20 @@ def test_export(store: ChatStore) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("figures", "heading"),
+    [("{}", "Thinking"), ('{"thinking_s":11.6}', "Thought for 12 s"), ('{"thinking_s":125}', "Thought for 2 min 5 s")],
+)
+def test_an_export_quotes_the_thinking(store: ChatStore, figures: str, heading: str) -> None:
+    chat = store.create_chat("Words")
+    begun = begin_answer(store, chat.id, None, "Guide", {})
+    thinking = "Which?\n\n```\ncode\n```\n"
+    store.finish_answer(replace(begun, text="These.", thinking=thinking, status="complete", figures_json=figures))
+    assert store.export_markdown(chat.id).splitlines()[4:] == [
+        "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
+    ]  # fmt: skip
+
+
 def test_only_the_thread_that_made_the_store_may_use_it(store: ChatStore) -> None:
     errors: list[BaseException] = []
 

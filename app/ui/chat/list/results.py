@@ -62,6 +62,8 @@ MOST_SNIPPETS = 3
 _LINES = 2
 _BEFORE = 14
 """Characters of a passage that stand before its first match: in a narrow list more would hide it."""
+_THINKING = "Thinking: "
+"""Before a passage that is not from the answer."""
 _Roles = Qt.ItemDataRole
 
 
@@ -84,15 +86,16 @@ def results_of(found: Sequence[Found], searched: str) -> list[Result]:
         title = title_of_chat(one.chat)
         rows.append(Result(one.chat, "", title, matches(title, words)))
         for snippet in one.snippets[:MOST_SNIPPETS]:
-            rows.append(Result(one.chat, snippet.message_id, *_shown(snippet.text, snippet.matches)))
+            shown = _shown(snippet.text, snippet.matches, _THINKING if snippet.is_thinking else "")
+            rows.append(Result(one.chat, snippet.message_id, *shown))
     return rows
 
 
-def _shown(text: str, found: Matches) -> tuple[str, Matches]:
-    """A passage of harmless characters that begins a little before its first match."""
+def _shown(text: str, found: Matches, label: str) -> tuple[str, Matches]:
+    """A passage of harmless characters that begins a little before its first match; ``label`` stands before it."""
     before = text[: found[0][0]] if found else ""
     cut = len(before) - _BEFORE if len(before) > _BEFORE else 0
-    shown, marks, end = "…" if cut else "", list[tuple[int, int]](), cut
+    shown, marks, end = f"{label}…" if cut else label, list[tuple[int, int]](), cut
     for start, length in found:
         shown += visible(text[end:start])
         match = visible(text[start : start + length])
