@@ -156,7 +156,7 @@ def _end(message: StoredMessage) -> str:
 def thinking_title(message: StoredMessage) -> str:
     """What stands above the thinking of a finished answer."""
     seconds = figures_of(message.figures).thinking_seconds
-    took = units.whole_seconds(seconds) if seconds else ""
+    took = units.duration(seconds) if seconds else ""
     if (message.status == "complete" and message.finish_reason not in _CUT) or message.text.strip():
         return thought_for(seconds)
     return f"Stopped thinking after {took}" if took else "Stopped thinking"
@@ -164,7 +164,7 @@ def thinking_title(message: StoredMessage) -> str:
 
 def thought_for(seconds: float) -> str:
     """``Thought for 12 s``; without the time where that isn't known."""
-    return f"Thought for {units.whole_seconds(seconds)}" if seconds else "Thinking"
+    return f"Thought for {units.duration(seconds)}" if seconds else "Thinking"
 
 
 def note_of(message: StoredMessage) -> str | None:

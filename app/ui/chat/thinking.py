@@ -270,7 +270,8 @@ class ThinkingPart(QWidget):
 
     @Slot()
     def _tell_seconds(self) -> None:
-        self._show_title(f"Thinking… {units.whole_seconds(self._seconds())}")
+        seconds = int(self._seconds())
+        self._show_title(f"Thinking… {units.duration(seconds)}" if seconds else "Thinking…")
 
     def _show_title(self, title: str) -> None:
         if title != self.button.text():

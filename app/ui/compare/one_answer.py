@@ -243,6 +243,7 @@ def settings_line(task: Task) -> str:
             "draft length Auto" if length == "auto" else f"draft length {length}",
             f"accept rule {command.accept}",
             *([f"thinking {title(command.thinking).lower()}"] if command.thinking else []),
+            *([f"thinking limit {units.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
             *([f"up to {units.tokens(longest)}"] if longest else []),
         ]
     )

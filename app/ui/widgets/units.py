@@ -57,9 +57,11 @@ def seconds(duration: float) -> str:
     return f"{number(duration, 2 if duration < 0.995 else 1 if duration < 9.95 else 0)}{NO_BREAK}s"
 
 
-def whole_seconds(duration: float) -> str:
-    """``12 s``, ``2 min 5 s``; at least a second."""
-    minutes, rest = divmod(max(1, round(duration)), 60)
+def duration(seconds_taken: float) -> str:
+    """``0.4 s``, ``12 s``, ``2 min 5 s``."""
+    if seconds_taken < 0.95:
+        return f"{number(max(seconds_taken, 0.1), 1)}{NO_BREAK}s"
+    minutes, rest = divmod(round(seconds_taken), 60)
     return f"{number(minutes)}{NO_BREAK}min {rest}{NO_BREAK}s" if minutes else f"{rest}{NO_BREAK}s"
 
 

@@ -89,7 +89,7 @@ def test_thinking_ends_on_request_the_answer_follows_and_the_next_turn_knows_onl
 ) -> None:
     with listening(monkeypatch) as hearing:
         part = running.begin_thinking("Well?")
-        assert shown(part.button.text()).startswith("Thinking… ")
+        assert shown(part.button.text()).startswith("Thinking…")
         assert part.button.accessibleName() == "Thinking, closed"
         assert not is_laid_out(part)
         running.stop_thinking(part)
