@@ -14,7 +14,7 @@ it would always be wrong. After the tokens of ``wrong_after``, it is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -66,16 +66,18 @@ def make_table_model(
     architecture: HeadArchitecture,
     wrong_after: Collection[int] = (),
     *,
+    follows: Mapping[int, int] | None = None,
     without: tuple[str, ...] = (),
     unused: int = 0,
     **options: Any,
 ) -> Path:
     """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only.
 
+    ``follows`` takes the place of `cycle`.
     Tensors whose names begin with one of ``without`` are left out. So many ``unused`` tokens are added, which no text
     has. More layers, a larger width and a larger feed-forward network cost more, and leave the text as it is.
     """
-    follows = cycle()
+    follows = follows or cycle()
     vocabulary = spm_vocabulary(_SIZE)
     vocabulary.tokens += [f"▁unused{number}" for number in range(unused)]
     vocabulary.types += [NORMAL] * unused
@@ -111,13 +113,14 @@ def make_random_model(
     path: Path,
     architecture: HeadArchitecture,
     *,
-    head_noise: float = 0.0,
     vocabulary: Vocabulary | None = None,
+    writes: float = _LITTLE,
     **options: Any,
 ) -> Path:
     """Write a model with random weights that never ends an answer.
 
-    Its head passes the embedding on, blurred by ``head_noise``, to a layer of its own.
+    Its head passes the embedding on to a layer of its own. The target's layers change what they get by the share
+    ``writes``; without any, the next token depends on the last one alone.
     """
     vocabulary = vocabulary or spm_vocabulary(_SIZE)
     ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
@@ -125,11 +128,12 @@ def make_random_model(
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _TENSORS[architecture](shape, random)
         made["output.weight"][ends] = 0.0
-        _write(made, _LITTLE)
+        head = f"blk.{shape.layers - 1}."
+        _write({name: tensor for name, tensor in made.items() if name.startswith(head)}, _LITTLE)
+        _write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
         passed = np.eye(shape.width, dtype=np.float32)
         hidden = _LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
-        blur = head_noise * random.matrix(shape.width, shape.width, 1.0)
-        made[_projection(shape)] = np.hstack([passed + blur, hidden])
+        made[_projection(shape)] = np.hstack([passed, hidden])
         return made
 
     options.setdefault("width", 64)

@@ -16,7 +16,6 @@ from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.layouts import Part, column, row
 from app.ui.widgets.theme import SPACING
 
-
 _TINTED: tuple[DrafterName, ...] = ("model", "ngram")
 """Drafters with a tint of their own; an MTP head has that of a draft model."""
 
