@@ -14,12 +14,13 @@ it would always be wrong. After the tokens of ``wrong_after``, it is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.support.architectures import qwen_metadata, qwen_tensors
 from tests.support.gguf_files import (
@@ -40,11 +41,13 @@ HeadArchitecture = Literal["glm4moe", "qwen35"]
 ARCHITECTURES: tuple[HeadArchitecture, ...] = ("glm4moe", "qwen35")
 _TRUNK = 2
 """Layers without the head's."""
-_EXPERTS, _EXPERTS_USED, _EXPERT_WIDTH = 4, 2, 32
+_EXPERTS, _EXPERTS_USED = 4, 2
 _SIZE = 384
 """Tokens of the vocabulary."""
 _CERTAIN = 20.0
 """How far the logit of the token that follows is above all others."""
+_LITTLE = 0.2
+"""How much a layer of a random model changes what it gets, so that the head is right now and then."""
 _PUSH = 4.0
 """How much stronger than a hidden state a head listens to a token that makes it wrong."""
 
@@ -63,43 +66,61 @@ def make_table_model(
     architecture: HeadArchitecture,
     wrong_after: Collection[int] = (),
     *,
+    follows: Mapping[int, int] | None = None,
     without: tuple[str, ...] = (),
+    unused: int = 0,
     **options: Any,
 ) -> Path:
     """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only.
 
-    Tensors whose names begin with one of ``without`` are left out.
+    ``follows`` takes the place of `cycle`.
+    Tensors whose names begin with one of ``without`` are left out. So many ``unused`` tokens are added, which no text
+    has. More layers, a larger width and a larger feed-forward network cost more, and leave the text as it is.
     """
-    follows = cycle()
+    follows = follows or cycle()
+    vocabulary = spm_vocabulary(_SIZE)
+    vocabulary.tokens += [f"▁unused{number}" for number in range(unused)]
+    vocabulary.types += [NORMAL] * unused
+    assert vocabulary.scores is not None
+    vocabulary.scores += [-1e6] * unused
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _TENSORS[architecture](shape, random)
-        _write_nothing(made)
+        _write(made, 0.0)
         step = np.zeros((_SIZE, _SIZE), np.float32)  # from a token to the one that follows it
         step[[follows[token] for token in range(_SIZE)], range(_SIZE)] = 1.0
         push = np.zeros((_SIZE, _SIZE), np.float32)
         other = next(iter(follows.values()))
         for token in wrong_after:
             push[follows[other] if token == other else other, token] = _PUSH
-        made["token_embd.weight"] = np.eye(_SIZE, dtype=np.float32)
-        made["output.weight"] = step * np.float32(_CERTAIN / _SIZE**0.5)
-        made[f"blk.{_TRUNK}.nextn.eh_proj.weight"] = np.hstack([push, step])
+        square, wide = (shape.width, shape.width), (shape.vocabulary, shape.width)
+        made["token_embd.weight"] = _padded(np.eye(_SIZE, dtype=np.float32), wide)
+        made["output.weight"] = _padded(step * np.float32(_CERTAIN / shape.width**0.5), wide)
+        made[_projection(shape)] = np.hstack([_padded(push, square), _padded(step, square)])
         return {name: tensor for name, tensor in made.items() if not name.startswith(without)}
 
-    return _make(path, architecture, tensors, vocabulary=spm_vocabulary(_SIZE), width=_SIZE, sharpness=1.0, **options)
+    options.setdefault("width", _SIZE)
+    return _make(path, architecture, tensors, vocabulary=vocabulary, sharpness=1.0, **options)
+
+
+def _padded(matrix: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
+    whole = np.zeros(shape, np.float32)
+    whole[: len(matrix), : matrix.shape[1]] = matrix
+    return whole
 
 
 def make_random_model(
     path: Path,
     architecture: HeadArchitecture,
     *,
-    head_noise: float = 0.0,
     vocabulary: Vocabulary | None = None,
+    writes: float = _LITTLE,
     **options: Any,
 ) -> Path:
     """Write a model with random weights that never ends an answer.
 
-    Its head passes the embedding on, blurred by ``head_noise``, to a layer of its own.
+    Its head passes the embedding on to a layer of its own. The target's layers change what they get by the share
+    ``writes``; without any, the next token depends on the last one alone.
     """
     vocabulary = vocabulary or spm_vocabulary(_SIZE)
     ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
@@ -107,10 +128,12 @@ def make_random_model(
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _TENSORS[architecture](shape, random)
         made["output.weight"][ends] = 0.0
+        head = f"blk.{shape.layers - 1}."
+        _write({name: tensor for name, tensor in made.items() if name.startswith(head)}, _LITTLE)
+        _write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
         passed = np.eye(shape.width, dtype=np.float32)
-        hidden = 0.3 * random.matrix(shape.width, shape.width, shape.width**-0.5)
-        blur = head_noise * random.matrix(shape.width, shape.width, 1.0)
-        made[f"blk.{_TRUNK}.nextn.eh_proj.weight"] = np.hstack([passed + blur, hidden])
+        hidden = _LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
+        made[_projection(shape)] = np.hstack([passed, hidden])
         return made
 
     options.setdefault("width", 64)
@@ -153,39 +176,43 @@ def _make(
     }
 
     def metadata(writer: gguf.GGUFWriter) -> None:
-        _METADATA[architecture](writer)
+        _METADATA[architecture](writer, options["layers"] - 1)
         writer.add_nextn_predict_layers(1)
 
     return make_model(path, architecture=architecture, edit=metadata, tensors=tensors, **options)
 
 
-def _write_nothing(tensors: Tensors) -> None:
-    """Let no layer change what it gets."""
+def _write(tensors: Tensors, share: float) -> None:
+    """Let all layers change what they get only by this ``share`` of what they did."""
     for name in tensors:
         if name.endswith(("attn_output.weight", "ssm_out.weight")) or ".ffn_down" in name:
-            tensors[name] *= 0.0
+            tensors[name] *= np.float32(share)
 
 
-def _head(number: int, shape: Shape) -> Tensors:
-    block = f"blk.{number}.nextn."
-    norms = {f"{block}{name}.weight": np.ones(shape.width, np.float32) for name in ("enorm", "hnorm")}
-    return {**norms, f"{block}eh_proj.weight": np.zeros((shape.width, 2 * shape.width), np.float32)}
+def _projection(shape: Shape) -> str:
+    """The tensor that makes one vector of an embedding and a hidden state, of the layer behind all others."""
+    return f"blk.{shape.layers - 1}.nextn.eh_proj.weight"
+
+
+def _head(shape: Shape) -> Tensors:
+    norms = (f"blk.{shape.layers - 1}.nextn.{name}.weight" for name in ("enorm", "hnorm"))
+    return {name: np.ones(shape.width, np.float32) for name in norms}
 
 
 # ---------------------------------------------------------------- glm4moe: dense layers, experts in the head
 
 
-def _glm_metadata(writer: gguf.GGUFWriter) -> None:
+def _glm_metadata(writer: gguf.GGUFWriter, trunk: int) -> None:
     writer.add_expert_count(_EXPERTS)
     writer.add_expert_used_count(_EXPERTS_USED)
     writer.add_expert_shared_count(1)
-    writer.add_expert_feed_forward_length(_EXPERT_WIDTH)
-    writer.add_leading_dense_block_count(_TRUNK)
+    writer.add_expert_feed_forward_length(writer.kv_data[0]["glm4moe.feed_forward_length"].value // 4)
+    writer.add_leading_dense_block_count(trunk)
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
 
 
 def _glm(shape: Shape, random: RandomWeights) -> Tensors:
-    width, hidden = shape.width, _EXPERT_WIDTH
+    width, hidden = shape.width, shape.feed_forward // 4
 
     def experts(block: str) -> Tensors:
         def matrices(rows: int, columns: int) -> Any:
@@ -206,21 +233,21 @@ def _glm(shape: Shape, random: RandomWeights) -> Tensors:
     for number in range(shape.layers):
         block = f"blk.{number}."
         tensors |= attention(block, shape, random)
-        tensors |= feed_forward(block, shape, random) if number < _TRUNK else experts(block)
+        tensors |= feed_forward(block, shape, random) if number < shape.layers - 1 else experts(block)
         tensors.pop(block + "ffn_norm.weight", None)
         tensors[block + "post_attention_norm.weight"] = np.ones(width, np.float32)
-    return tensors | _head(_TRUNK, shape) | output(shape, random)
+    return tensors | _head(shape) | output(shape, random)
 
 
 # ---------------------------------------------------------------- qwen35: gated delta net and attention in turn
 
 
 def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
-    return qwen_tensors(shape, random, attention_layers={1, _TRUNK}) | _head(_TRUNK, shape)
+    return qwen_tensors(shape, random, {*range(1, shape.layers, 2), shape.layers - 1}) | _head(shape)
 
 
-_METADATA: dict[HeadArchitecture, Callable[[gguf.GGUFWriter], None]] = {
+_METADATA: dict[HeadArchitecture, Callable[[gguf.GGUFWriter, int], None]] = {
     "glm4moe": _glm_metadata,
-    "qwen35": qwen_metadata,
+    "qwen35": lambda writer, _trunk: qwen_metadata(writer),
 }
 _TENSORS: dict[HeadArchitecture, Callable[[Shape, RandomWeights], Tensors]] = {"glm4moe": _glm, "qwen35": _qwen}

@@ -15,6 +15,10 @@ from app.protocol.messages import DrafterName, TextKind
 _INVALID_DRAFT = (
     "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."
 )
+_REPEATED_TOKENS = 100
+"""So many times the same token is no answer: https://github.com/ggml-org/llama.cpp/issues/23577."""
+_REPEATED = "The answer repeats itself without end, so the rest of it is written without the MTP head."
+_INVALID_HEAD = "The MTP head produces invalid numbers, so the model's file is probably damaged. Download it again."
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class Drafting:
 
         Raises `Canceled` if told to stop while the draft model is catching up.
         """
+        if "mtp" in self._drafters and self._is_repeated():
+            self._drafters, self.failure = {}, _REPEATED
         ngrams, has_model = self._drafters.get("ngram"), self._model in self._drafters
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:
@@ -90,6 +96,14 @@ class Drafting:
         except KnownError as error:
             self._leave_out(self._model, error)
         return Draft(situation, decision, proposal, decision.tested(proposal), self._model)
+
+    def _is_repeated(self) -> bool:
+        """Whether the end of the answer is one token, over and over."""
+        sequence = self._sequence
+        if len(sequence) - sequence.prompt_length < _REPEATED_TOKENS:
+            return False
+        tokens = sequence.tokens
+        return tokens[-1] == tokens[-_REPEATED_TOKENS] and len(set(tokens[-_REPEATED_TOKENS:])) == 1
 
     def _count_missing(self) -> None:
         if self._model in self._drafters:
@@ -116,4 +130,5 @@ class Drafting:
 
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
-        self.failure = _INVALID_DRAFT if isinstance(error, InvalidLogitsError) else str(error)
+        invalid = _INVALID_HEAD if name == "mtp" else _INVALID_DRAFT
+        self.failure = invalid if isinstance(error, InvalidLogitsError) else str(error)

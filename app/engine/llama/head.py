@@ -80,13 +80,6 @@ def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -
     raise KnownError(_MISSING.format(name))
 
 
-def _rows(pointer: Any, count: int, width: int) -> Floats:
-    """Hidden states in llama.cpp's memory, shape (count, width)."""
-    if not pointer:
-        raise KnownError("llama.cpp didn't output the hidden states that the MTP head needs.")
-    return np.ctypeslib.as_array(pointer, shape=(count, width))
-
-
 class _States:
     """Hidden states after consecutive tokens. The oldest are dropped where there is no more room."""
 
@@ -167,8 +160,13 @@ class Head(Context):
         logits = super().decode(tokens, outputs)
         self._exact = min(end, self._states.end + 1)
         if outputs:
-            self._own[:] = _rows(self._functions.state_at(self.handle, 0), 1, len(self._own))[0]
+            self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
         return logits
+
+    def _rows_at(self, pointer: Any, count: int) -> Floats:
+        """Hidden states in llama.cpp's memory, shape (count, width); zeros if it has none."""
+        shape = count, len(self._own)
+        return np.ctypeslib.as_array(pointer, shape=shape) if pointer else np.zeros(shape, np.float32)
 
     def _fill(self, inputs: Floats, first: int) -> None:
         """Write the hidden states after the tokens from ``first`` on, which is −1 for none, into ``inputs``."""
@@ -184,7 +182,7 @@ class Head(Context):
     def read(self, tokens: Sequence[int], count: int) -> None:
         """The target has just processed the last ``count`` of ``tokens``, which are all it has."""
         start = len(tokens) - count
-        self._states.append(start, _rows(self._functions.states(self._target), count, len(self._own)))
+        self._states.append(start, self._rows_at(self._functions.states(self._target), count))
         held = min(len(self.tokens), self._exact)
         if held > start:
             shared = start + common_length(np.array(self.tokens[start:held]), np.array(tokens[start:]))

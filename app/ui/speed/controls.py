@@ -6,7 +6,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QSizePolicy, QSlider, QWidget
 
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
-from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded
+from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
 from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.drawings import Swatch
@@ -15,6 +15,9 @@ from app.ui.widgets import units
 from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.layouts import Part, column, row
 from app.ui.widgets.theme import SPACING
+
+_TINTED: tuple[DrafterName, ...] = ("model", "ngram")
+"""Drafters with a tint of their own; an MTP head has that of a draft model."""
 
 
 class DraftLengthControl(QWidget):
@@ -165,8 +168,8 @@ class ShowDrafted(QWidget):
         legend = QWidget()
         legend.setAccessibleName("Tints: draft model, n-grams with a dotted underline")
         parts: list[Part] = []
-        for drafter, name in drafters.NAMES.items():
-            parts += [Swatch(is_ngram=drafter == "ngram"), label(name, "quiet"), SPACING]
+        for drafter in _TINTED:
+            parts += [Swatch(is_ngram=drafter == "ngram"), label(drafters.NAMES[drafter], "quiet"), SPACING]
         row(*parts, None, on=legend)
         legend.hide()
         column(self.box, legend, gap=SPACING, on=self)

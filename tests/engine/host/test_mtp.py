@@ -280,6 +280,21 @@ def test_other_drafters_and_pauses_leave_nothing_out(engine: Engine, load_head: 
         assert_always_right(run(engine, asked(LONG, answer, "And?")))
 
 
+def test_an_answer_that_repeats_itself_without_end_is_no_longer_drafted(
+    tmp_path: Path, engine: Engine, load_head: LoadHead
+) -> None:
+    follows = dict.fromkeys(range(384), 300)
+    load_head(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows))
+    answer = run(engine, asked(drafter="auto", draft_length=4, max_tokens=150))
+    assert set(answer.token_ids) == {300} and len(answer.token_ids) == 150
+    assert answer.finished.draft_failure == (
+        "The answer repeats itself without end, so the rest of it is written without the MTP head."
+    )
+    drafted = [number for number, round_ in enumerate(answer.rounds) if round_.drafted]
+    assert drafted and sum(round_.tokens for round_ in answer.rounds[: drafted[-1] + 1]) < 110
+    assert not run(engine, asked(max_tokens=50)).finished.draft_failure
+
+
 def test_forgetting_leaves_no_hidden_state_in_memory(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
     load_head(table_models["glm4moe"])
     run(engine, asked())
