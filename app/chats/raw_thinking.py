@@ -79,7 +79,7 @@ def split(text: str, provenance: Sequence[PackedPiece], *, is_cut: bool = False)
     """
     for reading in _readings(text, provenance):
         marks, symbols = _marks(reading.vocabulary, tuple(one for one in _AROUND if one in text[-100:]))
-        splitter = marks.splitter(reading.vocabulary.tokens(reading.before))
+        splitter = marks.splitter(reading.vocabulary.tokens(reading.before), reading.vocabulary.piece)
         coded = [symbols.get(part, part) for part in reading.parts]
         runs = splitter.feed("".join(coded))
         runs += [] if is_cut else splitter.finish()
