@@ -243,13 +243,13 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
     numbers = [
         connection.count_tokens(CHAT, "a", "stop"),
         connection.check_text("text"),
-        connection.count_tokens([*CHAT, *CHAT], "ab", "keep_ends"),
+        connection.count_tokens([*CHAT, *CHAT], "ab", "keep_ends", "high"),
     ]
     assert len(set(numbers)) == 3 and 0 not in numbers
     assert sent(connection)[1:] == [
         CountTokens(request=numbers[0], messages=CHAT, text="a", overflow="stop"),
         CheckText(request=numbers[1], text="text"),
-        CountTokens(request=numbers[2], messages=CHAT, kept=1, text="ab", overflow="keep_ends"),
+        CountTokens(request=numbers[2], messages=CHAT, kept=1, text="ab", overflow="keep_ends", thinking="high"),
     ]
     assert (connection.state, connection.request) == (EngineState.ANSWERING, answer)
     checked = TextChecked(request=numbers[1], tokens=[1, 2])

@@ -176,4 +176,6 @@ def note_of(message: StoredMessage) -> str | None:
         return "Slipstream closed while this answer was being written. Everything up to here was saved."
     if message.status == "failed":
         return "Something went wrong, and there is no answer."
+    if message.finish_reason == "end" and message.thinking.strip() and not message.text.strip():
+        return "The model stopped after thinking, without writing an answer."
     return None

@@ -101,7 +101,6 @@ class StatusLines(QWidget):
             self._details = list(details)
             help_text = wording.HELP["status"]
             explain(self, "\n".join([help_text, "", *details]) if details else help_text)
-            self.setAccessibleDescription("\n".join(details))
 
     @Slot()
     def _on_why(self) -> None:

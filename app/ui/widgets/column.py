@@ -350,7 +350,9 @@ class Column(QAbstractScrollArea):
         self.follows = False
         change()
         self.arrange()
-        self.show_box(widget, widget.rect())
+        place = QRect(widget.mapTo(self.viewport(), QPoint(0, 0)), widget.size())
+        if not self.viewport().rect().intersects(place):
+            self.show_box(widget, widget.rect())
 
     def _follow_again(self) -> None:
         """What `keep_place` began is over: tell if the view has left the end, or come back to it."""

@@ -175,6 +175,14 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert answer(transcript).spoken() == "Guide: Stopped thinking after 12 s, closed"
 
 
+def test_a_model_that_only_thought_is_not_an_empty_answer(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.add(thought("", finish_reason="end"))
+    settle(qtbot, transcript)
+    note = answer(transcript).note
+    assert note is not None and note.text() == "The model stopped after thinking, without writing an answer."
+    assert title(part_of(transcript)) == "Thought for 12 s"
+
+
 def test_tints_raw_text_and_theme_reach_the_thinking(qtbot: QtBot, transcript: Transcript) -> None:
     theme.override(theme.LIGHT)
     transcript.set_show_drafted(True)

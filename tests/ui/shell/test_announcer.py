@@ -76,6 +76,8 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
     running.type("Hello")  # waits for the first
     waiting = running.model
     running.choose("new_chat")
+    title = running.controller.operations.title
+    running.qtbot.waitUntil(lambda: title(waiting.id) == "Hello", timeout=WAIT_MS)  # its title comes with the list
     hearing.said.clear()
     first.stop()
     running.qtbot.waitUntil(lambda: not waiting.state.is_busy, timeout=WAIT_MS)

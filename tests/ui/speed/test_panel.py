@@ -16,9 +16,10 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import PairLoaded
+from app.protocol.messages import PairLoaded, Piece
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
+from app.ui.speed.parts import StatusLines
 from app.ui.widgets import theme
 from tests.ui.speed.parts import (
     ALONE,
@@ -245,3 +246,24 @@ def test_draft_length_can_be_changed_without_scrolling(
     slider = of_kind(panel, QSlider)
     assert button(panel, "Why?").isVisible() is paused
     assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640
+
+
+def test_figures_of_thinking_and_answer_stand_apart_in_the_explanation(panel: SpeedPanel, qtbot: QtBot) -> None:
+    def explained() -> str:
+        found = panel.findChild(StatusLines)
+        assert isinstance(found, StatusLines)
+        return found.whatsThis().replace("\u00a0", " ")
+
+    panel.set_pair(PAIR)
+    panel.begin_generation()
+    thinking = [
+        msgspec.structs.replace(one, kind="thinking", pieces=(one.tokens * [Piece(text="a", thinking=True)]))
+        for one in steady(11, seconds=0.1, accepted=3)
+    ]
+    panel.add_rounds(thinking)
+    qtbot.waitUntil(lambda: "Thinking: 41 tokens in 1.0 s, 30 of 40 draft tokens accepted (75%)" in explained())
+    panel.add_rounds(steady(11, seconds=0.1, accepted=1, after=2.0)[1:])
+    qtbot.waitUntil(lambda: "Answer: 20 tokens in 1.5 s, 10 of 40 draft tokens accepted (25%)" in explained())
+    panel.begin_generation()
+    panel.add_rounds(steady(3, seconds=0.1, accepted=3))
+    qtbot.waitUntil(lambda: "Thinking" not in explained())

@@ -36,11 +36,11 @@ from app.ui.widgets import units
         (units.seconds(128.2), "128 s"),
     ],
 )
+def test_figures_carry_their_units(text: str, expected: str) -> None:
+    assert text.replace("\u00a0", " ") == expected
+
+
 def test_a_duration_is_short_to_read() -> None:
     times = [0.0, 0.42, 0.96, 12.4, 59.6, 65.0, 3600.0]
     expected = ["0.1 s", "0.4 s", "1 s", "12 s", "1 min 0 s", "1 min 5 s", "60 min 0 s"]
     assert [units.duration(one).replace(units.NO_BREAK, " ") for one in times] == expected
-
-
-def test_figures_carry_their_units(text: str, expected: str) -> None:
-    assert text.replace("\u00a0", " ") == expected
