@@ -31,7 +31,7 @@ _CLOSINGS = tuple(dict.fromkeys(one.closing for one in FORMATS))
 _NEXT = re.compile(
     rf"""
       ^[ ]{{0,3}}(?P<fence>`{{3,}}|~{{3,}}) .*? (?: ^[ ]{{0,3}}(?P=fence) | \Z)
-    | (?<!`)(?P<ticks>`+)(?!`) (?:(?!\n\n).)+? (?<!`)(?P=ticks)(?!`)
+    | (?<!`)(?P<ticks>`+)(?!`) (?:(?!\n\n).){{1,2000}}? (?<!`)(?P=ticks)(?!`)
     | (?P<mark>{"|".join(re.escape(mark) for mark in (*_CLOSINGS, *(one.opening for one in FORMATS)))})
     """,
     re.MULTILINE | re.DOTALL | re.VERBOSE,
