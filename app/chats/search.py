@@ -11,7 +11,8 @@ import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice, zip_longest
+from itertools import accumulate, chain, count, islice, zip_longest
+from operator import add
 from typing import Any
 
 from app.chats.model import Chat, Found, Snippet
@@ -217,10 +218,14 @@ class _Run:
 def _titles(connection: sqlite3.Connection) -> _Titles:
     query = "SELECT id, number, title FROM chats WHERE deleted_at IS NULL ORDER BY updated_at DESC, number DESC"
     rows = connection.execute(query).fetchall()
-    text = fold("\0".join(title.replace("\0", " ") for _, _, title in rows))  # three times as fast as one by one
-    ends = accumulate(len(title) + 1 for title in text.split("\0"))
-    starts = dict(zip((chat_id for chat_id, _, _ in rows), chain([0], ends), strict=False))
-    return _Titles(text, starts, {number: chat_id for chat_id, number, _ in rows})
+    ids, numbers, titles = zip(*rows, strict=True) if rows else ((), (), ())
+    # All at once, and without a loop in Python: several times as fast as one by one.
+    text = "\0".join(titles)
+    if text.count("\0") >= len(rows) > 0:
+        text = "\0".join(title.replace("\0", " ") for title in titles)
+    text = fold(text)
+    ends = map(add, accumulate(map(len, text.split("\0"))), count(1))
+    return _Titles(text, dict(zip(ids, chain([0], ends), strict=False)), dict(zip(numbers, ids, strict=True)))
 
 
 def _those_in(text: str, words: Sequence[_Word]) -> Iterator[_Word]:

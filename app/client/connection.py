@@ -216,12 +216,12 @@ class Connection:
             )
         return number
 
-    def check_text(self, text: str) -> int:
-        """The number of the question; 0 if nothing is loaded that could check."""
+    def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
+        """The number of the question; 0 if nothing is loaded that could check. See `messages.CheckText`."""
         number = self._next_question()
         if number:
             self._open_checks.add(number)
-            self._send(messages.CheckText(request=number, text=text))
+            self._send(messages.CheckText(request=number, text=text, thought=thought, thinking=thinking))
         return number
 
     def _next_question(self) -> int:

@@ -221,6 +221,11 @@ class CheckText(_Struct, frozen=True, kw_only=True, tag="check_text"):
 
     request: int
     text: str
+    thought: str = ""
+    """What the model thought before it."""
+    thinking: str = ""
+    """As in the `Generate` that is to continue it, like the next."""
+    template_variables: TemplateVariables = {}
 
 
 class Forget(_Struct, frozen=True, kw_only=True, tag="forget"):
@@ -562,7 +567,7 @@ class TokensCounted(_Struct, frozen=True, kw_only=True, tag="tokens_counted"):
 class TextChecked(_Struct, frozen=True, kw_only=True, tag="text_checked"):
     request: int
     tokens: list[int] | None
-    """For `Generate.continued`; ``None`` if no tokens give exactly this text."""
+    """For `Generate.continued`; ``None`` if no tokens give exactly this thinking and text."""
 
 
 class Pong(_Struct, frozen=True, kw_only=True, tag="pong"):

@@ -51,11 +51,10 @@ def write_chats(store: ChatStore) -> tuple[str, str]:
             asked = add_question(store, chat_id, parents[chat_id], f"{words} {number} " * (1 + 40 * number))
             answer = begin_answer(store, chat_id, asked.id, "Guide", {"system_prompt": words})
             for length in (10, 100, 300):
-                store.update_answer(answer.id, f"{words} " * length, [[5, None, 1, words]])
-            whole = replace(
-                answer, text=f"{words} " * 400, provenance_json=to_json([[5, None, 1, words]]), status="complete"
-            )
-            store.finish_answer(whole)
+                store.update_answer(answer.id, f"{words} " * length, [[5, None, 1, words]], (), f"{words}. " * length)
+            packed = to_json([[5, None, 1, words]])
+            whole = replace(answer, text=f"{words} " * 400, thinking=f"{words}. " * 500, provenance_json=packed)
+            store.finish_answer(replace(whole, status="complete"))
             parents[chat_id] = answer.id
     store.set_unsent(deleted, f"{secret} draft")
     store.set_unsent(kept, KEPT)
@@ -118,8 +117,9 @@ def write_at_random(store: ChatStore, chat_ids: list[str], chosen: random.Random
         else:
             answer = begin_answer(store, chat_id, leaves[chat_id], word, {"system_prompt": word})
             for _ in range(chosen.randrange(4)):
-                store.update_answer(answer.id, word * chosen.randrange(1, length + 1), [])
-            store.finish_answer(replace(answer, text=word * length, status="complete"))
+                store.update_answer(answer.id, word * chosen.randrange(1, length + 1), [], (), word * length)
+            thinking = word * chosen.choice([0, 1, 100, 900])
+            store.finish_answer(replace(answer, text=word * length, thinking=thinking, status="complete"))
             leaves[chat_id] = answer.id
         if chosen.random() < 0.1:
             store.set_unsent(chat_id, word * chosen.randrange(100))

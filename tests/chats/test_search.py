@@ -157,6 +157,24 @@ def test_each_word_has_a_snippet(store: ChatStore) -> None:
     assert ["zebra"] in marked(found)
 
 
+def test_words_of_thinking_and_answer_are_found_and_a_snippet_says_which(store: ChatStore) -> None:
+    chat = store.create_chat()
+    asked = add_question(store, chat.id, None, "Which?")
+    answer = begin_answer(store, chat.id, asked.id)
+    store.finish_answer(replace(answer, text="The blue one.", thinking="Red or blue? Perhaps.", status="complete"))
+
+    def snippets(search: str) -> list[tuple[str, bool]]:
+        return [(one.text, one.is_thinking) for found in store.search(search) for one in found.snippets]
+
+    assert snippets("perhaps") == [("Red or blue? Perhaps.", True)]
+    assert snippets("blue") == [("The blue one.", False)]
+    assert snippets("ps") == [("Red or blue? Perhaps.", True)]
+    assert snippets("perhaps one") == [("The blue one.", False)]
+    assert snippets("one.red") == []  # they are texts of their own
+    store.delete_message(answer.id, following=False)
+    assert snippets("perhaps") == []
+
+
 def test_deleted_chats_and_messages_are_not_found(store: ChatStore) -> None:
     chat = chat_of(store, "the only one", "unmistakable")
     store.delete_chats([chat])

@@ -6,14 +6,17 @@ a keystroke costs the same in a chat of any length, except for reading its messa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
+from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
-from app.protocol.messages import CountTokens, Message, TokensCounted
+from app.engine.decoding.thinking import FORMATS, ChannelSplitter, Marks
+from app.protocol.messages import CountTokens, Message, Piece, TemplateVariables, TokensCounted
 
 _REMEMBERED_FRAMES = 8
+_FINAL = "<|channel|>final<|message|>"
 
 
 @dataclass(frozen=True)
@@ -30,11 +33,13 @@ class _Frame:
 class TokenCounter:
     """Counts tokens for one loaded target. One thread at a time; only `close` may be called from another."""
 
-    def __init__(self, prompts: PromptBuilder, vocabulary: Tokens) -> None:
-        """``prompts`` decides what would be left out."""
+    def __init__(self, prompts: PromptBuilder, vocabulary: Tokens, between: str = "") -> None:
+        """``prompts`` decides what would be left out; ``between`` is what `thinking_levels.between` tells."""
         self._prompts = prompts
         self._vocabulary = ClosableVocabulary(vocabulary)
         self._tokenizer = prompts.tokenizer.with_tokens(self._vocabulary)
+        self._between = between
+        self._marks: Marks | None = None
         self._frames: dict[int, _Frame | None] = {}
         """By a hash of the messages; the most recently used one comes last."""
 
@@ -66,9 +71,46 @@ class TokenCounter:
             first_dropped=len(system) + cut.first if dropped else 0,
         )
 
-    def check(self, text: str) -> list[int] | None:
-        """See `ChatTokenizer.checked`. Raises `KnownError` once the model is no longer loaded."""
-        return self._tokenizer.checked(text)
+    def check(self, text: str, thought: str = "", variables: TemplateVariables | None = None) -> list[int] | None:
+        """Tokens of an answer that give exactly this text, after what the model ``thought``; ``None`` where there are
+        none. ``variables`` are those of the prompt, which may open the thinking. Raises `KnownError` if the template
+        fails, and once the model is no longer loaded.
+        """
+        tokenizer, prompt = self._tokenizer, list[int]()
+        if tokenizer.has_template:
+            self._marks = self._marks or Marks(self._vocabulary, tokenizer.template.source)
+            question = [Message(role="user", content="?")]
+            prompt = tokenizer.chat(question, self._prompts.inputs(question, variables or {}))
+        for before, after in self._ways(prompt, thought):
+            tokens = tokenizer.tokens((before, {}), goes_on=True) + tokenizer.continued(thought)
+            if text or not thought:
+                tokens += tokenizer.tokens((after, {}), goes_on=True) + tokenizer.continued(text)
+            texts = TokenTexts(self._vocabulary.piece, self._marks, prompt)
+            pieces = [piece for token in tokens for piece in texts.add(Piece(text="", id=token))] + texts.end(cut=True)
+            told = ["".join(piece.text for piece in pieces if piece.thinking is wanted) for wanted in (True, False)]
+            if told == [thought, text]:
+                return tokens
+        return None
+
+    def _ways(self, prompt: Sequence[int], thought: str) -> Iterator[tuple[str, str]]:
+        """What the model may write before its thinking and behind it."""
+        if self._marks is None:
+            yield "", ""
+            return
+        splitter = self._marks.splitter(prompt)
+        if splitter.thinking:
+            yield "", splitter.between(self._between)
+        elif isinstance(splitter, ChannelSplitter):
+            yield ("<|channel|>analysis<|message|>", splitter.between("")) if thought else (_FINAL, "")
+        elif not thought:
+            yield "", ""
+        else:
+            source = self._tokenizer.template.source
+            for form in sorted(
+                FORMATS, key=lambda form: (form.closing not in self._between, form.opening not in source)
+            ):
+                after = self._between if form.closing in self._between else form.between or f"\n{form.closing}\n\n"
+                yield form.opening + "\n" * after.startswith("\n"), after
 
     def forget(self) -> None:
         """Forget earlier chats."""

@@ -28,6 +28,7 @@ class Tokens(Protocol):
 
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
     def piece(self, token: int) -> bytes: ...
+    def mark(self, token: int) -> str: ...
 
 
 class Vocabulary(Tokens, Protocol):
@@ -94,12 +95,6 @@ class ChatTokenizer:
             return tokens[len(line_break) :]
         return self._vocabulary.tokenize(text, special=special, bos=False)
 
-    def checked(self, text: str) -> list[int] | None:
-        """Tokens of an answer that give exactly ``text``; ``None`` where there are none."""
-        tokens = self.continued(text)
-        data = b"".join(map(self._vocabulary.piece, tokens))
-        return tokens if data.decode("utf-8", "replace") == text else None
-
     def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
         """A rendered chat. Raises `KnownError`.
 
@@ -160,6 +155,11 @@ class ClosableVocabulary:
         """See `Model.piece`. Raises `KnownError` once it is closed."""
         with self._lock:
             return self._opened().piece(token)
+
+    def mark(self, token: int) -> str:
+        """See `Model.mark`. Raises `KnownError` once it is closed."""
+        with self._lock:
+            return self._opened().mark(token)
 
     def close(self) -> None:
         """Wait until nobody uses it, which nobody does from then on."""

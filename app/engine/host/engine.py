@@ -340,7 +340,11 @@ class Engine:
 
     def check_text(self, command: CheckText) -> TextChecked:
         """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
-        return TextChecked(request=command.request, tokens=self._loaded().counter.check(command.text))
+        target = self._loaded()
+        variables = self._variables(target, command)
+        return TextChecked(
+            request=command.request, tokens=target.counter.check(command.text, command.thought, variables)
+        )
 
     def _loaded(self) -> Target:
         target = self._target
@@ -375,7 +379,7 @@ class Engine:
         return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
 
     @staticmethod
-    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens) -> TemplateVariables:
+    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens | CheckText) -> TemplateVariables:
         return target.variables(command.thinking, command.template_variables)
 
     def _process(

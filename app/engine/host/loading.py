@@ -337,13 +337,14 @@ class Loader:
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
         template = prompts.tokenizer.template if prompts.tokenizer.has_template else None
         found = levels(template) if template else {}
+        told = between(template, found.get("on", {})) if template else ""
         return Target(
             **vars(loaded),
             prompts=prompts,
-            counter=TokenCounter(prompts, loaded.model),
+            counter=TokenCounter(prompts, loaded.model, told),
             marks=Marks(loaded.model, template.source) if template else None,
             levels=found,
-            between=between(template, found.get("on", {})) if template else "",
+            between=told,
         )
 
     def draft(self, target: Target) -> LoadedModel:

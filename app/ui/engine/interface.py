@@ -97,8 +97,10 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def check_text(self, text: str) -> int:
+    def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
         """Ask for tokens that give exactly ``text``, to continue an answer whose own tokens are unknown.
+
+        ``thought``: what the model thought before it; ``thinking``: how much it is asked to think.
 
         Returns the number of the question; 0 if nothing is loaded. `text_checked` follows unless the engine ends or
         loads something else.

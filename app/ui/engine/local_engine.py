@@ -81,8 +81,8 @@ class LocalEngine(Engine):
         self._after()
         return number
 
-    def check_text(self, text: str) -> int:
-        number = self._connection.check_text(text)
+    def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
+        number = self._connection.check_text(text, thought, thinking)
         self._after()
         return number
 

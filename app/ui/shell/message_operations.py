@@ -18,6 +18,7 @@ from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
+from app.ui.engine import thinking
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
@@ -26,6 +27,8 @@ from app.ui.engine.pair_names import recent_title, speaker
 _STEP = 0.3
 """Of the temperature, for an answer that is a little more or less varied."""
 Way = tuple[str, Callable[[], object]]
+_Texts = tuple[str, str]
+"""Of an answer, and of what the model thought before it."""
 
 
 class MessageOperations(QObject):
@@ -61,10 +64,10 @@ class MessageOperations(QObject):
         self._load_recent = load_recent
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
-        self._asked: tuple[int, str] | None = None
-        """The request about the text of an answer, and the text."""
-        self._found: tuple[str, str, list[int]] | None = None
-        """For the text of an answer, and the model that it would go on with: its tokens."""
+        self._asked: tuple[int, _Texts] | None = None
+        """The request about the texts of an answer, and these."""
+        self._found: tuple[_Texts, str, list[int]] | None = None
+        """For the texts of an answer, and the model that it would go on with: its tokens."""
         self._to_regenerate: tuple[str, str, Pair] | None = None
         """A chat, and which of its answers is written again when this pair is loaded."""
         engine.text_checked.connect(self._on_text_checked)
@@ -107,15 +110,17 @@ class MessageOperations(QObject):
             self._tell(last.id)
         else:
             self._tell(None)
-            if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != last.text):
-                request = self._engine.check_text(last.text)
-                self._asked = (request, last.text) if request else None
+            texts = _texts(last)
+            if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
+                asked = asked_with(last) or self._chats.queue.settings(model.settings)
+                request = self._engine.check_text(*texts, thinking.usable(asked.thinking, pair))
+                self._asked = (request, texts) if request else None
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
         """Whether its tokens are known as those of this model."""
         if can_continue(message) and message.pair == speaker(pair):
             return True
-        return self._found is not None and self._found[:2] == (message.text, pair.target.path)
+        return self._found is not None and self._found[:2] == (_texts(message), pair.target.path)
 
     @Slot(object)
     def _on_text_checked(self, checked: TextChecked) -> None:
@@ -281,6 +286,10 @@ class MessageOperations(QObject):
         wanted, self._to_regenerate = self._to_regenerate, None
         if wanted is not None and _is_pair(files, wanted[2]) and self._chats.current.id == wanted[0]:
             self._chats.current.regenerate(wanted[1])
+
+
+def _texts(message: StoredMessage) -> _Texts:
+    return message.text, message.thinking
 
 
 def _is_pair(files: PairFiles, pair: Pair) -> bool:

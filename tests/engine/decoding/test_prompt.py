@@ -35,6 +35,9 @@ class Words:
     def piece(self, token: int) -> bytes:
         return text_of([token]).encode() if token < 1000 else b""
 
+    def mark(self, token: int) -> str:
+        return CONTROLS[token - 1000] if 1000 <= token < 1000 + len(CONTROLS) else ""
+
     def chat_template(self) -> str | None:
         return self._template
 

@@ -13,10 +13,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import Chat, Folder
+from app.chats.model import Chat, Folder, Found, Snippet
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.drawing import is_right_to_left
+from app.ui.chat.list.results import results_of
 from app.ui.chat.list.rows import group_of
 from app.ui.widgets import theme
 
@@ -567,3 +568,13 @@ def test_the_button_for_a_new_chat_comes_first(qtbot: QtBot, chat_list: ChatList
         order.append(focused.accessibleName() or getattr(focused, "text", str)())
         QTest.keyClick(focused, Key.Key_Tab)
     assert order == ["New chat", "Folders and sort order", "Search chats", "Chats", "Trash"]
+
+
+def test_a_passage_of_the_thinking_says_so_and_marks_the_words() -> None:
+    chat = Chat("c", "Title", 0.0, 0.0, None)
+    line = "…a long way before the word that was looked for"
+    snippets = (Snippet("m", line, ((23, 4),), is_thinking=True), Snippet("n", "word", ((0, 4),)))
+    _title, thought, said = results_of([Found(chat, snippets)], "word")
+    assert thought.text == "Thinking: …ay before the word that was looked for"
+    assert [thought.text[start : start + length] for start, length in thought.matches] == ["word"]
+    assert said.text == "word"

@@ -4,6 +4,7 @@ limited, is found again."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,14 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.store import ChatStore
 from app.protocol.messages import LoadSettings
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.model import ChatState
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import speaker
+from tests.support.chats import add_question, begin_answer
 from tests.support.thinking_models import ENDLESS, make_thinking_model
 from tests.ui.shell.hearing import listening
 from tests.ui.shell.test_main_window import WAIT_MS
@@ -139,6 +143,34 @@ def test_an_answer_stopped_in_its_thinking_says_so_and_goes_on(running: Thinking
     assert after.id == cut.id
     assert after.thinking.startswith(cut.thinking) and after.text.strip() == "yes no."
     assert float(str(after.figures["thinking_s"])) > float(str(cut.figures["thinking_s"]))
+
+
+@pytest.mark.parametrize("text", ["", "yes"])
+def test_an_answer_without_tokens_goes_on_behind_its_thinking(running: Thinking, text: str) -> None:
+    def make(store: ChatStore) -> str:
+        chat = store.create_chat("Old")
+        question = add_question(store, chat.id, None, "Well?")
+        cut = begin_answer(store, chat.id, question.id, speaker(running.controller.pair_loader.pair()))
+        store.finish_answer(replace(cut, text=text, thinking="so then", status="complete", finish_reason="length"))
+        return chat.id
+
+    running.chats.open(running.worker.submit(make).result(timeout=20))
+    running.settle()
+    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
+    running.model.set_settings(GREEDY)
+    running.choose("continue_answer")
+
+    def has_more() -> bool:
+        live = running.model.live
+        return live is not None and len(live.thinking()) + len(live.text()) > 20
+
+    running.qtbot.waitUntil(has_more, timeout=WAIT_MS)
+    running.model.stop()
+    running.settle()
+    message = running.model.messages[-1]
+    assert message.thinking.startswith("so then" if text else "so then so then")
+    assert message.text == "" if not text else message.text.startswith("yes so then")
+    assert len(message.tokens) == len(message.provenance)
 
 
 def test_the_settings_offer_what_the_model_has_and_an_answer_keeps_them(running: Thinking) -> None:
