@@ -115,12 +115,14 @@ def make_random_model(
     *,
     vocabulary: Vocabulary | None = None,
     writes: float = _LITTLE,
+    head_writes: float = _LITTLE,
     **options: Any,
 ) -> Path:
     """Write a model with random weights that never ends an answer.
 
     Its head passes the embedding on to a layer of its own. The target's layers change what they get by the share
-    ``writes``; without any, the next token depends on the last one alone.
+    ``writes``, that of the head by ``head_writes``. If the target's write nothing, the next token depends on the last
+    one alone.
     """
     vocabulary = vocabulary or spm_vocabulary(_SIZE)
     ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
@@ -129,7 +131,7 @@ def make_random_model(
         made = _TENSORS[architecture](shape, random)
         made["output.weight"][ends] = 0.0
         head = f"blk.{shape.layers - 1}."
-        _write({name: tensor for name, tensor in made.items() if name.startswith(head)}, _LITTLE)
+        _write({name: tensor for name, tensor in made.items() if name.startswith(head)}, head_writes)
         _write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
         passed = np.eye(shape.width, dtype=np.float32)
         hidden = _LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)

@@ -6,7 +6,7 @@ acceptance says whether it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,9 +19,6 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
-from app.engine.llama.context import Context
-from app.engine.llama.head import Head
-from app.engine.llama.model import Model
 from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
@@ -365,48 +362,3 @@ def test_a_head_is_not_used_together_with_a_draft_model(
 def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
     pair = load_head(make_model(tmp_path / "plain.gguf"))
     assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."
-
-
-# ---------------------------------------------------------------- the cache by itself
-
-
-@pytest.fixture
-def cached(table_models: Models) -> Iterator[tuple[Context, Head]]:
-    model = Model(table_models["glm4moe"], 0, lambda _: True, with_head=True)
-    target = Context(model, SETTINGS, length=512, threads=1)
-    head = target.head = Head(target, model, SETTINGS)
-    yield target, head
-    head.close()
-    target.close()
-    model.close()
-
-
-def test_one_token_more_is_processed_again_where_its_hidden_state_is_gone(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    tokens = list(range(260, 380))
-    for begin in range(0, 120, 30):
-        target.decode(tokens[begin : begin + 30], 0)
-    assert len(head.tokens) >= 90, "it reads along in chunks"
-    state = target.save()
-    assert target.restore(state)
-    assert target.reach(50) == 49
-    target.roll_back(50)
-    assert target.tokens == tokens[:49] and head.tokens == tokens[:50]
-    target.decode(tokens[49:60], 0)
-    right = head.decode(tokens[50:61], 1)[0].copy()
-    target.clear()
-    target.decode(tokens[:60], 0)
-    assert_near(right, head.decode(tokens[len(head.tokens) : 61], 1)[0])
-
-
-def test_another_text_after_going_back_is_read_anew(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    target.decode(list(range(260, 320)), 0)
-    head.catch_up(target.tokens)
-    target.roll_back(20)
-    target.decode([290, 291], 0)
-    assert head.tokens == list(range(260, 280))
-    changed = head.decode([290, 291, 292], 1)[0].copy()
-    target.clear()
-    target.decode([*range(260, 280), 290, 291], 0)
-    assert_near(changed, head.decode([*range(260, 280), 290, 291, 292], 1)[0])
