@@ -201,7 +201,7 @@ class FindInChat(QObject):
         live = self._model.live if self._model is not None else None
         is_live = live is not None and live.message is not None and live.message.id == message.id
         texts = (live.thinking(), live.text()) if live is not None and is_live else (message.thinking, message.text)
-        return sum(count_matches(text, self._query, plain=message.role == "user") for text in texts)
+        return sum(count_matches(text, self._query, plain=message.role == "user") for text in texts if text)
 
     def _tell(self) -> None:
         is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)

@@ -116,30 +116,7 @@ class ChatSettingsTab(QFrame):
         self.preset.activated.connect(lambda place: self.preset_chosen.emit(self.preset.itemData(place)))
 
     def _build(self) -> None:
-        sampling, more = QWidget(), QWidget()
-        column(*self.parameters.values(), gap=2 * SPACING, margins=(0, 0, 0, SPACING), on=sampling)
-        self.sampling_section = Section("Sampling", sampling)
-        column(
-            *self._field("stop", self.stop),
-            SPACING,
-            *self._field("max_tokens", self.max_tokens, beside=True),
-            *self._field("seed", self.seed, beside=True),
-            SPACING,
-            *self._field("overflow", self.overflow),
-            SPACING,
-            *self._field("drafter", self.drafter),
-            gap=SPACING,
-            on=more,
-        )
-        self.more_section = Section("More", more)
-        self._thinking_part = QWidget()
-        column(
-            *self._field("thinking", self.thinking),
-            *self._field("thinking_budget", self.thinking_budget, beside=True),
-            2 * SPACING,
-            gap=SPACING,
-            on=self._thinking_part,
-        )
+        self._build_sections()
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()
@@ -169,6 +146,33 @@ class ChatSettingsTab(QFrame):
             self.recommended_button, self.save_button, gap=SPACING, margins=(_SIDE, SPACING, _SIDE, 3 * SPACING)
         )
         column((self._area, 1), foot, gap=0, on=self)
+
+    def _build_sections(self) -> None:
+        """The parts of the page that are opened and closed, or shown only for some models."""
+        sampling, more = QWidget(), QWidget()
+        column(*self.parameters.values(), gap=2 * SPACING, margins=(0, 0, 0, SPACING), on=sampling)
+        self.sampling_section = Section("Sampling", sampling)
+        column(
+            *self._field("stop", self.stop),
+            SPACING,
+            *self._field("max_tokens", self.max_tokens, beside=True),
+            *self._field("seed", self.seed, beside=True),
+            SPACING,
+            *self._field("overflow", self.overflow),
+            SPACING,
+            *self._field("drafter", self.drafter),
+            gap=SPACING,
+            on=more,
+        )
+        self.more_section = Section("More", more)
+        self._thinking_part = QWidget()
+        column(
+            *self._field("thinking", self.thinking),
+            *self._field("thinking_budget", self.thinking_budget, beside=True),
+            2 * SPACING,
+            gap=SPACING,
+            on=self._thinking_part,
+        )
 
     def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
         """A heading, and the field below or beside it."""

@@ -19,6 +19,7 @@ from app.protocol.messages import Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.compare.repeated_answer import repeated_answer
+from app.ui.engine import thinking
 from app.ui.engine.recommended import recommended
 from tests.ui.chat.settings_parts import SettingsRig
 from tests.ui.parts import WAIT_MS
@@ -327,3 +328,36 @@ def test_a_tab_of_its_own_shows_defaults(qtbot: QtBot) -> None:
     tab = ChatSettingsTab()
     qtbot.addWidget(tab)
     assert tab.settings() == ChatSettings()
+
+
+# ---------------------------------------------------------------- thinking
+
+
+def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: SettingsRig) -> None:
+    pair = rig.pair_loader.pair()
+    assert pair is not None and not pair.thinking
+    rig.model.set_settings(ChatSettings(thinking="high", thinking_budget=512))
+    assert not rig.tab.thinking.isVisible() and not rig.tab.thinking_budget.isVisible()
+    rig.tab.system_prompt.setPlainText("Be brief.")
+    rig.tab.commit()
+    assert (rig.chosen.thinking, rig.chosen.thinking_budget) == ("high", 512)
+    asked = rig.queue.settings(rig.chosen)
+    assert (asked.thinking, asked.thinking_budget) == ("", 512)
+
+    def show(levels: list[str]) -> None:
+        thinks = msgspec.structs.replace(pair, thinking=levels)
+        rig.tab.show_settings(
+            rig.chosen, Sampling(), dict.fromkeys(rig.tab.parameters, ""), [("auto", "Auto")], thinking.offered(thinks)
+        )
+
+    show(["off", "on"])
+    assert rig.tab.thinking.isVisible() and rig.tab.thinking.currentText() == "Model's default"
+    assert rig.tab.settings().thinking == "high"  # nobody chose another one
+    show(["low", "high", "xhigh"])
+    titles = [rig.tab.thinking.itemText(place) for place in range(rig.tab.thinking.count())]
+    assert titles == ["Model's default", "Low", "High", "Extra high"]
+    assert rig.tab.thinking.currentText() == "High"
+    place = rig.tab.thinking.findData("")
+    rig.tab.thinking.setCurrentIndex(place)
+    rig.tab.thinking.activated.emit(place)
+    assert rig.chosen.thinking == ""
