@@ -355,6 +355,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     thinking: list[str] = []
     """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
     there is no choice."""
+    may_think: bool = False
+    """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
     sampling: Sampling = Sampling()
     """What the target's file recommends, and llama.cpp's defaults for the rest."""

@@ -184,6 +184,9 @@ class Marks:
         """What the model writes in front of its thinking, with its control tokens."""
         self.answer_opening = _FINAL if has_channels else ""
         """What it writes in front of an answer without thinking."""
+        is_told = any(mark in template for known in FORMATS for mark in (known.opening, known.closing))
+        self.are_expected = has_channels or is_told
+        """Whether the model is known to write marks."""
 
     def splitter(self, prompt: Sequence[int], piece: Callable[[int], bytes]) -> Splitter:
         """For an answer behind ``prompt``; ``piece`` gives the bytes of a token."""

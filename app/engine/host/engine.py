@@ -133,6 +133,7 @@ class Engine:
             threads=threads,
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
+            may_think=target.thinking.may_think,
             default_draft_length=self._default_draft_length(target),
             sampling=sampling,
             recommended=recommended,

@@ -22,6 +22,7 @@ class ModelThinking:
         self.levels = levels(template)
         """What can be asked for; empty where there is no choice."""
         self.marks = Marks(vocabulary, template.source)
+        self.may_think = bool(self.levels) or self.marks.are_expected
         self.between = between(template, self.levels.get("on", {}))
         """What the template writes between thinking and answer; empty where that is not known."""
         self._unshared: dict[str, int] = {}

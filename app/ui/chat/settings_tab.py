@@ -166,8 +166,9 @@ class ChatSettingsTab(QFrame):
         )
         self.more_section = Section("More", more)
         self._thinking_part = QWidget()
+        self._thinking_field = self._field("thinking", self.thinking)
         column(
-            *self._field("thinking", self.thinking),
+            *self._thinking_field,
             *self._field("thinking_budget", self.thinking_budget, beside=True),
             2 * SPACING,
             gap=SPACING,
@@ -300,6 +301,8 @@ class ChatSettingsTab(QFrame):
         if levels:
             self.thinking.show_value(self._shown_level(chosen) or "")
         self.thinking_budget.setEnabled(self.thinking.currentData() != "off")
+        for widget in self._thinking_field:
+            widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))
 
     def show_presets(self, names: Sequence[str], chosen: str) -> None:

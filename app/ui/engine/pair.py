@@ -19,10 +19,8 @@ from app.protocol.messages import (
     LoadProgressed,
     LoadSettings,
     MeasurePlain,
-    Message,
     PairLoaded,
     PlainMeasured,
-    Sampling,
 )
 from app.storage.files import moved_path
 from app.ui import notices
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-PLAIN_TOKENS = 128
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 ENGINE_NOTICES = ("engine", "load", "draft", "stall")
@@ -249,24 +246,11 @@ class PairLoader(QObject):
 
     # ------------------------------------------------------------ plain speed
 
-    def measure_plain(
-        self, messages: list[Message], sampling: Sampling, seed: int, *, is_private: bool = False
-    ) -> bool:
-        """Measure decoding without a draft; returns whether it could start. ``is_private``: the engine keeps nothing of
-        it.
-        """
+    def measure_plain(self, command: MeasurePlain) -> bool:
+        """Measure decoding without a draft; returns whether it could start."""
         if self._engine.state() is not EngineState.READY:
             return False
-        self._measure_request = self._engine.ask(
-            MeasurePlain(
-                request=0,
-                messages=messages,
-                sampling=sampling,
-                seed=seed,
-                max_tokens=PLAIN_TOKENS,
-                private=is_private,
-            )
-        )
+        self._measure_request = self._engine.ask(command)
         return True
 
     @Slot(object)

@@ -16,8 +16,8 @@ def title(level: str) -> str:
 
 
 def offered(pair: PairLoaded | None) -> list[tuple[str, str]]:
-    """Levels to choose from and their titles; empty where the model has no choice."""
-    return [(level, title(level)) for level in ["", *pair.thinking]] if pair is not None and pair.thinking else []
+    """Levels to choose from and their titles, the model's default first; empty where the model doesn't think."""
+    return [(level, title(level)) for level in ["", *pair.thinking]] if pair is not None and pair.may_think else []
 
 
 def usable(level: str, pair: PairLoaded | None) -> str:

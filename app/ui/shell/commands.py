@@ -15,6 +15,7 @@ from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
 from app.models.opened_file import path_of
 from app.models.text import printable
+from app.protocol.messages import MeasurePlain
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from app.ui.models.presenter import ModelsPresenter
     from app.ui.settings.presenter import SettingsPresenter
 
-MEASURE_SEED = 0
 QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
 _FILE = "file"
@@ -151,7 +151,14 @@ class AppCommands(QObject):
         current = self._chats.current
         settings = self._chats.queue.settings(current.settings)
         messages = question_to_measure(current.messages, settings.system_prompt)
-        if self._pair_loader.measure_plain(messages, settings.sampling, MEASURE_SEED, is_private=current.is_temporary):
+        asked = MeasurePlain(
+            request=0,
+            messages=messages,
+            sampling=settings.sampling,
+            private=current.is_temporary,
+            thinking=settings.thinking,
+        )
+        if self._pair_loader.measure_plain(asked):
             self._window.speed_panel.plain_speed.set_measuring(True)
         elif self._engine.state() is EngineState.COMPARING:
             is_trying = self._coordinator.is_trying()

@@ -315,3 +315,11 @@ def test_at_random_budgets_a_draft_changes_nothing(engine: Engine, load: Loader,
         forced += any(round_.forced for round_ in drafted.rounds) and bool(plain.answer)
         accepted += drafted.finished.figures.draft.accepted
     assert accepted > 5 * count and forced > count // 2
+
+
+def test_whether_a_model_may_think(load: Loader, pairs: Pairs, tmp_path: Path) -> None:
+    """By its levels, by the marks in its template, or by the tokens of its channels."""
+    told = make_model(tmp_path / "told.gguf", chat_template="{% if '</think>' in '' %}{% endif %}" + CHATML_TEMPLATE)
+    assert not load(told).thinking and load(told).may_think
+    assert load(pairs["qwen3.5"][0]).may_think and load(pairs["gpt-oss"][0]).may_think
+    assert not load(make_model(tmp_path / "never.gguf", chat_template=CHATML_TEMPLATE)).may_think

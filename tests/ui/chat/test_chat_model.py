@@ -18,7 +18,7 @@ from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
-from app.protocol.messages import LoadSettings, Message
+from app.protocol.messages import LoadSettings, MeasurePlain, Message
 from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.model import ChatState
@@ -553,7 +553,7 @@ def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
     rig.load()
     with qtbot.waitSignal(rig.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
-        rig.pair_loader.measure_plain([Message(role="user", content="Hi")], rig.settings.sampling, 0)
+        rig.pair_loader.measure_plain(MeasurePlain(request=0, messages=[Message(role="user", content="Hi")]))
     assert measured.args == [40.0]
 
 

@@ -345,11 +345,14 @@ def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: Setti
     assert (asked.thinking, asked.thinking_budget) == ("", 512)
 
     def show(levels: list[str]) -> None:
-        thinks = msgspec.structs.replace(pair, thinking=levels)
+        thinks = msgspec.structs.replace(pair, thinking=levels, may_think=True)
         rig.tab.show_settings(
             rig.chosen, Sampling(), dict.fromkeys(rig.tab.parameters, ""), [("auto", "Auto")], thinking.offered(thinks)
         )
 
+    show([])
+    assert not rig.tab.thinking.isVisible() and rig.tab.thinking_budget.isVisible()
+    assert rig.tab.settings().thinking == "high"
     show(["off", "on"])
     assert rig.tab.thinking.isVisible() and rig.tab.thinking.currentText() == "Model's default"
     assert rig.tab.settings().thinking == "high"  # nobody chose another one
