@@ -9,9 +9,10 @@ import pytest
 from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
+from app.engine.decoding.thinking import Marks
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.messages import CountTokens, Message, Overflow, TokensCounted
+from app.protocol.messages import CheckText, CountTokens, Message, Overflow, TokensCounted
 from tests.engine.decoding.test_prompt import SHORT, SpacedWords, Words, chat, text_of, user
 from tests.support.gguf_files import CHATML_TEMPLATE, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
@@ -33,6 +34,23 @@ def counted(
     own: TokenCounter, messages: Sequence[Message], text: str = "", overflow: Overflow = "drop_oldest"
 ) -> TokensCounted:
     return own.count(CountTokens(request=1, messages=list(messages), text=text, overflow=overflow))
+
+
+class Spelled:
+    """A vocabulary without tokens for marks."""
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:  # noqa: ARG002
+        return []
+
+    def piece(self, token: int) -> bytes:
+        raise KeyError(token)
+
+    def mark(self, token: int) -> str:
+        raise KeyError(token)
+
+
+def checked(own: TokenCounter, text: str) -> list[int] | None:
+    return own.check(CheckText(request=1, text=text), Marks(Spelled(), ""), "")
 
 
 @pytest.mark.parametrize("vocabulary", [Words(SHORT), SpacedWords(SHORT), Words(), Words(TWICE), Words(STRICT)])
@@ -117,12 +135,12 @@ def test_once_it_is_closed_nothing_touches_the_model() -> None:
     with pytest.raises(KnownError, match="no longer loaded"):
         counted(own, [], "a")
     with pytest.raises(KnownError, match="no longer loaded"):
-        own.check("a")
+        checked(own, "a")
 
 
 def test_a_text_is_checked_by_reading_its_tokens() -> None:
     _, own = counter(SpacedWords(SHORT))
-    assert text_of(own.check("</s> so </s>") or []) == "</s> so </s>"
+    assert text_of(checked(own, "</s> so </s>") or []) == "</s> so </s>"
 
 
 def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
@@ -181,6 +199,6 @@ def test_the_sum_with_llama_cpps_own_tokens(vocabulary: Vocabulary, template: st
         for text in ("x", "What is\n\nit?", "  so </s> much", "naïve 🙂", "1 2 3" * 20):
             told = counted(own, before, text)
             assert told.system + told.messages + told.text == len(prompts.chat([*before, user(text.strip())]).tokens)
-            assert own.check(text) is not None
+            assert checked(own, text) is not None
     finally:
         model.close()
