@@ -18,6 +18,7 @@ from app.commands import session
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.mtp_models import make_table_model
 from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
@@ -84,6 +85,19 @@ def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
     assert off["thinking"] == "" and off["text"]
     refused = slipstream("generate", *options, "--thinking", "huge")
     assert refused.returncode == 1 and "It can be off, on." in refused.stderr
+
+
+def test_the_models_own_head_drafts_if_asked_for(pair: Pair, tmp_path: Path) -> None:
+    target = make_table_model(tmp_path / "target.gguf", "qwen35")
+    options: list[str | Path] = ["--prompt", "x", "--temperature", "0", "--max-tokens", "20", "--json"]
+    answer = slipstream("generate", "--target", target, "--drafter", "mtp", "--draft-length", "3", *options)
+    told = json.loads(answer.stdout)
+    assert [drafter["name"] for drafter in told["draft"]["drafters"]] == ["mtp"]
+    assert told["draft"]["acceptance_rate"] == 1.0
+    plain = slipstream("generate", "--target", target, "--no-draft", *options)
+    assert json.loads(plain.stdout)["token_ids"] == told["token_ids"]
+    refused = slipstream("generate", "--target", pair[0], "--drafter", "mtp", *options)
+    assert refused.returncode == 1 and "target.gguf has no MTP head." in refused.stderr
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:
