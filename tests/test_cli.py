@@ -18,6 +18,7 @@ from app.commands import session
 from app.protocol.messages import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.mtp_models import make_table_model
 from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
@@ -101,6 +102,19 @@ def test_thinking_is_refused_where_it_makes_no_sense(pair: Pair) -> None:
         assert refused.returncode == 2 and refused.stdout == "" and problem in refused.stderr
     answer = json.loads(slipstream("generate", *options, "--thinking", "0", "--json").stdout)
     assert answer["thinking"] == "" and answer["thinking_tokens"] == 0 and answer["text"]
+
+
+def test_the_models_own_head_drafts_if_asked_for(pair: Pair, tmp_path: Path) -> None:
+    target = make_table_model(tmp_path / "target.gguf", "qwen35")
+    options: list[str | Path] = ["--prompt", "x", "--temperature", "0", "--max-tokens", "20", "--json"]
+    answer = slipstream("generate", "--target", target, "--drafter", "mtp", "--draft-length", "3", *options)
+    told = json.loads(answer.stdout)
+    assert [drafter["name"] for drafter in told["draft"]["drafters"]] == ["mtp"]
+    assert told["draft"]["acceptance_rate"] == 1.0
+    plain = slipstream("generate", "--target", target, "--no-draft", *options)
+    assert json.loads(plain.stdout)["token_ids"] == told["token_ids"]
+    refused = slipstream("generate", "--target", pair[0], "--drafter", "mtp", *options)
+    assert refused.returncode == 1 and "target.gguf has no MTP head." in refused.stderr
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:

@@ -102,10 +102,11 @@ def generate_command(
 
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:
-    """A head is only loaded where it may draft."""
-    if options.drafter == "mtp":
+    """A head is only loaded where it may draft, which it may not in commands without such an option."""
+    drafter = getattr(options, "drafter", "model")
+    if drafter == "mtp":
         return "on"
-    return "auto" if options.drafter in ("auto", "chain") and not options.no_draft else "off"
+    return "auto" if drafter in ("auto", "chain") and not options.no_draft else "off"
 
 
 def drafter_choice(options: argparse.Namespace) -> DrafterChoice:
