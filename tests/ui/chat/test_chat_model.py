@@ -378,19 +378,18 @@ def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: Q
     ]
 
 
-def test_what_was_not_saved_is_saved_with_what_comes_next(make_rig: MakeRig) -> None:
+def test_what_was_not_saved_is_saved_with_what_comes_next(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.load()
     rig.begin_answer("Go on")
     forbid_writing(rig)
     rig.model.stop()
-    rig.settle()
-    assert "save" in rig.notice_list.notices()
+    qtbot.waitUntil(lambda: "save" in rig.notice_list.notices(), timeout=WAIT_MS)
     forbid_writing(rig, False)
     rig.model.unsent.type("more")
     rig.chats.new()
+    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
     rig.settle()
-    assert "save" not in rig.notice_list.notices()
     (chat,) = rig.stored(ChatStore.chats)
     assert rig.stored(lambda store: store.branch(chat.id))[-1].text == "Hello there"
 
