@@ -119,8 +119,9 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
-    head: HeadChoice = "auto"
-    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
+    head: HeadChoice = "off"
+    """Whether to use an MTP head inside the target. It isn't used together with a draft model. Off by default while
+    the memory plan doesn't count it."""
     settings: LoadSettings = LoadSettings()
 
 
