@@ -16,6 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from app.chats.model import PackedPiece, to_json
+from app.chats.rows import storable
 from app.engine.decoding.thinking import FORMATS, Format, Marks, Run
 
 _CHANNEL, _START, _MESSAGE, _END = _HARMONY = ("<|channel|>", "<|start|>", "<|message|>", "<|end|>")
@@ -52,9 +53,25 @@ class Split:
 
 def split_stored(connection: sqlite3.Connection) -> None:
     """Split all answers of a chat file; only those that have a mark are read as a whole. The search index, which has
-    the marks, is to be made anew.
+    the marks, is to be made anew. What is damaged stays as it is, so that all else can be opened.
     """
-    answers = connection.execute("SELECT seq, text FROM messages WHERE role = 'assistant'")
+    strict, connection.text_factory = connection.text_factory, _decoded
+    try:
+        _split_all(connection)
+    finally:
+        connection.text_factory = strict
+
+
+def _decoded(data: bytes) -> str:
+    """Empty where it is damaged."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _split_all(connection: sqlite3.Connection) -> None:
+    answers = connection.execute("SELECT seq, text FROM messages WHERE role = 'assistant' AND typeof(text) = 'text'")
     marked = [seq for seq, text in answers if _may_think(text)]
     has_split = False
     for seq in marked:
@@ -67,7 +84,7 @@ def split_stored(connection: sqlite3.Connection) -> None:
             has_split = True
             connection.execute(
                 "UPDATE messages SET thinking = ?, text = ?, provenance = ? WHERE seq = ?",
-                (found.thinking, found.text, to_json(found.provenance), seq),
+                (found.thinking, found.text, storable(to_json(found.provenance)), seq),
             )
     if has_split:
         connection.execute("DELETE FROM search_index")
