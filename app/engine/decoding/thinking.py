@@ -35,6 +35,7 @@ class Format:
         between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
         tokens_only: Whether the tags count only where the vocabulary has tokens for them.
         spelled: ``closing`` without symbols.
+        token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
     """
 
     opening: str
@@ -43,6 +44,7 @@ class Format:
     between: str = ""
     tokens_only: bool = False
     spelled: str = ""
+    token: str = ""
 
 
 FORMATS = (
@@ -175,7 +177,8 @@ class Marks:
             if has_tokens:
                 self._formats.append(found)
             if not one.tokens_only:
-                self._formats.append(one)  # also where there are tokens: some models spell their tags all the same
+                # Also where there are tokens: some models spell their tags all the same.
+                self._formats.append(replace(one, token=found.closing) if has_tokens else one)
         harmony = _Channels(*(self._encoded(mark) for mark in vars(_HARMONY).values()))
         has_channels = all(len(mark) == 1 for mark in vars(harmony).values())
         self._channels = harmony if has_channels else None
@@ -335,9 +338,9 @@ class TagSplitter:
             if space:
                 yield self._taken(space, thinking=True, shown=False)
             self._trims = not self._held
-        closing = self._format.closing
-        at = self._held.find(closing)
-        end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, (closing,))
+        closings = [one for one in (self._format.closing, self._format.token) if one]
+        at, closing = min(((at, one) for one in closings if (at := self._held.find(one)) >= 0), default=(-1, ""))
+        end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, closings)
         end = len(self._held[:end].rstrip())
         if end:
             self._has_thought = True

@@ -167,6 +167,13 @@ def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
     assert Told(vocabulary, tokens).both == ("a</think>b", "c<think>d")
 
 
+def test_thinking_whose_opening_was_spelled_is_ended_by_either_tag() -> None:
+    vocabulary = Letters("<think>", "</think>")
+    opening = list(b"<think>")
+    for closing in (list(b"</think>"), vocabulary.tokenize("</think>", special=True)):
+        assert Told(vocabulary, [*opening, *b"Hm", *closing, *b"Yes"]).both == ("Hm", "Yes")
+
+
 def test_an_answer_that_ends_while_it_thinks() -> None:
     assert Told(Letters(), "<think>a</thi").both == ("a</thi", "")
     assert Told(Letters(), "<think>a\n</thi", cut=True).both == ("a", "")
