@@ -395,7 +395,8 @@ class ChannelSplitter:
         self._has_text = [False, False]
         """Of the answer, of the thinking."""
         self.feed(prompt_end)
-        self.thinking, self._held, self._has_text = False, "", [False, False]
+        self.thinking = self.thinking and prompt_end.rstrip().endswith(marks.message)  # else in an earlier turn
+        self._held, self._has_text = "", [False, False]
 
     @property
     def may_think(self) -> bool:

@@ -167,6 +167,13 @@ def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
     assert Told(vocabulary, tokens).both == ("a</think>b", "c<think>d")
 
 
+def test_a_prompt_that_opens_a_channel() -> None:
+    vocabulary, analysis = Letters(*HARMONY), "<|channel|>analysis<|message|>"
+    assert Told(vocabulary, f"Hm{FINAL}Yes", f"<|start|>assistant{analysis}").both == ("Hm", "Yes")
+    assert Told(vocabulary, "Yes", f"<|start|>assistant{analysis}Hm{FINAL}").both == ("", "Yes")
+    assert Told(vocabulary, "<|channel|>final", f"{analysis}Hm<|end|><|start|>assistant").states[0] is False
+
+
 def test_thinking_whose_opening_was_spelled_is_ended_by_either_tag() -> None:
     vocabulary = Letters("<think>", "</think>")
     opening = list(b"<think>")
