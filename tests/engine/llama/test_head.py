@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.llama.context import Context
-from app.engine.llama.head import Head
+from app.engine.llama.head import Head, _States
 from app.engine.llama.model import Model
 from app.protocol.messages import LoadSettings
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_random_model
@@ -62,6 +62,20 @@ def expected(cached: tuple[Context, Head], tokens: Sequence[int]) -> Floats:
     target.clear()
     feed(target, tokens[:-1])
     return prediction(head, tokens)
+
+
+def test_hidden_states_are_moved_once_for_many_tokens() -> None:
+    states, moves = _States(100, 3), 0
+    for position in range(1000):
+        first = states.first
+        states.append(position, np.full((1, 3), position, np.float32))
+        moves += states.first != first
+        assert states.end == position + 1
+        assert states.end - states.first >= min(position + 1, 50)
+        assert states.between(states.first, states.end)[:, 0].tolist() == list(range(states.first, states.end))
+    assert 0 < moves <= 20
+    states.append(1000, np.zeros((100, 3), np.float32))
+    assert (states.first, states.end) == (1000, 1100)
 
 
 def test_it_reads_along_in_chunks(cached: tuple[Context, Head]) -> None:
