@@ -260,7 +260,7 @@ def _named(texts: Sequence[str]) -> list[str]:
 
 def _opened_by_template(text: str, texts: Sequence[str]) -> Format | None:
     """How thinking is marked that the text only ends: by a mark outside of Markdown code that begins a line, or has an
-    empty line behind it, or was one token between others without a space.
+    empty line behind it, or was one token between others without a space. An element of XML opens with attributes.
     """
     found = next((match for match in _NEXT.finditer(text) if match["mark"]), None)
     form = next((one for one in FORMATS if found and one.closing == found["mark"]), None)
@@ -270,7 +270,8 @@ def _opened_by_template(text: str, texts: Sequence[str]) -> Format | None:
     stands_alone = not before.strip(" ") or before.rstrip(" ").endswith("\n") or behind.startswith("\n\n")
     is_mentioned = before[-1:] in _AROUND_WORDS or behind[:1] in _AROUND_WORDS
     is_token = not is_mentioned and _is_token(texts, found.start(), found.group())
-    return form if stands_alone or is_token else None
+    is_opened = form.opening.startswith("<") and f"{form.opening[:-1]} " in before
+    return form if (stands_alone or is_token) and not is_opened else None
 
 
 def _is_token(texts: Sequence[str], start: int, mark: str) -> bool:
