@@ -81,8 +81,8 @@ def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -
 
 
 class _States:
-    """Hidden states after consecutive tokens. Where there is no more room, the older half is dropped: if it were only as
-    many as are added, all would have to be moved for each token.
+    """Hidden states after consecutive tokens. Where there is no more room, the older half is dropped at once: otherwise
+    all of them would be moved for each token.
     """
 
     def __init__(self, capacity: int, width: int) -> None:
