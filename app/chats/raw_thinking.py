@@ -28,6 +28,7 @@ _TOKENS = tuple(
     dict.fromkeys(token for one in FORMATS for mark in vars(one).values() for token in _TOKEN.findall(str(mark)))
 )
 _AROUND = tuple(dict.fromkeys(mark for one in FORMATS for mark in one.around))
+_TOLD = tuple(one for one in FORMATS if one.told_only)
 _CLOSINGS = tuple(dict.fromkeys(one.closing for one in FORMATS))
 _NEXT = re.compile(
     rf"""
@@ -95,7 +96,9 @@ def split(text: str, provenance: Sequence[PackedPiece], *, is_cut: bool = False)
     beginning of a mark at its end is hidden, as in an answer that streams.
     """
     for reading in _readings(text, provenance):
-        marks, symbols = _marks(reading.vocabulary, tuple(one for one in _AROUND if one in text[-100:]))
+        told = [mark for mark in _AROUND if mark in text[-100:]]
+        told += [one.opening for one in _TOLD if one.closing in text]
+        marks, symbols = _marks(reading.vocabulary, tuple(told))
         splitter = marks.splitter(reading.vocabulary.tokens(reading.before), reading.vocabulary.piece)
         coded = [symbols.get(part, part) for part in reading.parts]
         runs = splitter.feed("".join(coded))
@@ -179,9 +182,9 @@ _TAGS, _SHOWN_CHANNELS, _HIDDEN_CHANNELS = (
 
 
 @cache
-def _marks(vocabulary: _Vocabulary, around: Sequence[str]) -> tuple[Marks, dict[str, str]]:
-    """The marks of a model that writes also those ``around`` its answers, and what stands for those that are tokens."""
-    marks = Marks(vocabulary, "".join(around))
+def _marks(vocabulary: _Vocabulary, told: Sequence[str]) -> tuple[Marks, dict[str, str]]:
+    """The marks of a model whose template has those ``told``, and what stands for those that are tokens."""
+    marks = Marks(vocabulary, "".join(told))
     return marks, {vocabulary.mark(token): symbol for token, symbol in marks.symbols.items()}
 
 

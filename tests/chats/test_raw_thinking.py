@@ -215,6 +215,7 @@ def test_channels() -> None:
         "``a </think>\n`</think>` ``\n\nYes",
         "It is opened by <think> and closed by </think>\n\nYes",
         "The tag “</think>” ends it.",
+        "Here are my reasoning steps:\n1. Add.\n2. Divide.",
         'The file:\n\n<reason code="5">\nNo disk\n</reason>\n\nSave it.',
         "",
     ],

@@ -34,6 +34,7 @@ class Format:
         around: What the model may write in front of the answer and behind it then; hidden too.
         between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
         tokens_only: Whether the tags count only where the vocabulary has tokens for them.
+        told_only: Whether they count only where the template has them, because any model may write these words.
         spelled: ``closing`` without symbols.
         token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
     """
@@ -43,6 +44,7 @@ class Format:
     around: tuple[str, ...] = ()
     between: str = ""
     tokens_only: bool = False
+    told_only: bool = False
     spelled: str = ""
     token: str = ""
 
@@ -57,7 +59,7 @@ FORMATS = (
     Format("<seed:think>", "</seed:think>"),
     Format("<mm:think>", "</mm:think>"),  # MiniMax M3
     Format("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
-    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),  # Apriel
+    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", told_only=True),  # Apriel
     Format("[THINK]", "[/THINK]", between="[/THINK]"),  # Mistral
     Format("◁think▷", "◁/think▷"),  # Kimi VL
     Format("<|begin_of_thought|>", "<|end_of_thought|>", ("<|begin_of_solution|>", "<|end_of_solution|>")),
@@ -160,6 +162,8 @@ class Marks:
         """What that token adds to a text where it is no mark, by the number of the character."""
         self._formats: list[Format] = []
         for known in FORMATS:
+            if known.told_only and known.opening not in template:
+                continue
             is_told = known.tokens_only or any(mark in template for mark in known.around)
             one = replace(
                 known,
