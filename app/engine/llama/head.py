@@ -262,8 +262,12 @@ class Head(Context):
         return length if 0 < length < len(data) else 0
 
     def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None:
-        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails."""
+        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails, or if there is
+        no ``data``.
+        """
         self.clear()
+        if not len(data):
+            return
         ending = data[-_ENDING.itemsize :].view(_ENDING)[0]
         kv = data[: int(ending["kv_bytes"])]
         cells = int(ending["cells"])

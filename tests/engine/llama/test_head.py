@@ -97,6 +97,19 @@ def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head])
     assert_near(prediction(head, TOKENS[:61]), expected(cached, TOKENS[:61]))
 
 
+def test_a_copy_without_a_part_of_the_head_leaves_it_empty(cached: tuple[Context, Head]) -> None:
+    target, head = cached
+    target.head = None
+    feed(target, TOKENS[:60])
+    state = target.save()
+    target.head = head
+    target.clear()
+    assert target.restore(state)
+    assert (target.tokens, head.tokens) == (TOKENS[:60], [])
+    feed(target, TOKENS[:64])
+    prediction(head, TOKENS[:65])
+
+
 @pytest.mark.parametrize("cached", ["glm4moe"], indirect=True)
 def test_where_its_hidden_state_is_gone_one_token_more_is_processed(cached: tuple[Context, Head]) -> None:
     target, head = cached
