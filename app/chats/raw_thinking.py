@@ -16,6 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from app.chats.model import PackedPiece, to_json
+from app.chats.rows import storable
 from app.engine.decoding.thinking import FORMATS, Format, Marks, Run
 
 _CHANNEL, _START, _MESSAGE, _END = _HARMONY = ("<|channel|>", "<|start|>", "<|message|>", "<|end|>")
@@ -27,6 +28,7 @@ _TOKENS = tuple(
     dict.fromkeys(token for one in FORMATS for mark in vars(one).values() for token in _TOKEN.findall(str(mark)))
 )
 _AROUND = tuple(dict.fromkeys(mark for one in FORMATS for mark in one.around))
+_TOLD = tuple(one for one in FORMATS if one.told_only)
 _CLOSINGS = tuple(dict.fromkeys(one.closing for one in FORMATS))
 _NEXT = re.compile(
     rf"""
@@ -52,9 +54,25 @@ class Split:
 
 def split_stored(connection: sqlite3.Connection) -> None:
     """Split all answers of a chat file; only those that have a mark are read as a whole. The search index, which has
-    the marks, is to be made anew.
+    the marks, is to be made anew. What is damaged stays as it is, so that all else can be opened.
     """
-    answers = connection.execute("SELECT seq, text FROM messages WHERE role = 'assistant'")
+    strict, connection.text_factory = connection.text_factory, _decoded
+    try:
+        _split_all(connection)
+    finally:
+        connection.text_factory = strict
+
+
+def _decoded(data: bytes) -> str:
+    """Empty where it is damaged."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def _split_all(connection: sqlite3.Connection) -> None:
+    answers = connection.execute("SELECT seq, text FROM messages WHERE role = 'assistant' AND typeof(text) = 'text'")
     marked = [seq for seq, text in answers if _may_think(text)]
     has_split = False
     for seq in marked:
@@ -67,7 +85,7 @@ def split_stored(connection: sqlite3.Connection) -> None:
             has_split = True
             connection.execute(
                 "UPDATE messages SET thinking = ?, text = ?, provenance = ? WHERE seq = ?",
-                (found.thinking, found.text, to_json(found.provenance), seq),
+                (found.thinking, found.text, storable(to_json(found.provenance)), seq),
             )
     if has_split:
         connection.execute("DELETE FROM search_index")
@@ -78,7 +96,9 @@ def split(text: str, provenance: Sequence[PackedPiece], *, is_cut: bool = False)
     beginning of a mark at its end is hidden, as in an answer that streams.
     """
     for reading in _readings(text, provenance):
-        marks, symbols = _marks(reading.vocabulary, tuple(one for one in _AROUND if one in text[-100:]))
+        told = [mark for mark in _AROUND if mark in text[-100:]]
+        told += [one.opening for one in _TOLD if one.closing in text]
+        marks, symbols = _marks(reading.vocabulary, tuple(told))
         splitter = marks.splitter(reading.vocabulary.tokens(reading.before), reading.vocabulary.piece)
         coded = [symbols.get(part, part) for part in reading.parts]
         runs = splitter.feed("".join(coded))
@@ -162,9 +182,9 @@ _TAGS, _SHOWN_CHANNELS, _HIDDEN_CHANNELS = (
 
 
 @cache
-def _marks(vocabulary: _Vocabulary, around: Sequence[str]) -> tuple[Marks, dict[str, str]]:
-    """The marks of a model that writes also those ``around`` its answers, and what stands for those that are tokens."""
-    marks = Marks(vocabulary, "".join(around))
+def _marks(vocabulary: _Vocabulary, told: Sequence[str]) -> tuple[Marks, dict[str, str]]:
+    """The marks of a model whose template has those ``told``, and what stands for those that are tokens."""
+    marks = Marks(vocabulary, "".join(told))
     return marks, {vocabulary.mark(token): symbol for token, symbol in marks.symbols.items()}
 
 
@@ -243,7 +263,7 @@ def _named(texts: Sequence[str]) -> list[str]:
 
 def _opened_by_template(text: str, texts: Sequence[str]) -> Format | None:
     """How thinking is marked that the text only ends: by a mark outside of Markdown code that begins a line, or has an
-    empty line behind it, or was one token between others without a space.
+    empty line behind it, or was one token between others without a space. An element of XML opens with attributes.
     """
     found = next((match for match in _NEXT.finditer(text) if match["mark"]), None)
     form = next((one for one in FORMATS if found and one.closing == found["mark"]), None)
@@ -253,7 +273,8 @@ def _opened_by_template(text: str, texts: Sequence[str]) -> Format | None:
     stands_alone = not before.strip(" ") or before.rstrip(" ").endswith("\n") or behind.startswith("\n\n")
     is_mentioned = before[-1:] in _AROUND_WORDS or behind[:1] in _AROUND_WORDS
     is_token = not is_mentioned and _is_token(texts, found.start(), found.group())
-    return form if stands_alone or is_token else None
+    is_opened = form.opening.startswith("<") and f"{form.opening[:-1]} " in before
+    return form if (stands_alone or is_token) and not is_opened else None
 
 
 def _is_token(texts: Sequence[str], start: int, mark: str) -> bool:

@@ -128,6 +128,19 @@ def test_an_answer_of_version_1_is_split_too(tmp_path: Path) -> None:
         assert (store.message(last).thinking, store.message(last).text) == ("Hm.", "Die zweite Antwort")
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    ["text = CAST(x'3c7468696e6b3eff3c2f7468696e6b3e41' AS TEXT)", "text = x'3c'", "provenance = CAST(x'ff' AS TEXT)"],
+)
+def test_a_damaged_answer_costs_no_other(path: Path, damaged: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE messages SET {damaged} WHERE id = 'tags'")
+    with ChatStore(path) as store:
+        assert store.notice is None
+        assert store.message("spelled").thinking == "A sketch."
+        assert store.message("plain").text == "Ein Entwurf."
+
+
 # ---------------------------------------------------------------- one text
 
 
@@ -202,6 +215,8 @@ def test_channels() -> None:
         "``a </think>\n`</think>` ``\n\nYes",
         "It is opened by <think> and closed by </think>\n\nYes",
         "The tag “</think>” ends it.",
+        "Here are my reasoning steps:\n1. Add.\n2. Divide.",
+        'The file:\n\n<reason code="5">\nNo disk\n</reason>\n\nSave it.',
         "",
     ],
 )

@@ -34,7 +34,9 @@ class Format:
         around: What the model may write in front of the answer and behind it then; hidden too.
         between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
         tokens_only: Whether the tags count only where the vocabulary has tokens for them.
+        told_only: Whether they count only where the template has them, because any model may write these words.
         spelled: ``closing`` without symbols.
+        token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
     """
 
     opening: str
@@ -42,7 +44,9 @@ class Format:
     around: tuple[str, ...] = ()
     between: str = ""
     tokens_only: bool = False
+    told_only: bool = False
     spelled: str = ""
+    token: str = ""
 
 
 FORMATS = (
@@ -55,7 +59,7 @@ FORMATS = (
     Format("<seed:think>", "</seed:think>"),
     Format("<mm:think>", "</mm:think>"),  # MiniMax M3
     Format("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
-    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),  # Apriel
+    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", told_only=True),  # Apriel
     Format("[THINK]", "[/THINK]", between="[/THINK]"),  # Mistral
     Format("◁think▷", "◁/think▷"),  # Kimi VL
     Format("<|begin_of_thought|>", "<|end_of_thought|>", ("<|begin_of_solution|>", "<|end_of_solution|>")),
@@ -158,6 +162,8 @@ class Marks:
         """What that token adds to a text where it is no mark, by the number of the character."""
         self._formats: list[Format] = []
         for known in FORMATS:
+            if known.told_only and known.opening not in template:
+                continue
             is_told = known.tokens_only or any(mark in template for mark in known.around)
             one = replace(
                 known,
@@ -175,7 +181,8 @@ class Marks:
             if has_tokens:
                 self._formats.append(found)
             if not one.tokens_only:
-                self._formats.append(one)  # also where there are tokens: some models spell their tags all the same
+                # Also where there are tokens: some models spell their tags all the same.
+                self._formats.append(replace(one, token=found.closing) if has_tokens else one)
         harmony = _Channels(*(self._encoded(mark) for mark in vars(_HARMONY).values()))
         has_channels = all(len(mark) == 1 for mark in vars(harmony).values())
         self._channels = harmony if has_channels else None
@@ -335,9 +342,9 @@ class TagSplitter:
             if space:
                 yield self._taken(space, thinking=True, shown=False)
             self._trims = not self._held
-        closing = self._format.closing
-        at = self._held.find(closing)
-        end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, (closing,))
+        closings = [one for one in (self._format.closing, self._format.token) if one]
+        at, closing = min(((at, one) for one in closings if (at := self._held.find(one)) >= 0), default=(-1, ""))
+        end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, closings)
         end = len(self._held[:end].rstrip())
         if end:
             self._has_thought = True
@@ -392,7 +399,8 @@ class ChannelSplitter:
         self._has_text = [False, False]
         """Of the answer, of the thinking."""
         self.feed(prompt_end)
-        self.thinking, self._held, self._has_text = False, "", [False, False]
+        self.thinking = self.thinking and prompt_end.rstrip().endswith(marks.message)  # else in an earlier turn
+        self._held, self._has_text = "", [False, False]
 
     @property
     def may_think(self) -> bool:

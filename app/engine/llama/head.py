@@ -81,7 +81,9 @@ def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -
 
 
 class _States:
-    """Hidden states after consecutive tokens. The oldest are dropped where there is no more room."""
+    """Hidden states after consecutive tokens. Where there is no more room, the older half is dropped at once: otherwise
+    all of them would be moved for each token.
+    """
 
     def __init__(self, capacity: int, width: int) -> None:
         self._rows = np.zeros((capacity, width), np.float32)
@@ -94,8 +96,9 @@ class _States:
             self.end = position
         else:
             self.first = self.end = position
-        held, kept = self.end - self.first, min(self.end - self.first, len(self._rows) - len(rows))
-        if kept < held:
+        held = kept = self.end - self.first
+        if held + len(rows) > len(self._rows):
+            kept = min(held, len(self._rows) // 2, len(self._rows) - len(rows))
             self._rows[:kept] = self._rows[held - kept : held].copy()
             self.first = self.end - kept
         self._rows[kept : kept + len(rows)] = rows
@@ -135,7 +138,7 @@ class Head(Context):
             raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
-        self._states = _States(2 * self._capacity + _HISTORY, width)
+        self._states = _States(2 * (self._capacity + _HISTORY), width)
         self._own: Floats = np.zeros(width, np.float32)
         """The head's own hidden state after its last output, with which it drafts on."""
         self._exact = 0
@@ -259,8 +262,12 @@ class Head(Context):
         return length if 0 < length < len(data) else 0
 
     def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None:
-        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails."""
+        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails, or if there is
+        no ``data``.
+        """
         self.clear()
+        if not len(data):
+            return
         ending = data[-_ENDING.itemsize :].view(_ENDING)[0]
         kv = data[: int(ending["kv_bytes"])]
         cells = int(ending["cells"])

@@ -19,7 +19,8 @@ KIMI = ("<|open|>", "<|close|>", "<|sep|>")
 FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 
 
-TEMPLATE = "Write your response between <response></response>."
+STEPS = "Here are my reasoning steps:"
+TEMPLATE = f"Write your response between <response></response>. {STEPS}"
 
 
 class Letters:
@@ -95,7 +96,8 @@ class Told:
 @pytest.mark.parametrize("form", [one for one in FORMATS if not one.tokens_only], ids=lambda form: form.opening)
 def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
     opening, closing = form.opening, form.closing  # type: ignore[attr-defined]
-    vocabulary = Letters(opening, closing) if as_tokens else Letters()
+    wraps = opening == STEPS
+    vocabulary = Letters(opening, closing, wraps=wraps) if as_tokens else Letters(wraps=wraps)
     assert Told(vocabulary, f"{opening}\nHm. So\n{closing}\n\nYes.").both == ("Hm. So", "Yes.")
     assert Told(vocabulary, f"Hm. So{closing}Yes.", f"User: x\n{opening}").both == ("Hm. So", "Yes.")
     assert Told(vocabulary, f"Hm. So\n{closing}Yes.", f"User: x\n{opening}\n").both == ("Hm. So", "Yes.")
@@ -160,11 +162,30 @@ def test_text_that_is_no_thinking(answer: str) -> None:
     assert Told(Letters(), answer).both == ("", answer)
 
 
+def test_words_that_any_model_may_write_are_no_mark_unless_the_template_has_them() -> None:
+    assert Told(Letters(), f"{STEPS} I add.").both == ("", f"{STEPS} I add.")
+    assert Told(Letters(wraps=True), f"{STEPS} I add.").both == ("I add.", "")
+
+
 def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
     vocabulary = Letters("<think>", "</think>")
     spelled = list(b"a</think>b")
     tokens = [256, *spelled, 257, *b"c", 256, *b"d"]
     assert Told(vocabulary, tokens).both == ("a</think>b", "c<think>d")
+
+
+def test_a_prompt_that_opens_a_channel() -> None:
+    vocabulary, analysis = Letters(*HARMONY), "<|channel|>analysis<|message|>"
+    assert Told(vocabulary, f"Hm{FINAL}Yes", f"<|start|>assistant{analysis}").both == ("Hm", "Yes")
+    assert Told(vocabulary, "Yes", f"<|start|>assistant{analysis}Hm{FINAL}").both == ("", "Yes")
+    assert Told(vocabulary, "<|channel|>final", f"{analysis}Hm<|end|><|start|>assistant").states[0] is False
+
+
+def test_thinking_whose_opening_was_spelled_is_ended_by_either_tag() -> None:
+    vocabulary = Letters("<think>", "</think>")
+    opening = list(b"<think>")
+    for closing in (list(b"</think>"), vocabulary.tokenize("</think>", special=True)):
+        assert Told(vocabulary, [*opening, *b"Hm", *closing, *b"Yes"]).both == ("Hm", "Yes")
 
 
 def test_an_answer_that_ends_while_it_thinks() -> None:

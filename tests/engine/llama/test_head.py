@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.llama.context import Context
-from app.engine.llama.head import Head
+from app.engine.llama.head import Head, _States
 from app.engine.llama.model import Model
 from app.protocol.messages import LoadSettings
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_random_model
@@ -64,6 +64,20 @@ def expected(cached: tuple[Context, Head], tokens: Sequence[int]) -> Floats:
     return prediction(head, tokens)
 
 
+def test_hidden_states_are_moved_once_for_many_tokens() -> None:
+    states, moves = _States(100, 3), 0
+    for position in range(1000):
+        first = states.first
+        states.append(position, np.full((1, 3), position, np.float32))
+        moves += states.first != first
+        assert states.end == position + 1
+        assert states.end - states.first >= min(position + 1, 50)
+        assert states.between(states.first, states.end)[:, 0].tolist() == list(range(states.first, states.end))
+    assert 0 < moves <= 20
+    states.append(1000, np.zeros((100, 3), np.float32))
+    assert (states.first, states.end) == (1000, 1100)
+
+
 def test_it_reads_along_in_chunks(cached: tuple[Context, Head]) -> None:
     target, head = cached
     feed(target, TOKENS[:100])
@@ -81,6 +95,19 @@ def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head])
     assert target.restore(state)
     assert (target.tokens, head.tokens) == (TOKENS[:60], TOKENS[:60])
     assert_near(prediction(head, TOKENS[:61]), expected(cached, TOKENS[:61]))
+
+
+def test_a_copy_without_a_part_of_the_head_leaves_it_empty(cached: tuple[Context, Head]) -> None:
+    target, head = cached
+    target.head = None
+    feed(target, TOKENS[:60])
+    state = target.save()
+    target.head = head
+    target.clear()
+    assert target.restore(state)
+    assert (target.tokens, head.tokens) == (TOKENS[:60], [])
+    feed(target, TOKENS[:64])
+    prediction(head, TOKENS[:65])
 
 
 @pytest.mark.parametrize("cached", ["glm4moe"], indirect=True)
