@@ -33,8 +33,9 @@ def fill_menu(
     menu.clear()
     is_answer = message.role == "assistant"
     if is_answer:
-        menu.addAction("Copy as Markdown", lambda: QGuiApplication.clipboard().setText(asked.content()))
-        menu.addAction("Copy as plain text", lambda: _copy_plain(asked.content()))
+        if asked.content():
+            menu.addAction("Copy as Markdown", lambda: QGuiApplication.clipboard().setText(asked.content()))
+            menu.addAction("Copy as plain text", lambda: _copy_plain(asked.content()))
         if asked.thinking():
             menu.addAction("Copy thinking", lambda: QGuiApplication.clipboard().setText(asked.thinking()))
         raw = menu.addAction("Show raw text")
@@ -88,6 +89,8 @@ class Actions(QWidget):
         self._continues = False
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(lambda: copy_text(asked.content(), self.copy_button))
+        if not asked.content():
+            self.copy_button.hide()  # an answer that was stopped while the model was thinking
         self.versions: VersionSwitch | None = None
         if message.versions > 1:
             self.versions = VersionSwitch(lambda step: commands.choose_version(message.id, step))

@@ -138,7 +138,10 @@ class Composer(QWidget):
         name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
-        self.button.setEnabled(self._is_busy or bool(self.text().strip()))
+        is_enabled = self._is_busy or bool(self.text().strip())
+        if not is_enabled and self.button.hasFocus():
+            self.editor.setFocus(Qt.FocusReason.OtherFocusReason)  # else it would go to the side panel
+        self.button.setEnabled(is_enabled)
 
     @Slot()
     def _on_text_changed(self) -> None:

@@ -178,7 +178,7 @@ class ChatSettingsTab(QFrame):
     def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
         """A heading, and the field below or beside it."""
         title, description = words_of(ChatSettings, key)
-        name = label(title, "heading", wraps=True)
+        name = label(title, "heading", wraps=not beside)  # beside it, the field is what gives way
         name.setBuddy(field)
         explain(name, description)
         field.setAccessibleName(title)

@@ -57,14 +57,14 @@ class DecodeSpeed:
 class _Text(QWidget):
     """The content of a pane's column: a line of progress, what the model thought, then the answer."""
 
-    def __init__(self, name: str, commands: ChatCommands) -> None:
+    def __init__(self, title: str, commands: ChatCommands) -> None:
         super().__init__()
-        self.thinking = ThinkingPart(f"{name}, thinking", commands, self)
+        self.thinking = ThinkingPart(f"{title}: thinking", commands, self)
         self.thinking.hide()
         self.progress = label(role="quiet", wraps=True)
         self.progress.setParent(self)
         self.view = MarkdownView(parent=self)
-        self.view.setAccessibleName(name)
+        self.view.setAccessibleName(f"{title}: answer")
 
     def fit(self, widths: Widths) -> int:
         self.view.set_widths(widths.prose, widths.code)
@@ -194,7 +194,7 @@ class AnswerPane(QFrame):
 
     def _make_text(self, entry: Entry) -> QWidget:
         commands = ChatCommands(keep_place=self.column.keep_place, show_point=self.column.show_point)
-        text = _Text(f"{self._title}: answer", commands)
+        text = _Text(self._title, commands)
         text.view.set_show_drafted(self._shows_drafted)
         text.thinking.set_show_drafted(self._shows_drafted)
         for part in (text.view, text.thinking):

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QMimeData, Qt
 from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.composer import MAX_LINES, Composer
@@ -79,6 +79,20 @@ def test_escape_and_the_button_stop(qtbot: QtBot, composer: Composer) -> None:
         press(composer, Qt.Key.Key_Escape)
     with qtbot.waitSignal(composer.stop_requested):
         QTest.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+
+
+def test_the_keyboard_goes_back_to_the_field_when_the_button_has_stopped_an_answer(
+    qtbot: QtBot, composer: Composer
+) -> None:
+    host = composer.parentWidget()
+    assert host is not None
+    QPushButton("Next in the order of the Tab key", host).show()
+    composer.set_busy(True)
+    composer.button.setFocus()
+    QTest.mouseClick(composer.button, Qt.MouseButton.LeftButton)
+    assert composer.button.hasFocus()
+    composer.set_busy(False)
+    assert composer.editor.hasFocus()
 
 
 def test_the_button_sends(qtbot: QtBot, composer: Composer) -> None:

@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
@@ -21,6 +21,7 @@ from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.compare.repeated_answer import repeated_answer
 from app.ui.engine import thinking
 from app.ui.engine.recommended import recommended
+from app.ui.widgets import stylesheet
 from tests.ui.chat.settings_parts import SettingsRig
 from tests.ui.parts import WAIT_MS
 
@@ -364,3 +365,26 @@ def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: Setti
     rig.tab.thinking.setCurrentIndex(place)
     rig.tab.thinking.activated.emit(place)
     assert rig.chosen.thinking == ""
+
+
+def test_the_headings_beside_a_field_take_one_line(
+    qtbot: QtBot, no_style_later: None, qapp: QApplication, rig: SettingsRig
+) -> None:
+    stylesheet.apply(qapp)
+    rig.tab.more_section.button.click()
+    pair = rig.pair_loader.pair()
+    assert pair is not None
+    rig.tab.show_settings(
+        rig.chosen,
+        Sampling(),
+        dict.fromkeys(rig.tab.parameters, ""),
+        [("auto", "Auto")],
+        thinking.offered(msgspec.structs.replace(pair, thinking=["off"], may_think=True)),
+    )
+    rig.tab.resize(264, 500)
+    for field in (rig.tab.thinking_budget, rig.tab.max_tokens, rig.tab.seed):
+        line = field.parentWidget()
+        assert line is not None
+        heading = next(one for one in line.findChildren(QLabel) if one.buddy() is field)
+        qtbot.waitUntil(lambda one=heading: one.width() >= one.fontMetrics().horizontalAdvance(one.text()))  # type: ignore[misc]
+        assert field.width() >= 80

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
@@ -173,6 +173,12 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert title(part_of(transcript)) == "Stopped thinking after 12 s"
     assert not answer(transcript).view.isVisible()
     assert answer(transcript).spoken() == "Guide: Stopped thinking after 12 s, closed"
+    buttons = answer(transcript).buttons
+    assert buttons.regenerate_button.isVisible() and not buttons.copy_button.isVisible()
+    menu = QMenu()
+    qtbot.addWidget(menu)
+    buttons.fill(menu)
+    assert [action.text() for action in menu.actions()][:2] == ["Copy thinking", "Show raw text"]
 
 
 def test_a_model_that_only_thought_is_not_an_empty_answer(qtbot: QtBot, transcript: Transcript) -> None:

@@ -262,6 +262,9 @@ def test_thinking_is_folded_in_both_answers_and_opened_for_a_difference(qtbot: Q
     assert "token 3 (while thinking)" in tab.verdict.text()
     for pane in (tab.plain, tab.drafted):
         qtbot.waitUntil(partial(has_mark, pane._text().thinking), timeout=WAIT_MS)
+    views = [pane._text().thinking.view for pane in (tab.plain, tab.drafted)]
+    names = [view.accessibleName() for view in views if view is not None]
+    assert names == ["Without a draft: thinking", "With a draft: thinking"]
     assert marked(other, found, in_thinking=True) == (9, 13)
     late = run_of_words((*WORDS[:4], " the", *WORDS[5:]))
     behind = first_difference(thought.plain, late)

@@ -246,3 +246,16 @@ def test_a_search_in_all_chats_leads_to_the_thinking(running: Thinking) -> None:
         return part is not None and part.is_open and part.view is not None and part.view.find_box() is not None
 
     running.qtbot.waitUntil(is_found, timeout=WAIT_MS)
+
+
+def test_escape_closes_the_find_bar_and_leaves_the_answer_alone(running: Thinking) -> None:
+    running.begin_thinking("Question")
+    running.choose("find_in_chat")
+    bar = running.window.find_bar
+    for part in (bar.field, bar.close_button):
+        running.choose("find_in_chat")
+        part.setFocus()
+        QTest.keyClick(part, Qt.Key.Key_Escape)
+        assert not bar.isVisible() and running.model.state is ChatState.ANSWERING
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
+    running.ready()
