@@ -188,24 +188,28 @@ class TextStream:
         if not self._stops:
             return self._release(len(self._held))
         held = self._shown + "".join(map(answer_text, self._held))
-        met = [(start, stop) for stop in self._stops if (start := held.find(stop)) >= 0]
-        if met:
-            start, self.met_stop = min(met)
-            self.overlap = max(len(self._shown) - start, 0)
-            return [*self._cut(start - len(self._shown)), *self._unshown()]
+        if self._meets_stop(held):
+            return self._up_to_stop(held)
         certain = len(held) - self._possible_stop(held) - len(self._shown)
         if certain >= 0:
             self._shown = ""
         return self._release(self._whole_pieces(certain))
 
     def end(self, *, cut: bool = False) -> list[Piece]:
-        """What was held back, when the answer ends for another reason; ``cut``: it could go on."""
+        """What was held back, when the answer ends; ``cut``: it could go on. A stop string may be met only now."""
         self._held += self.texts.end(cut=cut)
-        return self._release(len(self._held))
+        held = self._shown + "".join(map(answer_text, self._held))
+        return self._up_to_stop(held) if self._meets_stop(held) else self._release(len(self._held))
 
-    def _unshown(self) -> list[Piece]:
-        """Tokens behind a stop string that were not decided, without text."""
-        return [msgspec.structs.replace(piece, text="") for piece in self.texts.end(cut=True)]
+    def _meets_stop(self, held: str) -> bool:
+        return any(stop in held for stop in self._stops)
+
+    def _up_to_stop(self, held: str) -> list[Piece]:
+        """What was held back, up to the first stop string; tokens behind it have no text."""
+        start, self.met_stop = min((held.find(stop), stop) for stop in self._stops if stop in held)
+        self.overlap = max(len(self._shown) - start, 0)
+        behind = [msgspec.structs.replace(piece, text="") for piece in self.texts.end(cut=True)]
+        return [*self._cut(start - len(self._shown)), *behind]
 
     def _release(self, count: int) -> list[Piece]:
         pieces, self._held = self._held[:count], self._held[count:]

@@ -260,24 +260,27 @@ class Decoding:
 
     def _show(self, piece: Piece) -> list[Piece]:
         if self._vocabulary.is_end(piece.id):
-            self.finish_reason = "end"
-            return [*self.text.end(), piece]
+            return [*self._ended("end", cut=False), piece]
         shown = self.text.add(piece)
         if self.text.met_stop:
             self.finish_reason = "stop_string"
             return shown
         if len(self._sequence) >= self._longest:
-            self.finish_reason = "length"
+            shown += self._ended("length", cut=True)
         elif len(self._sequence) > self._target.length:
-            self.finish_reason = "context"
-        if self.finish_reason:
-            return [*shown, *self.text.end(cut=True)]
+            shown += self._ended("context", cut=True)
         return shown
+
+    def _ended(self, reason: FinishReason, *, cut: bool) -> list[Piece]:
+        """The text that was held back, when the answer ends for this ``reason`` unless that text has a stop string."""
+        pieces = self.text.end(cut=cut)
+        self.finish_reason = "stop_string" if self.text.met_stop else reason
+        return pieces
 
     def _closing(self) -> Round:
         """Ends the answer after the user stopped it, with the text that was held back."""
-        self.finish_reason = "cancelled"
-        return Round(index=self._round, verify_passes=0, pieces=self.text.end(cut=True), time=self._since_start())
+        pieces = self._ended("cancelled", cut=True)
+        return Round(index=self._round, verify_passes=0, pieces=pieces, time=self._since_start())
 
     def _kind(self) -> TextKind:
         """What the text is that comes next."""

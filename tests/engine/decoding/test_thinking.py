@@ -201,6 +201,11 @@ def test_stop_strings_count_in_the_answer_only() -> None:
     assert Told(Letters(), "<think>a ST</think>OP d", stops=["STOP"]).both == ("a ST", "OP d")
 
 
+@pytest.mark.parametrize(("answer", "shown"), [("<", ""), ("<thi", ""), ("<think>Hm</think>a <", "a "), (" \n\n", " ")])
+def test_a_stop_string_that_is_met_only_at_the_end_is_not_shown(answer: str, shown: str) -> None:
+    assert Told(Letters(), answer, stops=["<", "\n\n"]).answer == shown
+
+
 def test_what_comes_next_is_known_at_each_token() -> None:
     told = Told(Letters("<think>", "</think>"), "<think>ab</think>\nc")
     assert told.states == [True, True, True, False, False, False]
