@@ -171,9 +171,12 @@ class User:
             return
         chat_id, deletions, texts = self._deletion
         self._deletion = None
-        if self._held is None and self.rig.model.saver.is_saved() and self.rig.model.undo_deletion(deletions[0]):
+        model, refusals = self.rig.model, Counter[str]()
+        if self._held is not None or not model.saver.is_saved():
+            return
+        if model.undo_deletion(deletions[0], lambda: refusals.update([chat_id])):
             self._settle()
-            if self.rig.model.saver.failure is None:
+            if not refusals:
                 self.expected.said[chat_id] += texts
 
     def _any_message(self) -> StoredMessage | None:
@@ -230,9 +233,9 @@ class User:
 
     def _note_given_back(self) -> None:
         """What was sent while the store was asked for something that it refused is in the composer again."""
-        for chat_id, texts in self.expected.said.items():
+        for chat_id, texts in (*self.expected.said.items(), *self.expected.in_trash.items()):
             unsent = self._ask(lambda store, chat_id=chat_id: store.unsent(chat_id))  # type: ignore[misc]
-            for text in [text for text in texts if text in unsent.splitlines()]:
+            for text in [text for text in texts if f"\n{text}\n" in f"\n{unsent}\n"]:
                 texts.remove(text)
                 self.expected.unsent.setdefault(chat_id, set()).update(text.split())
 
