@@ -36,8 +36,10 @@ from tests.support.scripted_drafter import ScriptedDrafter
 
 CONTEXT = 512
 """With a micro batch of 32, the cache of sliding windows holds 256 tokens: an answer outgrows it."""
-LONG, USUAL, SHORT = 220, 48, 24
-"""Tokens of an answer; a long one leaves no window of what was before it."""
+USUAL, SHORT = 48, 24
+"""Tokens of an answer."""
+LONG, LONG_WITH_WINDOWS = 80, 220
+"""The same, of which the latter leave no window of what was before them."""
 SAMPLINGS = {"greedy": GREEDY, "temperature 1": Sampling(temperature=1.0)}
 LARGEST_ERROR = 0.03
 """Between logits of both memories: mean squared difference ÷ variance, as in `app.engine.llama.checkpoints`."""
@@ -125,6 +127,8 @@ class Check:
         draft = {"none": None, "itself": target, "other": other}[self.way.draft]
         self.ours, self.pair = loaded(target, draft, self.way.head, snapshots)
         self.length = self.way.lengths[0]
+        assert self.ours._target is not None
+        self.long = LONG_WITH_WINDOWS if self.ours._target.context.checkpoints.window else LONG
 
     def run(self, command: Generate, cancel_after: int | None = None) -> Answer:
         """The answer of the checked engine; with ``cancel_after`` it is stopped after so many rounds."""
@@ -218,7 +222,7 @@ def question(tokens: int, number: int = 0) -> str:
 
 
 def _nothing(check: Check, command: Generate) -> Generate:
-    return msgspec.structs.replace(command, max_tokens=LONG)
+    return msgspec.structs.replace(command, max_tokens=check.long)
 
 
 def _stopped(rounds: int) -> Event:
@@ -230,7 +234,7 @@ def _stopped(rounds: int) -> Event:
 
 
 def _again(check: Check, command: Generate) -> Generate:
-    check.run(msgspec.structs.replace(command, max_tokens=LONG))
+    check.run(msgspec.structs.replace(command, max_tokens=check.long))
     return msgspec.structs.replace(command, max_tokens=SHORT)
 
 
