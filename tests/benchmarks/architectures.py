@@ -146,7 +146,7 @@ def document(results: Sequence[Checked], command: str) -> str:
         f"{datetime.now(UTC).date()}, llama-cpp-python {llama_cpp_tools.VERSION}, `{command}`:",
         f"{len(models)} models, {len(refused)} refused with the reason, "
         f"{sum(result.is_right for result in models) - len(refused)} the same in all answers; {len(heads)} with an MTP "
-        f"head; {len(answers):,} answers, {len(ties)} near-ties, {len(wrong)} different.",
+        f"head; {len(answers):,} answers, {_near_ties(len(ties))}, {len(wrong)} different.",
         "",
         "The columns say how many answers were compared. *Wrong*: another model drafts, which is nearly always wrong. "
         "*Partly right*: 0, 1, 2 … of the draft tokens are right and the others wrong. Models with a running state are "
@@ -178,8 +178,12 @@ def _cell(cases: Sequence[Case]) -> str:
     if refused:
         return f"refused: {refused[0]}"
     wrong, ties = (sum(case.result in results for case in cases) for results in (_FAILED, ("near-tie",)))
-    notes = [f"**{wrong} different**"] * bool(wrong) + [f"{ties} near-ties"] * bool(ties)
+    notes = [f"**{wrong} different**"] * bool(wrong) + [_near_ties(ties)] * bool(ties)
     return f"{len(cases) or ''}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _near_ties(count: int) -> str:
+    return "1 near-tie" if count == 1 else f"{count} near-ties"
 
 
 def _bullet(result: Checked, case: Case) -> str:

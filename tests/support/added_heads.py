@@ -33,9 +33,11 @@ def add_head(source: Path, path: Path) -> Path:
     tensors = {tensor.name: tensor.data for tensor in reader.tensors}
     writer = gguf.GGUFWriter(path, architecture)
     attention = _last_block(tensors, layers, "attn_output.weight", "attn_output_a.weight")
+    left_out = ("general.architecture", f"{architecture}.nextn_predict_layers", "glm4moe.rope.dimension_sections")
     for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name not in ("general.architecture", "glm4moe.rope.dimension_sections"):
+        if not name.startswith("GGUF.") and name not in left_out:
             _add_field(writer, name, field, architecture, layers, attention)
+    writer.add_nextn_predict_layers(1)
     for name, data in [*tensors.items(), *_head(architecture, tensors, attention, layers)]:
         writer.add_tensor(name, np.ascontiguousarray(data))
     writer.write_header_to_file()
@@ -60,8 +62,6 @@ def _add_field(writer: gguf.GGUFWriter, name: str, field: Any, architecture: str
     key = name.removeprefix(f"{architecture}.")
     if key == "block_count":
         value += 1
-    elif key == "nextn_predict_layers":
-        value = 1
     elif kinds[0] == gguf.GGUFValueType.ARRAY:
         if name.startswith(architecture) and key not in _NO_LAYERS and len(value) == layers:
             value = [*value, 0 if key == "attention.compress_ratios" else value[copied]]
