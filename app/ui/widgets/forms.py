@@ -104,12 +104,12 @@ class OneOf(QComboBox):
 
 
 class Digits(QLineEdit):
-    """A number that is too large for a spin box; empty means none."""
+    """A number that is too large for a spin box; empty means none. It gets narrower where there is little space."""
 
     def __init__(self, highest: int) -> None:
         super().__init__()
         self._highest = highest
-        _keep_width(self)
+        theme.follow_zoom(self, lambda: self.setMaximumWidth(theme.px(FIELD_WIDTH)))
         pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
 
