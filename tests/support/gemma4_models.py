@@ -43,22 +43,19 @@ _EXTRA = 32
 
 def make_gemma4(path: Path, kind: Gemma4 = "12B", **options: Any) -> Path:
     """Write a target with random weights that never ends an answer; ``options`` as for `make_model`."""
-    vocabulary = spm_vocabulary(SIZE)
-    ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _target(shape, random, kind)
-        made["output.weight"][ends] = 0.0
-        for name in made:
-            if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight", "post_norm.weight")):
-                made[name] *= np.float32(LITTLE)
-        return made
+        made["output.weight"][_ends()] = 0.0
+        return _quieted(made)
 
     options.setdefault("width", 64)
     return _make_target(path, kind, tensors, **options)
 
 
-def make_assistant(path: Path, kind: Gemma4 = "12B", *, width: int = 64, sharpness: float = 4.0, **options: Any) -> Path:
+def make_assistant(
+    path: Path, kind: Gemma4 = "12B", *, width: int = 64, sharpness: float = 4.0, **options: Any
+) -> Path:
     """Write an assistant for `make_gemma4` of this ``kind`` and ``width``, which thinks much like it.
 
     A larger ``sharpness`` makes it more certain, and changes nothing else.
@@ -67,13 +64,11 @@ def make_assistant(path: Path, kind: Gemma4 = "12B", *, width: int = 64, sharpne
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         target = RandomWeights(options.get("seed", 0), 0.0)
         logits = _target(Shape(shape.vocabulary, width, _HEADS, 1, _LAYERS, 2 * width), target, kind)["output.weight"]
-        made = _assistant(shape, random, kind, width)
-        for name in made:
-            if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight")):
-                made[name] *= np.float32(LITTLE)
+        logits[_ends()] = 0.0
+        made = _quieted(_assistant(shape, random, width))
         hidden = LITTLE * random.matrix(shape.width, width, width**-0.5)
         embedding = padded(np.eye(width, dtype=np.float32), (shape.width, width))
-        made["token_embd.weight"] = padded(logits * np.float32(sharpness), (shape.vocabulary, shape.width))
+        made["token_embd.weight"] = padded(4.0 * logits, (shape.vocabulary, shape.width))
         made["nextn.pre_projection.weight"] = np.hstack([embedding, hidden])
         made["nextn.post_projection.weight"] = np.eye(width, shape.width, dtype=np.float32)
         return made
@@ -104,7 +99,7 @@ def make_table_assistant(
     """
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = _assistant(shape, random, kind, width)
+        made = _assistant(shape, random, width)
         _silence(made)
         follows = cycle()
         push = np.zeros((SIZE, SIZE), np.float32)
@@ -118,6 +113,20 @@ def make_table_assistant(
         return made
 
     return _make_assistant(path, kind, tensors, width, **options)
+
+
+def _ends() -> list[int]:
+    """The tokens that end an answer."""
+    vocabulary = spm_vocabulary(SIZE)
+    return [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
+
+
+def _quieted(tensors: Tensors) -> Tensors:
+    """Every layer changes a little of what it gets."""
+    for name in tensors:
+        if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight", "post_norm.weight")):
+            tensors[name] *= np.float32(LITTLE / 2)
+    return tensors
 
 
 def _steps() -> NDArray[np.float32]:
@@ -139,9 +148,7 @@ def _silence(tensors: Tensors) -> None:
 # ---------------------------------------------------------------- the target
 
 
-def _make_target(
-    path: Path, kind: Gemma4, tensors: Callable[[Shape, RandomWeights], Tensors], **options: Any
-) -> Path:
+def _make_target(path: Path, kind: Gemma4, tensors: Callable[[Shape, RandomWeights], Tensors], **options: Any) -> Path:
     def metadata(writer: gguf.GGUFWriter) -> None:
         _common_metadata(writer, kind, _WINDOWS)
         writer.add_embedding_length_per_layer_input(_PER_LAYER if kind == "E2B" else 0)
@@ -216,8 +223,7 @@ def _make_assistant(
     return _make(path, "gemma4-assistant", metadata, tensors, layers=layers, width=width + _EXTRA, **options)
 
 
-def _assistant(shape: Shape, random: RandomWeights, kind: Gemma4, target_width: int) -> Tensors:
-    del kind
+def _assistant(shape: Shape, random: RandomWeights, target_width: int) -> Tensors:
     tensors = {
         "token_embd.weight": random.matrix(shape.vocabulary, shape.width, 1.0),
         "output_norm.weight": np.ones(shape.width, np.float32),
