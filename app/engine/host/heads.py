@@ -13,9 +13,10 @@ from app.engine.llama.backend import gpu_devices
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model
+from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, mismatch, pays_off
 from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
@@ -60,17 +61,16 @@ def load_head(
     another file. Raises `KnownError` if the head can't be used.
     """
     own, header = files
-    if problem := head_problem(header):
+    if problem := head_problem(header) if header is own else mismatch(own, header):
         raise KnownError(problem)
     with contextlib.ExitStack() as undo:
         model = None
-        if header.path != own.path:
-            check_loadable(header)
-            if header.architecture != own.architecture:
-                raise KnownError(f"The MTP head in {header.path.name} belongs to another model.")
+        if header is not own:
+            check_loadable(header, as_head=True)
             model = load_model(header.path)
             undo.callback(model.close)
-        head = Head(target, model or target.model, command.settings)
+        kind = SharedHead if is_assistant(header) else Head
+        head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
         head.decode([0], 1)  # allocates the compute buffers
         head.clear()
