@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from typing import get_args
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
@@ -389,14 +390,32 @@ def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownVie
 @pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: MarkdownView, chosen: theme.Theme) -> None:
     theme.override(chosen)
-    pieces = [Piece(text="mmmmmm", round=1, drafter="model"), Piece(text="nnnnnn", round=1, drafter="ngram")]
-    show(qtbot, view, "mmmmmmnnnnnn", pieces)
+    shown: dict[str, DrafterName] = {"mmmmmm": "model", "nnnnnn": "ngram", "hhhhhh": "mtp"}
+    pieces = [Piece(text=text, round=1, drafter=drafter) for text, drafter in shown.items()]
+    show(qtbot, view, "".join(shown), pieces)
     view.set_show_drafted(True)
-    model, ngram = grounds(view, "mmmmmm"), grounds(view, "nnnnnn")
-    assert chosen.tint_model.name() in model
-    assert chosen.tint_ngram.name() not in model
-    assert chosen.tint_ngram.name() in ngram
-    assert chosen.tint_model.name() not in ngram
+    for text, drafter in shown.items():
+        assert {name for name, tint in chosen.tints.items() if tint.name() in grounds(view, text)} == {drafter}
+
+
+@pytest.mark.parametrize("drafter", get_args(DrafterName))
+def test_the_underline_of_a_drafter_is_drawn(qtbot: QtBot, view: MarkdownView, drafter: DrafterName) -> None:
+    theme.override(theme.LIGHT)
+    show(qtbot, view, "mmmmmm wwwwww", [Piece(text="mmmmmm", round=1, drafter=drafter), Piece(text=" wwwwww", round=1)])
+    view.set_show_drafted(True)
+    assert (darkest_below(view, "mmmmmm") < 200) == (theme.LIGHT.underline(drafter) is not None)
+    assert darkest_below(view, "wwwwww") > 200
+
+
+def darkest_below(view: MarkdownView, shown: str) -> int:
+    """The lightness of the darkest pixel just below this text, 0 to 255."""
+    image = view.grab().toImage()
+    cursor = view.document().find(shown)
+    end = view.cursorRect(cursor)
+    cursor.setPosition(cursor.selectionStart())
+    start = view.cursorRect(cursor)
+    rows = range(start.bottom() - 2, start.bottom() + 2)
+    return min(image.pixelColor(x, y).lightness() for x in range(start.left(), end.left()) for y in rows)
 
 
 def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
