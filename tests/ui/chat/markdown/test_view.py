@@ -402,20 +402,25 @@ def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: Mar
 def test_the_underline_of_a_drafter_is_drawn(qtbot: QtBot, view: MarkdownView, drafter: DrafterName) -> None:
     theme.override(theme.LIGHT)
     show(qtbot, view, "mmmmmm wwwwww", [Piece(text="mmmmmm", round=1, drafter=drafter), Piece(text=" wwwwww", round=1)])
+    plain = view.viewport().grab().toImage()
     view.set_show_drafted(True)
-    assert (darkest_below(view, "mmmmmm") < 200) == (theme.LIGHT.underline(drafter) is not None)
-    assert darkest_below(view, "wwwwww") > 200
-
-
-def darkest_below(view: MarkdownView, shown: str) -> int:
-    """The lightness of the darkest pixel just below this text, 0 to 255."""
-    image = view.grab().toImage()
-    cursor = view.document().find(shown)
-    end = view.cursorRect(cursor)
-    cursor.setPosition(cursor.selectionStart())
-    start = view.cursorRect(cursor)
-    rows = range(start.bottom() - 2, start.bottom() + 2)
-    return min(image.pixelColor(x, y).lightness() for x in range(start.left(), end.left()) for y in rows)
+    tinted = view.viewport().grab().toImage()
+    layout = view.document().begin().layout()
+    line = layout.lineAt(0)
+    baseline = round(view.document().documentMargin() + line.y() + line.ascent())
+    ground = theme.LIGHT.tints[drafter].lightness()
+    darker = {
+        x
+        for x in range(tinted.width())
+        for y in range(baseline + 1, baseline + 6)
+        if tinted.pixelColor(x, y).lightness() < ground - 15 and plain.pixelColor(x, y).lightness() > 230
+    }
+    pen = theme.LIGHT.underline(drafter)
+    assert bool(darker) == (pen is not None)
+    if pen is not None:
+        assert max(darker) <= view.cursorRect(view.document().find(" ")).left()
+        is_solid = len(darker) > max(darker) - min(darker)
+        assert is_solid == (pen.style() is Qt.PenStyle.SolidLine)
 
 
 def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:
