@@ -21,6 +21,9 @@ from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
 
+N_GRAMS_LATER = ("qwen35", "qwen35moe")
+"""Targets whose head drafts before n-grams do, unless those gain: https://github.com/ggml-org/llama.cpp/issues/25819."""
+
 
 @dataclass
 class TargetHead:

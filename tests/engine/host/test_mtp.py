@@ -37,6 +37,7 @@ WRONG_AFTER = tuple(range(280, 384, 5))
 WARM = Sampling(temperature=0.8)
 SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
 LONG = "a question of so many tokens that they are processed in several chunks, one after the other. " * 2
+REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 GEMMA = "gemma4"
 KINDS = (*ARCHITECTURES, GEMMA)
 """The head of the last one is a file of its own, and reads the target's KV cache."""
@@ -297,19 +298,28 @@ def test_other_drafters_and_pauses_leave_nothing_out(engine: Engine, load_head: 
         assert_always_right(run(engine, asked(LONG, answer, "And?")))
 
 
+@pytest.mark.parametrize("cycle", [[300], [300, 301, 302], [300, 310, 320, 330, 340, 350, 360, 370]])
 def test_an_answer_that_repeats_itself_without_end_is_no_longer_drafted(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, cycle: list[int]
+) -> None:
+    follows = dict.fromkeys(range(384), cycle[0]) | dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
+    answer = run(engine, asked(drafter="auto", draft_length=4, max_tokens=180))
+    assert set(answer.token_ids) == set(cycle) and len(answer.token_ids) == 180
+    assert answer.finished.draft_failure == REPEATED
+    drafted = [number for number, round_ in enumerate(answer.rounds) if round_.drafted]
+    assert drafted and 120 < sum(round_.tokens for round_ in answer.rounds[: drafted[-1] + 1]) < 145
+    assert not run(engine, asked(max_tokens=50)).finished.draft_failure
+
+
+def test_an_answer_with_longer_repetitions_is_drafted_to_its_end(
     tmp_path: Path, engine: Engine, load_head: LoadHead
 ) -> None:
-    follows = dict.fromkeys(range(384), 300)
+    follows = {token: 300 + (token + 1) % 9 for token in range(384)}
     load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
-    answer = run(engine, asked(drafter="auto", draft_length=4, max_tokens=150))
-    assert set(answer.token_ids) == {300} and len(answer.token_ids) == 150
-    assert answer.finished.draft_failure == (
-        "The answer repeats itself without end, so the rest of it is written without the MTP head."
-    )
-    drafted = [number for number, round_ in enumerate(answer.rounds) if round_.drafted]
-    assert drafted and sum(round_.tokens for round_ in answer.rounds[: drafted[-1] + 1]) < 110
-    assert not run(engine, asked(max_tokens=50)).finished.draft_failure
+    answer = run(engine, asked(draft_length=4, max_tokens=180))
+    assert len(set(answer.token_ids)) == 9
+    assert_always_right(answer)
 
 
 def test_forgetting_leaves_no_hidden_state_in_memory(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
