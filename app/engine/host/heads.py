@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from app.engine.llama.head import Head
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from app.models.mtp import has_head, head_problem, is_head_only, is_wanted, mismatch
 from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
@@ -45,10 +44,9 @@ def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
             header = read_header(Path(command.draft))
             return header if is_head_only(header) else None
         return None
-    if command.head == "auto":
-        slow_here = platform.system() == "Darwin" and not target.experts and command.settings.target_gpu_layers != 0
-        return target if has_head(target) and pays_off(target) and not slow_here else None
-    return target if command.head == "on" else None
+    if not is_wanted(command.head, target, command.settings.target_gpu_layers):
+        return None
+    return target if command.head == "on" or has_head(target) else None
 
 
 def load_head(
@@ -60,14 +58,12 @@ def load_head(
     another file. Raises `KnownError` if the head can't be used.
     """
     own, header = files
-    if problem := head_problem(header):
+    if problem := head_problem(header) if header is own else mismatch(own, header):
         raise KnownError(problem)
     with contextlib.ExitStack() as undo:
         model = None
-        if header.path != own.path:
+        if header is not own:
             check_loadable(header)
-            if header.architecture != own.architecture:
-                raise KnownError(f"The MTP head in {header.path.name} belongs to another model.")
             model = load_model(header.path)
             undo.callback(model.close)
         head = Head(target, model or target.model, command.settings)
