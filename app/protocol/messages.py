@@ -98,6 +98,9 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     target_gpu_layers: int = ALL_LAYERS
     """Layers of the target on the GPU; -1 means all of them, 0 none."""
     draft_gpu_layers: int = ALL_LAYERS
+    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Of a mixture-of-experts target, how many layers, counted from the first, keep their experts in system memory
+    while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them."""
     batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
     """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
