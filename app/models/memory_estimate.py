@@ -70,11 +70,13 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of the model files that were read once, rearranged for the processor, and are no longer needed. They count
     as resident until the system drops them, which it does before memory runs short.
     """
+    skipped: int = 0
+    """Pages of an MTP head in the target's file that isn't used: read with the others, and dropped in the same way."""
 
     @property
     def resident(self) -> int:
         """The maximum that the system reports for the process."""
-        return self.system.total + self.repacked
+        return self.system.total + self.repacked + self.skipped
 
 
 class _Place(msgspec.Struct):
@@ -120,9 +122,7 @@ def estimate(
         draft_model = place(draft, outputs=DRAFT_OUTPUTS, gpu_layers=draft_gpu_layers)
     if head is not None:
         on_gpu = target_gpu_layers if is_own else draft_gpu_layers
-        head_model = place(
-            _head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, shares_vocabulary=is_own
-        )
+        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, shares_vocabulary=is_own)
     system, gpu = (
         _parts(model, draft_model, head_model, _Model.system),
         _parts(model, draft_model, head_model, _Model.gpu),
@@ -137,6 +137,7 @@ def estimate(
         ),
         gpu=gpu,
         repacked=sum(one.repacked() for one in (model, draft_model, head_model) if one),
+        skipped=0 if is_own else target.skipped,
     )
 
 

@@ -68,15 +68,6 @@ def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
     return pays_off(target) and not slow_here
 
 
-def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
-    """Why the head in a file of its own can't be used for ``target``, for the user; ``None`` if it can."""
-    if problem := head_problem(head):
-        return problem
-    if (head.architecture, head.width) != (target.architecture, target.width):
-        return f"The MTP head in {printable(head.path.name)} belongs to another model."
-    return None
-
-
 def head_problem(header: GgufHeader) -> str | None:
     """Why the head in a file can't be used, for the user; ``None`` if it can."""
     name, architecture = printable(header.path.name), printable(header.architecture)
@@ -88,4 +79,13 @@ def head_problem(header: GgufHeader) -> str | None:
         return f"The {header.mtp_layers} MTP heads in {name} aren't used, because only single ones are supported."
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
+    return None
+
+
+def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
+    """Why the head in a file of its own can't be used for ``target``, for the user; ``None`` if it can."""
+    if problem := head_problem(head):
+        return problem
+    if (head.architecture, head.width) != (target.architecture, target.width):
+        return f"The MTP head in {printable(head.path.name)} belongs to another model."
     return None

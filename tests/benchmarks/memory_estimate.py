@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -166,7 +167,7 @@ def _expert_tensors(shape: Shape, random: RandomWeights) -> Tensors:
     return tensors
 
 
-_HEADS: dict[HeadArchitecture, dict[str, int]] = {
+_HEADS: dict[HeadArchitecture, dict[str, Any]] = {
     "glm4moe": {"width": 768, "heads": 8, "kv_heads": 4, "layers": 9, "feed_forward": 3072, "unused": 16_000},
     "qwen35": {"width": 768, "heads": 8, "kv_heads": 2, "layers": 13, "feed_forward": 2304, "unused": 16_000},
 }
