@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+from typing import Protocol
+
 from app.models.gguf import GgufHeader, whole_numbers
 from app.models.text import printable
+from app.protocol.limits import HeadChoice
 
 ARCHITECTURES = (
     "bailingmoe3",
@@ -36,6 +40,15 @@ _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
 
 
+class TargetFacts(Protocol):
+    """What decides on the use of a head: a header has it, and so has a `ModelShape`."""
+
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def experts(self) -> int: ...
+
+
 def has_head(header: GgufHeader) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
     return header.mtp_layers > 0 and any(tensor.name.endswith(_HEAD_TENSORS) for tensor in header.tensors)
@@ -52,9 +65,20 @@ def is_assistant(header: GgufHeader) -> bool:
     return header.architecture in ASSISTANTS
 
 
-def pays_off(header: GgufHeader) -> bool:
+def pays_off(target: TargetFacts) -> bool:
     """Whether a head inside such a model is expected to save time, before it was measured on this machine."""
-    return header.parameters >= _LEAST_PARAMETERS
+    return target.parameters >= _LEAST_PARAMETERS
+
+
+def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
+    """Whether the head inside ``target`` is to be loaded, with so many layers of it on the GPU (−1: all).
+
+    Both the memory plan and the engine ask this, so that a plan counts what is loaded.
+    """
+    if choice != "auto":
+        return choice == "on"
+    slow_here = platform.system() == "Darwin" and not target.experts and gpu_layers != 0
+    return pays_off(target) and not slow_here
 
 
 def head_problem(header: GgufHeader) -> str | None:

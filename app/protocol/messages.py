@@ -20,6 +20,7 @@ from app.protocol.limits import (
     MAX_COUNT,
     MAX_DRAFT_LENGTH,
     MAX_THREADS,
+    HeadChoice,
     KvType,
 )
 
@@ -31,8 +32,6 @@ DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp"]
 """``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model or the MTP
 head, if there is one.
 """
-HeadChoice = Literal["auto", "on", "off"]
-"""``auto``: where a head is expected to save time (`app.models.mtp`)."""
 ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
 Propose = Literal["auto", "coupled", "greedy"]
@@ -123,9 +122,8 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
-    head: HeadChoice = "off"
-    """Whether to use an MTP head inside the target. It isn't used together with a draft model. Off by default while
-    the memory plan doesn't count it."""
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
     settings: LoadSettings = LoadSettings()
 
 
