@@ -22,7 +22,8 @@ from app.errors import KnownError
 from app.models.architectures import RECURRENT
 from app.models.gguf import GgufHeader, read_header
 from app.models.mtp import has_head
-from app.protocol.messages import DrafterName, Generate, HeadChoice, Load, LoadSettings, Message, PairLoaded, Sampling
+from app.protocol.limits import HeadChoice
+from app.protocol.messages import DrafterName, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
 from tests.support.generation import (
     GREEDY,
     Answer,
