@@ -199,8 +199,9 @@ def _near_ties(count: int) -> str:
 def _bullet(result: Checked, case: Case) -> str:
     place = "" if case.place is None else f", token {case.place}"
     snapshots = f", {case.snapshots} snapshots" if case.snapshots else ""
-    message = f": {case.message}" if case.message else f" (error of the logits {case.error:.1g})"
-    return f"- `{result.name}`, {case.way}, {case.sampling}, {case.event}{snapshots}{place}{message}"
+    message = f": {case.message}" if case.message else ""
+    what = f"{case.way}, {case.sampling}, {case.event}{snapshots}{place}{message}"
+    return f"- `{result.name}`, {what} (error of the logits {case.error:.1g})"
 
 
 def _progress(result: Checked) -> None:
