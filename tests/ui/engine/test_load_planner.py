@@ -166,9 +166,10 @@ def just_without(heads: Path, draft: str | None = None) -> MachineMemory:
     """With room for the model in ``heads`` alone, but not for its head."""
     target = shape_of(read_header(heads / "model.gguf"))
     second = shape_of(read_header(heads / draft)) if draft else None
+    choices: tuple[tuple[ModelShape | None, HeadChoice], ...] = ((None, "off"), (second, "on"))
     needed = [
         make_plan(target, draft_shape, PLENTY, Wishes(kv_type="f16", head=head)).needed
-        for draft_shape, head in ((None, "off"), (second, "on"))
+        for draft_shape, head in choices
     ]
     space = sum(needed) // 2
     return MachineMemory(memory_total=space, memory_free=space + space // 10)
