@@ -7,6 +7,8 @@ from typing import Literal
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
 MAX_CONTEXT_LENGTH = 2**24
+MAX_COUNT = 2**30
+"""For whole numbers without a limit of their own: what llama.cpp, Qt and JSON can take."""
 MAX_THREADS = 512
 """The most that ggml accepts; it aborts the process above that."""
 DEFAULT_BATCH_SIZE = 512

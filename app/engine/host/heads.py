@@ -12,12 +12,16 @@ from app.engine.llama.backend import gpu_devices
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model
+from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_head_only, is_wanted, mismatch
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch
 from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
+
+N_GRAMS_LATER = ("qwen35", "qwen35moe")
+"""Targets whose head drafts before n-grams do, unless those gain: https://github.com/ggml-org/llama.cpp/issues/25819."""
 
 
 @dataclass
@@ -63,10 +67,11 @@ def load_head(
     with contextlib.ExitStack() as undo:
         model = None
         if header is not own:
-            check_loadable(header)
+            check_loadable(header, as_head=True)
             model = load_model(header.path)
             undo.callback(model.close)
-        head = Head(target, model or target.model, command.settings)
+        kind = SharedHead if is_assistant(header) else Head
+        head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
         head.decode([0], 1)  # allocates the compute buffers
         head.clear()

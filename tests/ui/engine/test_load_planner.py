@@ -166,12 +166,9 @@ def just_without(heads: Path, draft: str | None = None) -> MachineMemory:
     """With room for the model in ``heads`` alone, but not for its head."""
     target = shape_of(read_header(heads / "model.gguf"))
     second = shape_of(read_header(heads / draft)) if draft else None
-    choices: tuple[tuple[ModelShape | None, HeadChoice], ...] = ((None, "off"), (second, "on"))
-    needed = [
-        make_plan(target, draft_shape, PLENTY, Wishes(kv_type="f16", head=head)).needed
-        for draft_shape, head in choices
-    ]
-    space = sum(needed) // 2
+    without = make_plan(target, None, PLENTY, Wishes(kv_type="f16", head="off"))
+    with_head = make_plan(target, second, PLENTY, Wishes(kv_type="f16", head="on"))
+    space = (without.needed + with_head.needed) // 2
     return MachineMemory(memory_total=space, memory_free=space + space // 10)
 
 
