@@ -282,7 +282,8 @@ def legend(panel: SpeedPanel) -> dict[str, QColor]:
     image = panel.grab().toImage()
     found = {}
     for swatch in panel.findChildren(Swatch):
-        name = swatch.parentWidget().findChild(QLabel)
+        line = swatch.parentWidget()
+        name = line.findChild(QLabel) if line else None
         if swatch.isVisible() and name is not None:
             place = swatch.mapTo(panel, QPoint(3, 6))
             found[name.text()] = image.pixelColor(place)

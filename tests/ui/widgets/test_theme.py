@@ -46,7 +46,8 @@ def high_contrast(base: str, text: str, link: str) -> Theme:
 
 def lab(color: QColor, seen: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
     """A color in CIE L*a*b*, as someone with this color vision sees it."""
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color.getRgbF()[:3]]
+    channels = color.redF(), color.greenF(), color.blueF()
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     red, green, blue = (min(max(sum(map(mul, row, linear)), 0.0), 1.0) for row in seen)
     x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
     y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
