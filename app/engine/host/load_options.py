@@ -22,7 +22,7 @@ _LATER = (
     "draft_context_length",
     "draft_kv_type",
 )
-"""Options that didn't exist when versions before 0.9 stored what they had measured."""
+"""Options that version 0.1.0 doesn't know: what it stored about costs has to be found without them."""
 
 
 @dataclass(frozen=True)
