@@ -13,6 +13,8 @@ MAX_THREADS = 512
 """The most that ggml accepts; it aborts the process above that."""
 DEFAULT_BATCH_SIZE = 512
 """Prompt tokens that are computed at once."""
+MAX_LAYERS = 512
+"""The most that llama.cpp can load."""
 ALL_LAYERS = -1
 """As a number of GPU layers."""
 KvType = Literal["f16", "q8_0", "q4_0"]

@@ -31,7 +31,7 @@ from tests.support.scripted_drafter import ScriptedDrafter
 Loader = Callable[..., PairLoaded]
 Pairs = dict[Architecture, tuple[Path, Path]]
 WARM = Sampling(temperature=0.8)
-ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3")
+ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2")
 RUNNING: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba")
 SMALL = {"context_length": 1024, "micro_batch_size": 32, "threads": 1}
 SMALL_SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
