@@ -180,9 +180,11 @@ def default_draft_length(model: Model) -> int:
 # ---------------------------------------------------------------- contexts
 
 
-def target_context(model: Model, settings: LoadSettings, length: int, threads: Threads) -> Context:
+def target_context(
+    model: Model, settings: LoadSettings, length: int, threads: Threads, *, has_head: bool = False
+) -> Context:
     """With as many snapshots of its running state as there is memory for, or none if it wouldn't fit otherwise."""
-    snapshots = _affordable_snapshots(model, settings, threads.batch)
+    snapshots = _affordable_snapshots(model, settings, threads.batch, has_head=has_head)
 
     def with_snapshots(count: int) -> Context:
         one, batch = threads
@@ -197,7 +199,7 @@ def target_context(model: Model, settings: LoadSettings, length: int, threads: T
     return with_snapshots(0)
 
 
-def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) -> int:
+def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool) -> int:
     if not model.has_running_state:
         return 0
     small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
@@ -206,7 +208,8 @@ def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) ->
         if not probe.checkpoints.snapshots:
             return 0
         size = probe.checkpoints.size()
-    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp can't tell
+    memory = min(model.size_bytes, psutil.virtual_memory().available)
+    return snapshots_for(size, memory, has_head=has_head)  # 0: llama.cpp can't tell
 
 
 def _longest_draft(context: Context, owner: str) -> int:
@@ -406,7 +409,7 @@ class Loader:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads)
+        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
 
     def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
         last = -1.0
