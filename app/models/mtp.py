@@ -29,6 +29,11 @@ _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
 
 
+def can_compute(architecture: str) -> bool:
+    """Whether heads of this architecture can be used at all; `head_problem` says why a certain one can't."""
+    return architecture in ARCHITECTURES
+
+
 def has_head(header: GgufHeader) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
     return header.mtp_layers > 0 and any(tensor.name.endswith(".nextn.eh_proj.weight") for tensor in header.tensors)
