@@ -43,13 +43,12 @@ def run(options: argparse.Namespace) -> int:
     connection = HubConnection(network_settings(values))
     try:
         item = _item(connection.hub, options.wanted, with_draft=options.with_draft)
-        target, draft = _fetch(connection.network, item, values)
+        target, beside = _fetch(connection.network, item, values)
     finally:
         show_progress("")
         connection.network.close()
-    head = _head_path(item, target) if item.head else None
-    files = [str(path) for path in (target, draft, head) if path is not None]
-    show_result(options, _described(item, target, draft), files)
+    files = [str(path) for path in (target, beside) if path is not None]
+    show_result(options, _described(item, target, beside), files)
     return 0
 
 
@@ -167,7 +166,7 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
 
 
 def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
-    """Download ``item`` into the models folder; returns the paths of its target and draft.
+    """Download ``item`` into the models folder; returns the paths of its target, and of its draft or head.
 
     The queue is separate: the command continues nothing that the window left in its queue, and the window may be open.
     A file that is just being downloaded there is refused. Raises `KnownError`.
@@ -223,19 +222,15 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
 # ---------------------------------------------------------------- what came
 
 
-def _described(item: Item, target: Path, draft: Path | None) -> dict[str, Any]:
+def _described(item: Item, target: Path, beside: Path | None) -> dict[str, Any]:
     return {
         "title": item.title,
         "size": item.size,
         "license": item.license or None,
         "target": _model(item.target, target),
-        "draft": _model(item.draft, draft) if draft is not None else None,
-        "head": _model(item.head, _head_path(item, target)) if item.head else None,
+        "draft": _model(item.draft, beside) if item.draft and beside is not None else None,
+        "head": _model(item.head, beside) if item.head and beside is not None else None,
     }
-
-
-def _head_path(item: Item, target: Path) -> Path:
-    return target.with_name(item.head[0].name)
 
 
 def _model(files: Sequence[RemoteFile], path: Path) -> dict[str, Any]:

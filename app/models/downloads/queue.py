@@ -166,13 +166,13 @@ class DownloadQueue:
             return bool(self._changed) or self._is_busy
 
     def paths(self, id: str) -> tuple[Path, Path | None]:
-        """The paths of an item's target and draft, now or later: for a split model, its first file, which is the one to
-        open.
+        """The paths of an item's target, and of its draft or the file with its head, now or later: for a split model,
+        its first file, which is the one to open.
         """
         with self._lock:
             entry = self._entries[id]
             places = entry.destinations
-        return places[0], places[len(entry.item.target)] if entry.item.draft else None
+        return places[0], places[len(entry.item.target)] if len(entry.item.files) > len(entry.item.target) else None
 
     # --- settings
 

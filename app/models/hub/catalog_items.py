@@ -12,9 +12,9 @@ from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.catalog import Alternate, CatalogFile, DraftModel, Offer, Sidecar
 from app.models.hub.errors import NotFoundError
-from app.models.hub.heads import is_head
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository
+from app.models.mtp import is_head_only
 
 
 def resolve(hub: Hub, offer: Offer, *, metal: bool = sys.platform == "darwin") -> Item:
@@ -82,7 +82,7 @@ def _head(hub: Hub, repository: Repository, wanted: Sidecar) -> RemoteModel | No
         header = read_remote_header(hub.network, head, any_kind=True)
     except (NotFoundError, ModelFileError):
         return None
-    return head if is_head(header) and header.architecture == wanted.architecture else None
+    return head if is_head_only(header) and header.architecture == wanted.architecture else None
 
 
 def _gone(wanted: CatalogFile | Alternate | DraftModel) -> KnownError:

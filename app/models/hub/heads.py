@@ -13,12 +13,10 @@ from app.models.gguf import GgufHeader, ModelFileError, check_loadable
 from app.models.hub.network import Network
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel
-from app.models.mtp import can_compute, has_head, is_head_only
+from app.models.mtp import has_head, head_problem, is_head_only, mismatch
 
 _MAX_CHECKED = 3
 """How many files beside a model are looked into, up to some megabytes each."""
-_ASSISTANTS = {"gemma4-assistant": "gemma4"}
-"""Architectures of heads that share their target's cache, and of their targets."""
 
 
 @dataclass(frozen=True)
@@ -45,31 +43,20 @@ def look_at(
     Raises as `read_remote_header`; only for the model itself.
     """
     header = read_remote_header(network, model, is_canceled, any_kind=True)
-    if is_head(header):
-        return HubModel(header, "alone", can_run=can_compute(header.architecture))
+    if is_head_only(header):
+        return HubModel(header, "alone", can_run=head_problem(header) is None)
     check_loadable(header)
     if has_head(header):
-        return HubModel(header, "inside", can_run=can_compute(header.architecture))
+        return HubModel(header, "inside", can_run=head_problem(header) is None)
     for head in list(heads)[:_MAX_CHECKED]:
         try:
             found = read_remote_header(network, head, is_canceled, any_kind=True)
         except ModelFileError:
             continue
-        if belongs_to(found, header):
-            return HubModel(header, "beside", head, can_compute(found.architecture))
+        if not is_head_only(found):
+            continue
+        if mismatch(header, found) is None:
+            return HubModel(header, "beside", head)
+        if head_problem(found) is not None and found.architecture == header.architecture:
+            return HubModel(header, "beside", head, can_run=False)
     return HubModel(header)
-
-
-def is_head(header: GgufHeader) -> bool:
-    """Whether a file is an MTP head without its model, whether this version can use it or not."""
-    return is_head_only(header) or header.architecture in _ASSISTANTS
-
-
-def belongs_to(head: GgufHeader, target: GgufHeader) -> bool:
-    """Whether a file is a head made for this target: of its architecture and width."""
-    if not is_head(head):
-        return False
-    if head.architecture in _ASSISTANTS:
-        width = head.metadata.get(f"{head.architecture}.embedding_length_out")
-        return target.architecture == _ASSISTANTS[head.architecture] and width == target.width
-    return head.architecture == target.architecture and head.width == target.width

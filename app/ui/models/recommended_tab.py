@@ -132,7 +132,7 @@ def measured_text(offer: Offer) -> str:
         return ""
     return "\n".join(
         ["Measured by others, not by us:"]
-        + [f"  {one.hardware}: {one.result} ({one.source})" for one in offer.model.measured]
+        + [f"• {one.hardware}: {one.result} ({one.source})" for one in offer.model.measured]
     )
 
 

@@ -20,7 +20,7 @@ from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
-ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "llama")
+ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
 WITH_SNAPSHOTS: tuple[Architecture, ...] = ("qwen35", "lfm2")
 _LARGEST_ERROR = 1e-3
 """Rounding makes up to 3e-5 here, a lost token of a sliding window 0.1, a wrong running state 1 and more."""

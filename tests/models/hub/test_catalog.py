@@ -149,11 +149,10 @@ def test_a_head_that_cannot_run_is_not_promised(monkeypatch: pytest.MonkeyPatch)
     model = next(model for model in MODELS if model.id == "gemma-4-12b")
     (file,) = model.files
     assert isinstance(file.accelerator, Sidecar)
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("qwen35",))
+    with_head = Offer.of(model, file, metal=False)
+    monkeypatch.setattr(mtp, "ASSISTANTS", {})
     without = Offer.of(model, file, metal=False)
     assert without.accelerator == NGrams() and without.leaves_head and without.size == file.size
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("gemma4-assistant",))
-    with_head = Offer.of(model, file, metal=False)
     assert with_head.accelerator == file.accelerator and not with_head.leaves_head
     assert with_head.size == file.size + file.accelerator.size
     assert Offer.of(model, file, metal=True).accelerator == NGrams()

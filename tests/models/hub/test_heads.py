@@ -8,12 +8,13 @@ import pytest
 
 from app.errors import KnownError
 from app.models import mtp
-from app.models.gguf import ModelFileError, read_header
+from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.heads import HubModel, belongs_to, is_head, look_at
+from app.models.hub.heads import HubModel, look_at
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteModel
-from tests.support.hub_models import write_assistant, write_hub_models
+from tests.support.gemma4_models import make_assistant
+from tests.support.hub_models import write_hub_models
 from tests.support.hub_server import HubServer
 
 
@@ -55,29 +56,28 @@ def test_a_damaged_head_is_no_head(server: HubServer, network: Network, files: d
     assert found.head is not None and found.head.name == "mtp-b.gguf"
 
 
-def test_heads_of_gemma(
-    server: HubServer, network: Network, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+def test_heads_of_gemma(server: HubServer, network: Network, files: dict[str, Path], tmp_path: Path) -> None:
+    large = make_assistant(tmp_path / "large.gguf", width=128)
+    found = looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "mtp-m.gguf": large})
+    assert (found.place, found.head) == ("none", None)
+    found = looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "mtp-m.gguf": files["assistant"]})
+    assert found.place == "beside" and found.can_run
+
+
+@pytest.mark.parametrize("where", ["inside", "beside"])
+def test_a_head_that_this_version_cannot_use(
+    server: HubServer, network: Network, files: dict[str, Path], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosted = {"m-Q4_0.gguf": files["gemma"], "mtp-m.gguf": files["assistant"]}
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("qwen35",))
-    found = looked_at(server, network, hosted)
-    assert (found.place, found.can_run) == ("beside", False)
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("gemma4-assistant",))
-    assert looked_at(server, network, hosted).can_run
-
-
-def test_the_head_of_a_larger_model(files: dict[str, Path], tmp_path: Path) -> None:
-    gemma = read_header(files["gemma"])
-    assert belongs_to(read_header(files["assistant"]), gemma)
-    assert not belongs_to(read_header(write_assistant(tmp_path / "large.gguf", 2 * gemma.width)), gemma)
-    assert not belongs_to(read_header(files["plain"]), read_header(files["plain"]))
+    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    model = files["inside" if where == "inside" else "plain"]
+    found = looked_at(server, network, {"m-Q4_0.gguf": model, "mtp-m.gguf": files["head"]})
+    assert (found.place, found.can_run) == (where, False)
 
 
 @pytest.mark.parametrize("name", ["head", "assistant"])
 def test_a_head_under_the_name_of_a_model(
     server: HubServer, network: Network, files: dict[str, Path], name: str
 ) -> None:
-    assert is_head(read_header(files[name]))
     assert looked_at(server, network, {"m-Q4_0.gguf": files[name]}).place == "alone"
 
 

@@ -15,10 +15,12 @@ from app.models import mtp
 from app.models.hub.catalog import Offer, Sidecar, load_catalog
 from app.models.machine_memory import MachineMemory
 from app.models.text import size_text
+from app.settings import Pair
 from app.ui.widgets import theme
+from tests.support.gemma4_models import make_assistant
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
-from tests.support.hub_models import write_assistant, write_hub_models
+from tests.support.hub_models import write_hub_models
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import GB, GPU, Pages, Windows, button, buttons, cell, rows, texts, tree
 
@@ -281,7 +283,7 @@ def host(windows: Windows, offer: Offer, folder: Path) -> None:
     """A small model in place of a recommended one, with its head."""
     files = {offer.file.file: small_model(folder / offer.file.file)}
     if isinstance(offer.accelerator, Sidecar):
-        files[offer.accelerator.file] = write_assistant(folder / offer.accelerator.file, 64)
+        files[offer.accelerator.file] = make_assistant(folder / offer.accelerator.file)
     windows.server.add(offer.file.repository, dict(files))
 
 
@@ -292,9 +294,8 @@ def proposed(windows: Windows) -> Offer:
 
 
 @pytest.fixture
-def with_sidecar(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> Windows:
-    """A machine for which a model with a head beside it is best, and a version that can use the head."""
-    monkeypatch.setattr(mtp, "ARCHITECTURES", (*mtp.ARCHITECTURES, "gemma4-assistant"))
+def with_sidecar(windows: Windows) -> Windows:
+    """A machine for which a model with a head beside it is best."""
     gpu = msgspec.structs.replace(GPU, total_bytes=12 * 2**30, free_bytes=12 * GB)
     windows.machine = MachineMemory(memory_total=32 * GB, memory_free=20 * GB, devices=[gpu])
     return windows
@@ -330,7 +331,7 @@ def test_a_card_says_what_accelerates_a_model(with_sidecar: Windows, monkeypatch
     ngrams = "Text that comes up again is drafted from the chat itself (n-grams)."
     assert ngrams in texts(card(windows, "gpt-oss 20B"))
     assert any("LFM Open License" in text for text in texts(card(windows, "LFM2.5 8B-A1B")))
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("qwen35",))
+    monkeypatch.setattr(mtp, "ASSISTANTS", {})
     windows.presenter.show_recommended()
     shown = texts(card(windows, "Gemma 4 12B"))
     assert f"Answers without its MTP head in this version. {ngrams}" in shown
@@ -421,7 +422,7 @@ def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[
     assert "m Q4_0 with MTP head" in texts(windows.window.downloads)
     assert (windows.models / "owner/m-GGUF/mtp-m.gguf").is_file()
     pair = windows.presenter.downloads.pair_of(windows.presenter.downloads.progress()[0].item)
-    assert (Path(pair.target).name, pair.draft) == ("m-Q4_0.gguf", None)
+    assert pair == Pair(*(str(windows.models / "owner/m-GGUF" / name) for name in ("m-Q4_0.gguf", "mtp-m.gguf")))
 
 
 def test_a_head_can_be_left_out(windows: Windows, heads: dict[str, Path]) -> None:
@@ -453,8 +454,8 @@ def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
 def test_a_head_that_cannot_be_used_is_not_offered(
     windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("qwen35",))
-    choose_first(windows, {"m-Q4_0.gguf": heads["gemma"], "mtp-m.gguf": heads["assistant"]})
+    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
     assert any("which this version can't use yet" in text for text in texts(windows.page))
     button(windows.page, "Get").click()
     (progress,) = windows.presenter.downloads.progress()
@@ -472,10 +473,7 @@ def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str,
     windows.until(lambda: any("only MTP heads" in text for text in texts(windows.page)))
 
 
-def test_a_draft_takes_the_place_of_the_head(
-    hub: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ("gemma4-assistant",))
+def test_a_draft_takes_the_place_of_the_head(hub: Windows, heads: dict[str, Path]) -> None:
     hub.server.add(TARGET, {TARGET_FILE: heads["gemma"], "mtp-m.gguf": heads["assistant"]})
     find_drafts(hub)
     assert hub.page.head() is None and hub.page.draft() is not None
