@@ -75,6 +75,15 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         metavar="N",
         help=f"maximum length of an answer (default {max_tokens})",
     )
+    parser.add_argument(
+        "--thinking",
+        type=_level_or_tokens,
+        action="append",
+        default=[],
+        metavar="LEVEL|TOKENS",
+        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
+        "many tokens; give it twice for both",
+    )
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
         "--draft-length",
@@ -139,7 +148,7 @@ def _draft_length(text: str) -> int | str:
 _draft_length.__name__ = "draft length"
 
 
-def level_or_tokens(text: str) -> int | str:
+def _level_or_tokens(text: str) -> int | str:
     """The type of ``--thinking``: a number of tokens, or the name of a level, which only the loaded model knows."""
     try:
         int(text)

@@ -114,7 +114,7 @@ def estimate(
         target,
         outputs=TARGET_OUTPUTS,
         gpu_layers=target_gpu_layers,
-        snapshots=_snapshots(target, with_head=is_own),
+        snapshots=_snapshots(target),
         expert_layers_on_cpu=expert_layers_on_cpu,
     )
     draft_model = head_model = None
@@ -122,20 +122,16 @@ def estimate(
         draft_model = place(draft, outputs=DRAFT_OUTPUTS, gpu_layers=draft_gpu_layers)
     if head is not None:
         on_gpu = target_gpu_layers if is_own else draft_gpu_layers
-        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, shares_vocabulary=is_own)
-    system, gpu = (
-        _parts(model, draft_model, head_model, _Model.system),
-        _parts(model, draft_model, head_model, _Model.gpu),
-    )
-    states = _hidden_states(target, batch) if head else 0
+        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, is_head=True)
+    system = _parts(model, draft_model, head_model, _Model.system)
     return MemoryEstimate(
         system=msgspec.structs.replace(
             system,
             target_kv=system.target_kv + _MARKS * _state(target),
-            head=system.head + states,
+            head=system.head + (_hidden_states(target, batch) if head else 0),
             compute=system.compute + _PROCESS_BYTES,
         ),
-        gpu=gpu,
+        gpu=_parts(model, draft_model, head_model, _Model.gpu),
         repacked=sum(one.repacked() for one in (model, draft_model, head_model) if one),
         skipped=0 if is_own else target.skipped,
     )
@@ -173,8 +169,8 @@ class _Model:
     gpu_layers: int
     snapshots: int = 0
     expert_layers_on_cpu: int = 0
-    shares_vocabulary: bool = False
-    """With another model of the same file."""
+    is_head: bool = False
+    """It is the MTP head of another one, with whose file it shares the vocabulary if it isn't alone in its own."""
 
     def __post_init__(self) -> None:
         slots = self.shape.gpu_slots
@@ -242,7 +238,8 @@ class _Model:
         return max(widest * self.batch * _FLOAT + self._masks(), self._logits())
 
     def _masks(self) -> int:
-        sizes = {self._cells_of(layer) for layer in self.shape.layers if layer.keys}
+        # a head without keys reads those of its target
+        sizes = {self._cells_of(layer) for layer in self.shape.layers if layer.keys or (self.is_head and layer.weights)}
         return sum(sizes) * self.batch * _HALF
 
     def _logits(self) -> int:
@@ -255,7 +252,7 @@ class _Model:
         else:
             nodes = max(_LEAST_NODES, shape.tensors * _NODES_PER_TENSOR)
         texts = shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
-        return nodes * _BYTES_PER_NODE + (0 if self.shares_vocabulary else texts)
+        return nodes * _BYTES_PER_NODE + (0 if self.is_head and not shape.is_head_only else texts)
 
 
 def _head_shape(file: ModelShape) -> ModelShape:
@@ -280,13 +277,12 @@ def _state(shape: ModelShape) -> int:
     return sum(layer.state for layer in shape.layers)
 
 
-def _snapshots(target: ModelShape, *, with_head: bool) -> int:
-    """How many snapshots of a running state the engine lets llama.cpp keep."""
+def _snapshots(target: ModelShape) -> int:
+    """How many snapshots of a running state the engine lets llama.cpp keep. It goes by the size of the whole file."""
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0
-    head = target.head.weights if with_head and target.head else 0
-    return snapshots_for(state, target.weights + head)
+    return snapshots_for(state, target.weights + target.skipped)
 
 
 def _rounded(tokens: int) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
-from app.models.mtp import head_problem, is_head_only
+from app.models.mtp import ASSISTANTS, head_problem, is_head_only
 from app.protocol.limits import default_context_length
 
 _FLOAT_BYTES = 4
@@ -291,10 +291,12 @@ def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
 
 
 def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
-    """Every layer of a head has attention and a KV cache, whatever the layers of its target have."""
+    """Every layer of a head has attention, whatever the layers of its target have, and a KV cache of its own unless it
+    reads its target's.
+    """
     numbers = range(facts.trunk, facts.layers)
     weights = sum(tensor.size for number in numbers for tensor in tensors.get(number, []))
-    kept = [facts.kv(number) for number in numbers]
+    kept = [facts.kv(number) for number in numbers if facts.architecture not in ASSISTANTS]
     return Layer(weights, sum(keys for keys, _ in kept), sum(values for _, values in kept))
 
 

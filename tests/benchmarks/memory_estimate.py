@@ -52,6 +52,7 @@ from app.protocol.messages import (
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
+from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, Weights, llama_weights, make_model
 from tests.support.mtp_models import HeadArchitecture, make_table_model
 
@@ -196,6 +197,12 @@ def _sidecar(architecture: HeadArchitecture) -> Callable[[Path], Pair]:
     return made
 
 
+def _assistant(folder: Path) -> Pair:
+    options: dict[str, Any] = {"width": 1536, "weights": "F16", "context_length": 16384}
+    target = make_gemma4(folder / "gemma4.gguf", **options)
+    return Pair("gemma4 F16, assistant", target, make_assistant(folder / "mtp-gemma4.gguf", **options))
+
+
 MODELS: dict[str, Callable[[Path], Pair]] = {
     "guide": _guide,
     "vocabulary": _vocabulary,
@@ -212,7 +219,7 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
     "glm_beside": _sidecar("glm4moe"),
     "qwen_alone": _with_head("qwen35", "off", "Q8_0"),
     "qwen_head": _with_head("qwen35", "on", "Q8_0"),
-    "qwen_beside": _sidecar("qwen35"),
+    "assistant": _assistant,
 }
 
 # ---------------------------------------------------------------- measuring

@@ -21,6 +21,7 @@ from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
 
@@ -164,6 +165,18 @@ def test_a_head_in_a_file_of_its_own_has_no_other_layer(tmp_path: Path, architec
     assert shape.head is not None and shape.head.weights + shape.weights == header.tensor_bytes
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_reads_its_targets_cache_has_none(tmp_path: Path, kind: Gemma4) -> None:
+    target, header = (read_header(make(tmp_path / name, kind)) for make, name in GEMMA_FILES)
+    shape = shape_of(header)
+    assert shape.is_head_only and shape.layers == [Layer(0)] * 4
+    assert shape.head == Layer(shape.skipped)
+    assert shape.skipped + shape.weights == header.tensor_bytes
+    without, found = (estimate(shape_of(target), head=head, context_length=4096).system for head in (None, shape))
+    assert found.head == header.tensor_bytes + (2 * (512 + 64) + 2 * 512) * 64 * 4
+    assert found.compute - without.compute > 4096 * 512 * 2  # a mask over the whole context
+
+
 def test_heads_that_cannot_be_used_take_nothing(tmp_path: Path) -> None:
     header = read_header(make_random_model(tmp_path / "m.gguf", "glm4moe"))
     for_images = {**header.metadata, "glm4moe.rope.dimension_sections": 4}
@@ -186,6 +199,7 @@ def test_experts_are_told_apart_from_the_rest_of_a_layer(tmp_path: Path) -> None
     assert shape.layers[1].weights == shape.layers[0].weights + 12 * matrix
 
 
+GEMMA_FILES = (make_gemma4, "target.gguf"), (make_assistant, "mtp.gguf")
 NUMBERS = st.sampled_from([0, 1, 3, 2**16, 2**31, 2**32 - 1])
 
 
@@ -398,3 +412,19 @@ def test_as_many_snapshots_as_the_engine_makes(
     made = tuple(loaded.context.checkpoints.snapshots for loaded in (engine._target, engine._draft))
     engine.unload()
     assert planned == made == (expected, 0)
+
+
+@pytest.mark.parametrize("head", ["on", "off"])
+def test_as_many_snapshots_as_the_engine_makes_beside_a_head(tmp_path: Path, head: Literal["on", "off"]) -> None:
+    """The head is part of the weights of which they may take an eighth, loaded or not: without it, there would be 6."""
+    path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
+    shape = shape_of(read_header(path))
+    plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)
+    engine = Engine()
+    settings = LoadSettings(context_length=512, micro_batch_size=32, threads=1)
+    loaded = engine.load(Load(request=1, target=str(path), head=head, settings=settings), lambda _: None)
+    assert engine._target is not None
+    made = engine._target.context.checkpoints.snapshots
+    engine.unload()
+    assert loaded.has_head == (head == "on")
+    assert planned_snapshots(plan.gpu.target_kv, shape) == made == 8

@@ -61,7 +61,7 @@ class SharedHead(Head):
         self.tokens.extend(tokens[same:])
         self._exact, self._is_drafting = len(tokens), False
 
-    def catch_up(self, tokens: Sequence[int]) -> None:
+    def catch_up(self, tokens: Sequence[int], least: int = 0) -> None:
         """Nothing is missing."""
 
     def roll_back(self, length: int) -> None:
