@@ -101,12 +101,15 @@ def estimate(
     head: ModelShape | None = None,
     context_length: int,
     kv_type: KvType = "f16",
+    draft_context_length: int | None = None,
+    draft_kv_type: KvType | None = None,
     target_gpu_layers: int = 0,
     draft_gpu_layers: int = 0,
     expert_layers_on_cpu: int = 0,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> MemoryEstimate:
-    """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
+    """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models, unless
+    ``draft_context_length`` gives the draft fewer.
 
     ``head`` is the file whose MTP head is loaded: the target's own, or one with only the head.
     GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
@@ -114,9 +117,8 @@ def estimate(
     system memory. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
     cells = _rounded(max(context_length, 1))
-    batch = min(batch_size, cells)
     is_own = head is not None and not head.is_head_only
-    place = partial(_Model, cells=cells, batch=batch, kv_type=kv_type)
+    place = partial(_Model, cells=cells, batch_size=batch_size, kv_type=kv_type)
     model = place(
         target,
         outputs=TARGET_OUTPUTS,
@@ -126,7 +128,13 @@ def estimate(
     )
     draft_model = head_model = None
     if draft is not None:
-        draft_model = place(draft, outputs=DRAFT_OUTPUTS, gpu_layers=draft_gpu_layers)
+        draft_model = place(
+            draft,
+            cells=min(cells, _rounded(draft_context_length or cells)),
+            kv_type=draft_kv_type or kv_type,
+            outputs=DRAFT_OUTPUTS,
+            gpu_layers=draft_gpu_layers,
+        )
     if head is not None:
         on_gpu = target_gpu_layers if is_own else draft_gpu_layers
         head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, is_head=True)
@@ -135,7 +143,7 @@ def estimate(
         system=msgspec.structs.replace(
             system,
             target_kv=system.target_kv + _MARKS * _state(target),
-            head=system.head + (_hidden_states(target, cells, batch) if head else 0),
+            head=system.head + (_hidden_states(target, model.cells, model.batch) if head else 0),
             compute=system.compute + _PROCESS_BYTES,
         ),
         gpu=_parts(model, draft_model, head_model, _Model.gpu),
@@ -170,7 +178,7 @@ class _Model:
 
     shape: ModelShape
     cells: int
-    batch: int
+    batch_size: int
     kv_type: KvType
     outputs: int
     gpu_layers: int
@@ -180,6 +188,7 @@ class _Model:
     """It is the MTP head of another one, with whose file it shares the vocabulary if it isn't alone in its own."""
 
     def __post_init__(self) -> None:
+        self.batch = min(self.batch_size, self.cells)
         slots = self.shape.gpu_slots
         self._on_gpu = slots if self.gpu_layers < 0 else min(self.gpu_layers, slots)
         first = slots - self._on_gpu

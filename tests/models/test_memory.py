@@ -283,6 +283,16 @@ def test_the_draft_has_the_targets_context() -> None:
     assert found.system.total > estimate(MODEL, context_length=4096).system.total
 
 
+def test_a_draft_may_have_a_shorter_context_of_another_type() -> None:
+    draft = msgspec.structs.replace(MODEL, layers=MODEL.layers[:2])
+    own = {"draft_context_length": 1000, "draft_kv_type": "q8_0"}
+    found = estimate(MODEL, draft, context_length=4096, **own)  # type: ignore[arg-type]
+    assert found.system.draft_kv == 2 * 512 * 1024 * 34 // 32
+    assert found.system.target_kv == 8 * 512 * 4096 * 2
+    longer = estimate(MODEL, draft, context_length=4096, draft_context_length=9000)
+    assert longer == estimate(MODEL, draft, context_length=4096)  # never longer than the target's
+
+
 HEAD = Layer(3_000_000, keys=256, values=128)
 WITH_HEAD = msgspec.structs.replace(MODEL, layers=[*MODEL.layers, Layer(0)], head=HEAD, skipped=HEAD.weights)
 
