@@ -40,6 +40,12 @@ def default_context_length(training_context: int | None) -> int:
     return min(training_context or _DEFAULT_CONTEXT_LENGTH, _DEFAULT_CONTEXT_LENGTH)
 
 
+HEAD_STATES_BYTES = 64 * 1024 * 1024
+"""The most that hidden states take which wait until an MTP head processes them. Only what is used takes memory: an
+answer after a prompt of a thousand tokens takes less.
+"""
+
+
 def snapshots_for(state_bytes: int, memory_bytes: int, *, has_head: bool = False) -> int:
     """How many snapshots of a running state of ``state_bytes`` llama.cpp should keep after each pass.
 

@@ -283,6 +283,16 @@ def test_the_draft_has_the_targets_context() -> None:
     assert found.system.total > estimate(MODEL, context_length=4096).system.total
 
 
+def test_a_draft_may_have_a_shorter_context_of_another_type() -> None:
+    draft = msgspec.structs.replace(MODEL, layers=MODEL.layers[:2])
+    own = {"draft_context_length": 1000, "draft_kv_type": "q8_0"}
+    found = estimate(MODEL, draft, context_length=4096, **own)  # type: ignore[arg-type]
+    assert found.system.draft_kv == 2 * 512 * 1024 * 34 // 32
+    assert found.system.target_kv == 8 * 512 * 4096 * 2
+    longer = estimate(MODEL, draft, context_length=4096, draft_context_length=9000)
+    assert longer == estimate(MODEL, draft, context_length=4096)  # never longer than the target's
+
+
 HEAD = Layer(3_000_000, keys=256, values=128)
 WITH_HEAD = msgspec.structs.replace(MODEL, layers=[*MODEL.layers, Layer(0)], head=HEAD, skipped=HEAD.weights)
 
@@ -299,7 +309,7 @@ def test_a_head_that_is_not_used_takes_no_memory_that_is_needed() -> None:
 def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
     alone = estimate(WITH_HEAD, context_length=1024, kv_type=kv_type)
     found = estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, kv_type=kv_type)
-    states = (2 * (512 + 64) + 512 + 512) * 256 * 4  # two batches that wait, one for the head, one from the target
+    states = (2 * (1024 + 64) + 512 + 512) * 256 * 4  # those that wait, a batch for the head, one from the target
     assert found.system.head == HEAD.weights + 1024 * 384 * size + states
     assert found.system.compute > alone.system.compute
     assert (found.system.target_weights, found.system.target_kv) == (

@@ -199,7 +199,7 @@ def target_context(
     return with_snapshots(0)
 
 
-def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool) -> int:
+def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool = False) -> int:
     if not model.has_running_state:
         return 0
     small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)

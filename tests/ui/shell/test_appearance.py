@@ -253,8 +253,11 @@ def test_at_its_largest_in_the_smallest_window_names_and_buttons_of_messages_are
         message = rig.window.transcript.show_message(entry.key)
         assert message is not None
         qtbot.waitUntil(lambda shown=message: shown._made_actions is not None)  # type: ignore[misc]
-        heading, actions = message.heading, message.buttons
-        actions.layout().activate()
+        heading, actions = message.heading, message._made_actions
+        assert actions is not None
+        layout = actions.layout()
+        assert layout is not None
+        layout.activate()
         assert heading.text() == name and heading.width() >= heading.fontMetrics().horizontalAdvance(name)
         assert not heading.geometry().intersects(actions.geometry())
         buttons = [one for one in actions.findChildren(QToolButton) if one.isVisible()]
