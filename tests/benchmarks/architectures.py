@@ -164,24 +164,31 @@ def document(results: Sequence[Checked], missing: Sequence[str], command: str) -
         f"{datetime.now(UTC).date()}, llama-cpp-python {llama_cpp_tools.VERSION}, `{command}`:",
         f"{len(models)} models, {len(refused)} refused with the reason, "
         f"{sum(result.is_right for result in models) - len(refused)} the same in all answers; {len(heads)} with an MTP "
-        f"head; {len(answers):,} answers, {_near_ties(len(ties))}, {len(wrong)} different.",
+        f"head; {len(answers):,} answers, {_near_ties(len(ties))}, {len(wrong)} different. A right draft, which is the "
+        f"model itself, was accepted to {_acceptance(answers, 'right draft')}.",
         "",
         "The columns say how many answers were compared. *Wrong*: another model drafts, which is nearly always wrong. "
         "*Partly right*: 0, 1, 2 … of the draft tokens are right and the others wrong. Models with a running state are "
         "checked with llama.cpp's snapshots, where it has them, and without.",
         "",
-        f"Not checked, because the generator writes no models of them: {', '.join(missing) or 'none'}.",
-        "",
         "| architecture | memory | " + " | ".join(WAYS) + " |",
         "|---|---|" + "---|" * len(WAYS),
         *(_row(result, heads.get(result.name)) for result in models),
     ]
+    if missing:
+        lines += ["", f"Not checked, because the generator writes no models of them: {', '.join(missing)}."]
     for title, cases in (("Near-ties", ties), ("Different", wrong)):
         if cases:
             lines += ["", f"## {title}", "", *(_bullet(result, case) for result, case in cases)]
-    if title_of := [f"- `{result.name}`: {result.ended}" for result in results if result.ended]:
-        lines += ["", "## Ended", "", *title_of]
+    if ended := [f"- `{result.name}`: {result.ended}" for result in results if result.ended]:
+        lines += ["", "## Ended", "", *ended]
     return "\n".join(lines) + "\n"
+
+
+def _acceptance(answers: Sequence[Case], way: str) -> str:
+    counts = [(case.tested, case.accepted) for case in answers if case.way == way]
+    tested, accepted = (sum(numbers) for numbers in zip(*counts, strict=True)) if counts else (0, 0)
+    return f"{accepted / tested:.2%}" if tested else "–"
 
 
 def _row(result: Checked, head: Checked | None) -> str:

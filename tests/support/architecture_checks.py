@@ -130,7 +130,7 @@ class Check:
         self.ours, self.pair = loaded(target, draft, self.way.head, snapshots)
         self.length = self.way.lengths[0]
         assert self.ours._target is not None
-        self.letters = letters_of(self.ours)
+        self.letters, self.context = letters_of(self.ours), self.ours._target.context.length
         self.long = LONG_WITH_WINDOWS if self.ours._target.context.checkpoints.window else LONG
 
     def asked(self, sampling: str) -> Generate:
@@ -287,14 +287,14 @@ def _another_chat(check: Check, command: Generate) -> Generate:
 
 
 def _full(check: Check, command: Generate) -> Generate:
-    messages = [Message(role="user", content=check.question(450, 4))]
+    messages = [Message(role="user", content=check.question(check.context * 7 // 8, 4))]
     return msgspec.structs.replace(command, messages=messages, max_tokens=None)
 
 
 def _dropped(check: Check, command: Generate) -> Generate:
     full = _full(check, command)
     said = Message(role="assistant", content=check.run(full).text)
-    messages = [*full.messages, said, Message(role="user", content=check.question(250, 5))]
+    messages = [*full.messages, said, Message(role="user", content=check.question(check.context // 2, 5))]
     return msgspec.structs.replace(command, messages=messages, max_tokens=SHORT)
 
 
