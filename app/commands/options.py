@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
+from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_COUNT, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
 from app.protocol.messages import AcceptRule, DrafterChoice, Propose
 
 
@@ -67,13 +67,22 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     sampling.add_argument(
         "--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to"
     )
-    sampling.add_argument("--seed", type=whole(0), metavar="N", help=f"default: {seed}")
+    sampling.add_argument("--seed", type=whole(0, 2**63 - 1), metavar="N", help=f"default: {seed}")
     sampling.add_argument(
         "--max-tokens",
         type=whole(1),
         default=max_tokens,
         metavar="N",
         help=f"maximum length of an answer (default {max_tokens})",
+    )
+    parser.add_argument(
+        "--thinking",
+        type=_level_or_tokens,
+        action="append",
+        default=[],
+        metavar="LEVEL|TOKENS",
+        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
+        "many tokens; give it twice for both",
     )
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
@@ -106,14 +115,13 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     )
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
     """The type of an option: a whole number within these limits."""
 
     def parse(text: str) -> int:
         value = int(text)
-        if value < least or (most is not None and value > most):
-            limits = f"from {least} to {most}" if most is not None else f"at least {least}"
-            raise argparse.ArgumentTypeError(f"{text} must be {limits}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} must be from {least} to {most}")
         return value
 
     parse.__name__ = "whole number"
@@ -140,7 +148,7 @@ def _draft_length(text: str) -> int | str:
 _draft_length.__name__ = "draft length"
 
 
-def level_or_tokens(text: str) -> int | str:
+def _level_or_tokens(text: str) -> int | str:
     """The type of ``--thinking``: a number of tokens, or the name of a level, which only the loaded model knows."""
     try:
         int(text)

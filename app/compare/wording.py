@@ -175,6 +175,8 @@ def command(setup: Setup) -> str:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     words += _options(**msgspec.structs.asdict(setup.sampling))
+    thinking = [setup.thinking or None, setup.thinking_budget]
+    words += [word for choice in thinking if choice is not None for word in ("--thinking", str(choice))]
     drafter = setup.drafter if setup.draft else "ngram"  # without a draft model, auto means just that
     words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import platform
+from typing import Protocol
+
 from app.models.gguf import GgufHeader, whole_numbers
 from app.models.text import printable
+from app.protocol.limits import HeadChoice
 
 ARCHITECTURES = (
     "bailingmoe3",
@@ -13,7 +17,6 @@ ARCHITECTURES = (
     "deepseek4",
     "glm-dsa",
     "glm4moe",
-    "glm5-next",
     "hy_v3",
     "mimo2",
     "nemotron_h_moe",
@@ -36,9 +39,23 @@ _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
 
 
+class TargetFacts(Protocol):
+    """What decides on the use of a head: a header has it, and so has a `ModelShape`."""
+
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def experts(self) -> int: ...
+
+
 def has_head(header: GgufHeader) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
     return header.mtp_layers > 0 and any(tensor.name.endswith(_HEAD_TENSORS) for tensor in header.tensors)
+
+
+def _names_of_head(header: GgufHeader) -> list[str]:
+    heads = {tensor.name.split(".nextn.")[0] for tensor in header.tensors if ".nextn." in tensor.name}
+    return [tensor.name for tensor in header.tensors if tensor.name.startswith(tuple(f"{head}." for head in heads))]
 
 
 def is_head_only(header: GgufHeader) -> bool:
@@ -52,9 +69,20 @@ def is_assistant(header: GgufHeader) -> bool:
     return header.architecture in ASSISTANTS
 
 
-def pays_off(header: GgufHeader) -> bool:
+def pays_off(target: TargetFacts) -> bool:
     """Whether a head inside such a model is expected to save time, before it was measured on this machine."""
-    return header.parameters >= _LEAST_PARAMETERS
+    return target.parameters >= _LEAST_PARAMETERS
+
+
+def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
+    """Whether the head inside ``target`` is to be loaded, with so many layers of it on the GPU (−1: all).
+
+    Both the memory plan and the engine ask this, so that a plan counts what is loaded.
+    """
+    if choice != "auto":
+        return choice == "on"
+    slow_here = platform.system() == "Darwin" and not target.experts and gpu_layers != 0
+    return pays_off(target) and not slow_here
 
 
 def head_problem(header: GgufHeader) -> str | None:
@@ -70,6 +98,8 @@ def head_problem(header: GgufHeader) -> str | None:
         return f"The {header.mtp_layers} MTP heads in {name} aren't used, because only single ones are supported."
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
+    if header.architecture == "mimo2" and all(not name.endswith(".attn_qkv.weight") for name in _names_of_head(header)):
+        return f"The MTP head in {name} isn't used, because llama.cpp expects its attention in one tensor."
     return None
 
 

@@ -129,7 +129,7 @@ def test_the_command_says_what_the_setup_says() -> None:
     assert {name: getattr(options, name) for name in Sampling.__struct_fields__} == msgspec.structs.asdict(
         SETUP.sampling
     )
-    assert (options.threads, options.context, options.accept) == (2, 2048, "coupled")
+    assert (options.threads, options.context, options.accept, options.thinking) == (2, 2048, "coupled", [])
 
 
 def test_the_command_for_other_setups() -> None:
@@ -150,10 +150,12 @@ def test_the_command_for_other_setups() -> None:
         draft_length=4,
         prompt_set="",
         prompt_set_sha256="",
+        thinking="low",
+        thinking_budget=0,
     )
     offloaded = parsed(wording.command(found.setup))
     assert (offloaded.gpu_layers, offloaded.draft_gpu_layers, offloaded.kv_type) == (20, 3, "q8_0")
-    assert (offloaded.max_tokens, offloaded.draft_length) == (2048, 4)
+    assert (offloaded.max_tokens, offloaded.draft_length, offloaded.thinking) == (2048, 4, ["low", 0])
     assert offloaded.prompts == Path("comparison.json") and "exported as JSON" in report.markdown(found)
 
 

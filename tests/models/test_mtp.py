@@ -65,6 +65,13 @@ def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:
     assert head_problem(renamed(header, mtp_layers=3)) == (
         "The 3 MTP heads in m.gguf aren't used, because only single ones are supported."
     )
-    assert head_problem(renamed(header, architecture="newest")) == (
-        "The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of newest models."
+    for name in ("newest", "glm5-next"):
+        assert head_problem(renamed(header, architecture=name)) == (
+            f"The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of {name} models."
+        )
+    assert head_problem(renamed(header, architecture="mimo2")) == (
+        "The MTP head in m.gguf isn't used, because llama.cpp expects its attention in one tensor."
     )
+    embedding, *others = header.tensors
+    fused = embedding._replace(name="blk.2.attn_qkv.weight")
+    assert head_problem(renamed(header, architecture="mimo2", tensors=[*others, fused])) is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from app.engine.llama.model import Model
 from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, mismatch, pays_off
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch
 from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
@@ -49,10 +48,9 @@ def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
             header = read_header(Path(command.draft))
             return header if is_head_only(header) else None
         return None
-    if command.head == "auto":
-        slow_here = platform.system() == "Darwin" and not target.experts and command.settings.target_gpu_layers != 0
-        return target if has_head(target) and pays_off(target) and not slow_here else None
-    return target if command.head == "on" else None
+    if not is_wanted(command.head, target, command.settings.target_gpu_layers):
+        return None
+    return target if command.head == "on" or has_head(target) else None
 
 
 def load_head(

@@ -139,6 +139,7 @@ class Head(Context):
         Raises `KnownError` if llama.cpp can't use it, or the head belongs to another target.
         """
         self._functions = _functions()
+        self._target = target.handle
         super().__init__(
             model, settings, length=target.length, threads=target.threads, outputs=DRAFT_OUTPUTS, target=target.handle
         )
@@ -158,7 +159,6 @@ class Head(Context):
         """How many of its cells come from the target's hidden states, not from its own."""
         self._remembered: dict[int, Floats] = {}
         """Hidden states before positions at which the target has checkpoints."""
-        self._target = target.handle
         self._functions.output_states(self._target, True, False)
         self._functions.output_states(self.handle, True, True)
 
@@ -307,7 +307,8 @@ class Head(Context):
             self.clear()
 
     def close(self) -> None:
-        """Free the cache and the compute buffers."""
+        """Free the cache and the compute buffers. The target no longer outputs hidden states."""
         if self.handle:
+            self._functions.output_states(self._target, False, False)
             self._batch.embd = _FLOATS()  # not llama.cpp's to free
         super().close()

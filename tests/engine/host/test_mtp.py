@@ -19,6 +19,7 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
+from app.errors import KnownError
 from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
 from tests.support.gemma4_models import KINDS as GEMMAS
 from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
@@ -395,6 +396,20 @@ def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_t
     )
     answer = run(engine, asked(drafter="auto", draft_length="auto"))
     assert answer.token_ids and not any(round_.drafter == "mtp" for round_ in answer.rounds)
+
+
+def test_where_the_head_cannot_compute_its_target_outputs_no_hidden_states(
+    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KnownError("There isn't enough memory.")
+
+    monkeypatch.setattr(heads.Head, "decode", fails)
+    pair = load_head(table_models["qwen35"])
+    assert pair.head_refused == "There isn't enough memory."
+    assert run(engine, asked()).token_ids
+    assert engine._target is not None
+    assert not heads._functions().states(engine._target.context.handle)
 
 
 def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
