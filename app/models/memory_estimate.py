@@ -114,7 +114,7 @@ def estimate(
         target,
         outputs=TARGET_OUTPUTS,
         gpu_layers=target_gpu_layers,
-        snapshots=_snapshots(target, with_head=is_own),
+        snapshots=_snapshots(target),
         expert_layers_on_cpu=expert_layers_on_cpu,
     )
     draft_model = head_model = None
@@ -277,13 +277,12 @@ def _state(shape: ModelShape) -> int:
     return sum(layer.state for layer in shape.layers)
 
 
-def _snapshots(target: ModelShape, *, with_head: bool) -> int:
-    """How many snapshots of a running state the engine lets llama.cpp keep."""
+def _snapshots(target: ModelShape) -> int:
+    """How many snapshots of a running state the engine lets llama.cpp keep. It goes by the size of the whole file."""
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0
-    head = target.head.weights if with_head and target.head else 0
-    return snapshots_for(state, target.weights + head)
+    return snapshots_for(state, target.weights + target.skipped)
 
 
 def _rounded(tokens: int) -> int:

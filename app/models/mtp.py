@@ -103,6 +103,11 @@ def head_problem(header: GgufHeader) -> str | None:
     return None
 
 
+def can_compute(architecture: str) -> bool:
+    """Whether heads of this architecture can be used at all; `head_problem` says why a certain one can't."""
+    return architecture in ARCHITECTURES or architecture in ASSISTANTS
+
+
 def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
     """Why the head in a file of its own can't be used for ``target``, for the user; ``None`` if it can."""
     if problem := head_problem(head):

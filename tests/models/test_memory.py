@@ -412,3 +412,19 @@ def test_as_many_snapshots_as_the_engine_makes(
     made = tuple(loaded.context.checkpoints.snapshots for loaded in (engine._target, engine._draft))
     engine.unload()
     assert planned == made == (expected, 0)
+
+
+@pytest.mark.parametrize("head", ["on", "off"])
+def test_as_many_snapshots_as_the_engine_makes_beside_a_head(tmp_path: Path, head: Literal["on", "off"]) -> None:
+    """The head is part of the weights of which they may take an eighth, loaded or not: without it, there would be 6."""
+    path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
+    shape = shape_of(read_header(path))
+    plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)
+    engine = Engine()
+    settings = LoadSettings(context_length=512, micro_batch_size=32, threads=1)
+    loaded = engine.load(Load(request=1, target=str(path), head=head, settings=settings), lambda _: None)
+    assert engine._target is not None
+    made = engine._target.context.checkpoints.snapshots
+    engine.unload()
+    assert loaded.has_head == (head == "on")
+    assert planned_snapshots(plan.gpu.target_kv, shape) == made == 8

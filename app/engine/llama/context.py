@@ -200,12 +200,15 @@ class Context:
     def clear(self, *, overwrite: bool = False) -> None:
         """See `SavableCache.clear`."""
         self.checkpoints.forget()
-        self._memory.erase(overwrite)
+        self._erase(overwrite)
         self.tokens.clear()
         if self.head:
             self.head.clear(overwrite=overwrite)
         if overwrite:
             self._views[0][:] = 0
+
+    def _erase(self, overwrite: bool) -> None:
+        self._memory.erase(overwrite)
 
     def reach(self, length: int) -> int:
         """See `SavableCache.reach`."""

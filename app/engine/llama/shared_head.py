@@ -82,6 +82,9 @@ class SharedHead(Head):
         super().clear(overwrite=overwrite)
         self._is_drafting = False
 
+    def _erase(self, overwrite: bool) -> None:
+        """The cells are the target's, which may just have been restored."""
+
     # ------------------------------------------------------------ copies
 
     def _kv_size(self) -> int:

@@ -329,9 +329,9 @@ class AppCommands(QObject):
 
     @Slot()
     def get_proposal(self) -> None:
-        """Download the pair that is proposed instead of the guide."""
-        if (pair := self._coordinator.proposal) is not None:
-            self.models().get_pair(pair)
+        """Download the model that is proposed instead of the guide."""
+        if (offer := self._coordinator.proposal) is not None:
+            self.models().get_offer(offer)
 
     def tell_downloaded(self, title: str, pair: Pair) -> None:
         """This download is complete."""

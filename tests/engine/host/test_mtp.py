@@ -268,6 +268,23 @@ def test_a_head_belongs_to_the_copies_of_its_chat(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_head_leaves_the_copy_of_its_target_alone(
+    engine: Engine, load_head: LoadHead, random_models: Models, kind: str, length: int, every_cache_is_saved: None
+) -> None:
+    """A head that shares its target's cells must not empty them when its own part is restored."""
+    del every_cache_is_saved
+    load_head(random_models[kind])
+    first = run(engine, asked(sampling=WARM))
+    run(engine, asked("another chat"))
+    going_on = asked(sampling=WARM, continued=first.token_ids, draft_length=length)
+    answer = run(engine, going_on)
+    assert answer.started.cached_tokens > len(first.token_ids)
+    engine.forget()
+    assert_same(engine, going_on, answer, run(engine, msgspec.structs.replace(going_on, draft_length=0)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_chat_that_comes_back_is_paired_as_before(
     tmp_path: Path, table_models: Models, kind: str, every_cache_is_saved: None
 ) -> None:
