@@ -22,6 +22,10 @@ HeadChoice = Literal["auto", "on", "off"]
 """Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Positions whose logits are requested at once."""
+WAITING_STATES_BYTES = 64 * 1024 * 1024
+"""What hidden states may take at most that wait until the target's MTP head processes them. Only what is used takes
+memory: an answer after a prompt of a thousand tokens takes less.
+"""
 
 _DEFAULT_CONTEXT_LENGTH = 8192
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
