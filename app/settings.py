@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from app.errors import KnownError
-from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
@@ -82,9 +82,9 @@ class Settings(msgspec.Struct, kw_only=True):
     parallel_downloads: Annotated[
         int, Meta(ge=1, le=8, description="How many files are downloaded at the same time")
     ] = 2
-    download_limit: Annotated[int, Meta(ge=1024, description="Bytes per second, for all downloads together")] | None = (
-        None
-    )
+    download_limit: (
+        Annotated[int, Meta(ge=1024, le=2**40, description="Bytes per second, for all downloads together")] | None
+    ) = None
     """``None``: no limit."""
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
@@ -128,7 +128,7 @@ class FormerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """As the model's file recommends; else ``sampling``."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    longest_answer: Annotated[int, Meta(ge=1)] | None = None
+    longest_answer: Annotated[int, Meta(ge=1, le=MAX_COUNT)] | None = None
     stop_strings: list[str] = []
     system_prompt: str = ""
 

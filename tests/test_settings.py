@@ -13,7 +13,7 @@ import pytest
 
 from app.errors import KnownError
 from app.protocol.messages import Generate, LoadSettings
-from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, Pair, Settings, SettingsFile
+from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, FormerSettings, Pair, Settings, SettingsFile
 
 
 @pytest.fixture
@@ -142,6 +142,17 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     assert file.notice.endswith("draft_length, accept, load.context_length, model_loads, model_loads.kv_type.")
     file.save()
     assert SettingsFile(path).notice is None
+
+
+def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
+    load = {name: 2**64 for name in LoadSettings.__struct_fields__ if name != "kv_type"}
+    others = dict.fromkeys(("draft_length", "parallel_downloads", "download_limit", "longest_answer"), 2**64)
+    write(path, {"version": VERSION, "load": load, "unknown": 2**64, **others, "top_k": 1})
+    file = SettingsFile(path)
+    assert file.values == Settings()
+    assert file.former == FormerSettings()
+    file.save()
+    assert read(path)["unknown"] == 2**64
 
 
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:

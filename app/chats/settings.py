@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from app.protocol.limits import MAX_COUNT
 from app.protocol.messages import DrafterChoice, Overflow, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
@@ -38,6 +39,7 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
             int,
             Meta(
                 ge=0,
+                le=MAX_COUNT,
                 title="Top-k",
                 description="Only this many of the most likely tokens are considered. 0 considers all of them.",
             ),
@@ -113,6 +115,7 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
             int,
             Meta(
                 ge=0,
+                le=MAX_COUNT,
                 title="Penalty window",
                 description="How many of the most recent tokens the three penalties apply to. 0 turns them off.",
             ),
@@ -156,6 +159,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
             int,
             Meta(
                 ge=0,
+                le=MAX_COUNT,
                 title="Thinking limit",
                 description="Thinking ends after this many tokens, and the answer begins. Without a limit, the model "
                 "decides when it is ready to answer.",
@@ -184,6 +188,7 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
             int,
             Meta(
                 ge=1,
+                le=MAX_COUNT,
                 title="Length limit",
                 description="Answers are cut off after this many tokens. A token is a short word or part of a longer "
                 "one. Without a limit, the model decides when it is finished.",

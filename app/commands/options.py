@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
+from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_COUNT, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
 from app.protocol.messages import AcceptRule, DrafterChoice, Propose
 
 
@@ -67,7 +67,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     sampling.add_argument(
         "--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to"
     )
-    sampling.add_argument("--seed", type=whole(0), metavar="N", help=f"default: {seed}")
+    sampling.add_argument("--seed", type=whole(0, 2**63 - 1), metavar="N", help=f"default: {seed}")
     sampling.add_argument(
         "--max-tokens",
         type=whole(1),
@@ -106,14 +106,13 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     )
 
 
-def whole(least: int, most: int | None = None) -> Callable[[str], int]:
+def whole(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
     """The type of an option: a whole number within these limits."""
 
     def parse(text: str) -> int:
         value = int(text)
-        if value < least or (most is not None and value > most):
-            limits = f"from {least} to {most}" if most is not None else f"at least {least}"
-            raise argparse.ArgumentTypeError(f"{text} must be {limits}")
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} must be from {least} to {most}")
         return value
 
     parse.__name__ = "whole number"

@@ -16,10 +16,10 @@ from app.client.process import EngineProcess
 from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import (
     DrafterChoice,
     Generate,
-    HeadChoice,
     Load,
     LoadProgressed,
     LoadSettings,

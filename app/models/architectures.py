@@ -59,7 +59,7 @@ _ENCODERS = (
     "nomic-bert",
     "nomic-bert-moe",
 )
-_HEADS = ("dflash", "eagle3", "gemma4-assistant", "gemma4_assistant", "dspark")
+_HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
 _DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
 _REFUSALS = {
@@ -72,6 +72,7 @@ _REFUSALS = {
     "qwen3tts": "is a speech model, not a language model.",
     **{name: f"is an embedding model ({name}), which can't write text." for name in _ENCODERS},
     **{name: f"contains only drafting heads ({name}), which this version of Slipstream can't use." for name in _HEADS},
+    "gemma4-assistant": "is the MTP head of a Gemma 4 model. Open that model, with this file as its draft model.",
     **{name: f"is a diffusion language model ({name}), which Slipstream can't run." for name in _DIFFUSION},
 }
 

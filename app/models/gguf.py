@@ -158,10 +158,10 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
     return _header(path, size, raw, tensors, split)
 
 
-def check_loadable(header: GgufHeader) -> None:
-    """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model."""
+def check_loadable(header: GgufHeader, *, as_head: bool = False) -> None:
+    """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model, or ``as_head`` of one."""
     # Parts after the first say nothing about the model itself, so the split is checked first.
-    checks = (_split_problem, _kind_problem, _content_problem, _tokenizer_problem)
+    checks = (_split_problem, *(() if as_head else (_kind_problem,)), _content_problem, _tokenizer_problem)
     problem = next((problem for check in checks if (problem := check(header)) is not None), None)
     if problem is not None:
         raise ModelFileError(header.path, problem)

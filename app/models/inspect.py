@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
+from app.models.memory_shape import shape_of
+from app.models.mtp import has_head, head_problem, is_head_only
 from app.models.pairing import Verdict
 from app.models.text import count_text, printable, size_text
 from app.models.tokenizer import Tokenizer
@@ -66,7 +68,7 @@ def readable(header: GgufHeader) -> str:
         ("Context", f"{header.training_context:,} tokens in training" if header.training_context else "not specified"),
         ("Rope", _rope_row(header)),
         ("Experts", f"{header.experts:,}, {header.experts_used:,} used per token" if header.experts else ""),
-        ("MTP layers", f"{header.mtp_layers:,}" if header.mtp_layers else ""),
+        ("MTP head", _head_row(header)),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
         ("Template", f"built in, {len(template):,} characters" if template is not None else "none (ChatML is used)"),
@@ -120,6 +122,16 @@ def _shape_row(header: GgufHeader) -> str:
         return ""
     heads = f"{header.heads:,} heads, {header.kv_heads:,} key/value heads, " if header.heads else ""
     return f"{header.layers:,} layers, {heads}width {header.width:,}"
+
+
+def _head_row(header: GgufHeader) -> str:
+    if not has_head(header):
+        return f"not in this file ({header.mtp_layers:,} layers)" if header.mtp_layers else ""
+    place = "without the model it belongs to" if is_head_only(header) else "inside"
+    layers = f"{header.mtp_layers:,} {'layer' if header.mtp_layers == 1 else 'layers'}"
+    size = size_text(shape_of(header).skipped)
+    problem = head_problem(header)
+    return f"{place}, {layers}, {size}. {printable(problem, 200)}" if problem else f"{place}, {layers}, {size}"
 
 
 def _rope_row(header: GgufHeader) -> str:

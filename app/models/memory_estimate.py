@@ -1,13 +1,16 @@
 """Estimates how much memory a loaded pair takes, from its headers.
 
 What is counted was taken from llama.cpp of October 2026 and then measured: ``docs/memory.md``. The draft follows the
-same rules; its context is as long as the target's.
+same rules; its context is as long as the target's. So does an MTP head, which has a context of its own, but usually
+shares the target's file.
 """
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -32,6 +35,8 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 """What the engine process itself needs once a model is loaded: threads, arrays, libraries in use."""
 _MARKS = 2
 """Copies of a recurrent state in system memory: one while a draft is being verified, one of an earlier question."""
+_KEPT_STATES = 64
+"""Hidden states that an MTP head keeps besides those of two batches (`app.engine.llama.head`)."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
 _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
@@ -44,12 +49,15 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """KV cache or recurrent state, with its copies."""
     draft_weights: int = 0
     draft_kv: int = 0
+    head: int = 0
+    """An MTP head: its weights, its KV cache and the hidden states it waits for or keeps."""
     compute: int = 0
-    """Buffers and tables of both models, and of the engine."""
+    """Buffers and tables of both models, of the head and of the engine."""
 
     @property
     def total(self) -> int:
-        return self.target_weights + self.target_kv + self.draft_weights + self.draft_kv + self.compute
+        weights, kept = self.target_weights + self.draft_weights, self.target_kv + self.draft_kv
+        return weights + kept + self.head + self.compute
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +70,13 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """Pages of the model files that were read once, rearranged for the processor, and are no longer needed. They count
     as resident until the system drops them, which it does before memory runs short.
     """
+    skipped: int = 0
+    """Pages of an MTP head in the target's file that isn't used: read with the others, and dropped in the same way."""
 
     @property
     def resident(self) -> int:
         """The maximum that the system reports for the process."""
-        return self.system.total + self.repacked
+        return self.system.total + self.repacked + self.skipped
 
 
 class _Place(msgspec.Struct):
@@ -81,30 +91,54 @@ def estimate(
     target: ModelShape,
     draft: ModelShape | None = None,
     *,
+    head: ModelShape | None = None,
     context_length: int,
     kv_type: KvType = "f16",
     target_gpu_layers: int = 0,
     draft_gpu_layers: int = 0,
+    expert_layers_on_cpu: int = 0,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> MemoryEstimate:
     """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
 
+    ``head`` is the file whose MTP head is loaded: the target's own, or one with only the head.
     GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
-    `ALL_LAYERS` means all of them. ``batch_size`` is `LoadSettings.micro_batch_size`.
+    `ALL_LAYERS` means all of them. Of the first ``expert_layers_on_cpu`` layers of the target, the experts stay in
+    system memory. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
     cells = _rounded(max(context_length, 1))
     batch = min(batch_size, cells)
-    model = _Model(target, cells, batch, kv_type, TARGET_OUTPUTS, target_gpu_layers, _snapshots(target))
-    system, gpu = model.system(), model.gpu()
-    system.kv += _MARKS * _state(target)
-    repacked = model.repacked()
-    draft_system, draft_gpu = _Place(), _Place()
+    is_own = head is not None and not head.is_head_only
+    place = partial(_Model, cells=cells, batch=batch, kv_type=kv_type)
+    model = place(
+        target,
+        outputs=TARGET_OUTPUTS,
+        gpu_layers=target_gpu_layers,
+        snapshots=_snapshots(target, with_head=is_own),
+        expert_layers_on_cpu=expert_layers_on_cpu,
+    )
+    draft_model = head_model = None
     if draft is not None:
-        second = _Model(draft, cells, batch, kv_type, DRAFT_OUTPUTS, draft_gpu_layers)
-        draft_system, draft_gpu = second.system(), second.gpu()
-        repacked += second.repacked()
-    system.compute += _PROCESS_BYTES
-    return MemoryEstimate(system=_parts(system, draft_system), gpu=_parts(gpu, draft_gpu), repacked=repacked)
+        draft_model = place(draft, outputs=DRAFT_OUTPUTS, gpu_layers=draft_gpu_layers)
+    if head is not None:
+        on_gpu = target_gpu_layers if is_own else draft_gpu_layers
+        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, shares_vocabulary=is_own)
+    system, gpu = (
+        _parts(model, draft_model, head_model, _Model.system),
+        _parts(model, draft_model, head_model, _Model.gpu),
+    )
+    states = _hidden_states(target, batch) if head else 0
+    return MemoryEstimate(
+        system=msgspec.structs.replace(
+            system,
+            target_kv=system.target_kv + _MARKS * _state(target),
+            head=system.head + states,
+            compute=system.compute + _PROCESS_BYTES,
+        ),
+        gpu=gpu,
+        repacked=sum(one.repacked() for one in (model, draft_model, head_model) if one),
+        skipped=0 if is_own else target.skipped,
+    )
 
 
 def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
@@ -113,13 +147,17 @@ def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
     return shape.key_length % block == 0 and shape.value_length % block == 0
 
 
-def _parts(target: _Place, draft: _Place) -> Parts:
+def _parts(target: _Model, draft: _Model | None, head: _Model | None, in_place: Callable[[_Model], _Place]) -> Parts:
+    """What they take in one place, which ``in_place`` tells of each."""
+    first = in_place(target)
+    second, third = (in_place(one) if one else _Place() for one in (draft, head))
     return Parts(
-        target_weights=target.weights,
-        target_kv=target.kv,
-        draft_weights=draft.weights,
-        draft_kv=draft.kv,
-        compute=target.compute + draft.compute,
+        target_weights=first.weights,
+        target_kv=first.kv,
+        draft_weights=second.weights,
+        draft_kv=second.kv,
+        head=third.weights + third.kv,
+        compute=first.compute + second.compute + third.compute,
     )
 
 
@@ -134,18 +172,29 @@ class _Model:
     outputs: int
     gpu_layers: int
     snapshots: int = 0
+    expert_layers_on_cpu: int = 0
+    shares_vocabulary: bool = False
+    """With another model of the same file."""
 
     def __post_init__(self) -> None:
         slots = self.shape.gpu_slots
         self._on_gpu = slots if self.gpu_layers < 0 else min(self.gpu_layers, slots)
         first = slots - self._on_gpu
         self._layers_in_system, self._layers_on_gpu = self.shape.layers[:first], self.shape.layers[first:]
+        apart = self.shape.layers[first : max(self.expert_layers_on_cpu, first)]
+        self._experts_apart = sum(layer.experts for layer in apart)
+        """Bytes in system memory although the rest of their layers is on a GPU."""
+
+    @property
+    def _weights_in_system(self) -> int:
+        """Of the layers."""
+        return sum(layer.weights for layer in self._layers_in_system) + self._experts_apart
 
     def system(self) -> _Place:
         """What it takes in system memory."""
         shape = self.shape
         output = 0 if self._on_gpu else shape.output_weights
-        weights = shape.input_weights + output + sum(layer.weights for layer in self._layers_in_system)
+        weights = shape.input_weights + output + self._weights_in_system
         return _Place(weights, self._kv(self._layers_in_system), self._buffers() + self._tables())
 
     def gpu(self) -> _Place:
@@ -153,14 +202,16 @@ class _Model:
         if not self._on_gpu:
             return _Place()
         output = self.shape.output_weights + self.shape.tied_weights
-        weights = output + sum(layer.weights for layer in self._layers_on_gpu)
-        return _Place(weights, self._kv(self._layers_on_gpu), self._graph())
+        weights = output + sum(layer.weights for layer in self._layers_on_gpu) - self._experts_apart
+        # long batches are computed there even with experts in system memory, which are copied for it one by one
+        copied = self.shape.largest_experts if self._experts_apart else 0
+        return _Place(weights, self._kv(self._layers_on_gpu), self._graph() + copied)
 
     def repacked(self) -> int:
         """Bytes of weights that are rearranged for the processor; the file's pages of them stay mapped."""
         kinds = _REPACKED_X86 if platform.machine().lower() in ("x86_64", "amd64") else _REPACKED_ARM
         found = sum(size for kind, size in self.shape.by_type.items() if kind in kinds)
-        return found * len(self._layers_in_system) // max(len(self.shape.layers), 1)
+        return found * self._weights_in_system // max(sum(layer.weights for layer in self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
         numbers, size = _KV_BLOCKS[self.kv_type]
@@ -177,7 +228,7 @@ class _Model:
 
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
-        if self._layers_in_system:
+        if self._weights_in_system:
             return self._graph() + self._logits() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._logits()
 
@@ -203,7 +254,25 @@ class _Model:
             nodes = max(self.batch * _MORE_NODES_PER_TOKEN, shape.tensors * _MORE_NODES_PER_TENSOR)
         else:
             nodes = max(_LEAST_NODES, shape.tensors * _NODES_PER_TENSOR)
-        return nodes * _BYTES_PER_NODE + shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
+        texts = shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
+        return nodes * _BYTES_PER_NODE + (0 if self.shares_vocabulary else texts)
+
+
+def _head_shape(file: ModelShape) -> ModelShape:
+    """The MTP head in ``file`` as a model; inside a target it has nothing but its layer."""
+    assert file.head is not None
+    layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
+    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0)
+    if file.is_head_only:
+        return shape
+    trunk = max(sum(layer.weights for layer in file.layers), 1)
+    by_type = {kind: size * file.head.weights // trunk for kind, size in file.by_type.items()}
+    return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
+
+
+def _hidden_states(target: ModelShape, batch: int) -> int:
+    """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
+    return (2 * (batch + _KEPT_STATES) + 2 * batch) * target.width * _FLOAT
 
 
 def _state(shape: ModelShape) -> int:
@@ -211,12 +280,13 @@ def _state(shape: ModelShape) -> int:
     return sum(layer.state for layer in shape.layers)
 
 
-def _snapshots(target: ModelShape) -> int:
+def _snapshots(target: ModelShape, *, with_head: bool) -> int:
     """How many snapshots of a running state the engine lets llama.cpp keep."""
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0
-    return snapshots_for(state, target.weights)
+    head = target.head.weights if with_head and target.head else 0
+    return snapshots_for(state, target.weights + head)
 
 
 def _rounded(tokens: int) -> int:

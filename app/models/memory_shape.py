@@ -15,10 +15,13 @@ import msgspec
 
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
+from app.models.mtp import head_problem, is_head_only
 from app.protocol.limits import default_context_length
 
 _FLOAT_BYTES = 4
 _BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")
+_EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch)?exps\.")
+"""As llama.cpp recognizes the tensors that ``--n-cpu-moe`` leaves in system memory."""
 _STATE_TENSORS = ("ssm_", "shortconv", "time_mix", "kda_")
 _ATTENTION_TENSORS = ("attn_k", "attn_v", "attn_q", "self_attn")
 _STATE_AND_KV = "falcon-h1"
@@ -79,12 +82,15 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     """The most tokens it keeps (plus a batch); 0 keeps all."""
     state: int = 0
     """Bytes of a recurrent state, whatever the context length."""
+    experts: int = 0
+    """Bytes of ``weights`` that belong to experts, of which a token uses only a few."""
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """A model as far as its memory is concerned. Bytes, unless stated otherwise."""
 
     architecture: str
+    parameters: int = 0
     layers: list[Layer]
     input_weights: int
     """Token embeddings, which always stay in system memory."""
@@ -95,7 +101,13 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     by_type: dict[str, int] = {}
     """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
-    """In the file, but not loaded."""
+    """In the file, but only loaded with an MTP head."""
+    head: Layer | None = None
+    """What the MTP head adds if it is used: all its layers as one; ``None`` if there is none that can be used."""
+    is_head_only: bool = False
+    """The file has an MTP head and not the model that it belongs to."""
+    largest_experts: int = 0
+    """Of the tensors that hold the experts of a layer."""
     tensors: int = 0
     vocabulary: int = 0
     """Tokens."""
@@ -127,6 +139,11 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.layers) + 1
 
     @property
+    def expert_layers(self) -> int:
+        """How many of the first layers there are up to the last one with experts."""
+        return max((number for number, layer in enumerate(self.layers, 1) if layer.experts), default=0)
+
+    @property
     def default_context(self) -> int:
         """The context length in tokens if none is requested."""
         return default_context_length(self.training_context)
@@ -145,12 +162,16 @@ def shape_of(header: GgufHeader) -> ModelShape:
     loaded = [tensor for number in range(facts.trunk) for tensor in names.get(number, [])]
     return ModelShape(
         architecture=header.architecture,
+        parameters=header.parameters,
         layers=layers,
         input_weights=inputs,
         output_weights=sum(tensor.size for tensor in outside) - inputs,
         tied_weights=embeddings if tied else 0,
         by_type=_by_type([*loaded, *outside], tied),
         skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
+        head=_head(facts, names) if head_problem(header) is None else None,
+        is_head_only=is_head_only(header),
+        largest_experts=max((tensor.size for tensor in loaded if _EXPERTS.search(tensor.name)), default=0),
         tensors=len(header.tensors),
         vocabulary=_vocabulary(header, outside),
         merges=merges.count if isinstance(merges, Array) else 0,
@@ -258,14 +279,23 @@ class _Facts:
 
 def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
     if number >= facts.trunk:
-        return Layer(0)
+        return Layer(0)  # of an MTP head
     kinds = [tensor.name.split(".", 2)[2] for tensor in tensors]
     recurrent = any(kind.startswith(_STATE_TENSORS) for kind in kinds)
     attends = any(kind.startswith(_ATTENTION_TENSORS) for kind in kinds) and number < facts.own_kv
     has_kv = attends and (not recurrent or facts.architecture == _STATE_AND_KV)
     keys, values = facts.kv(number) if has_kv else (0, 0)
     weights = sum(tensor.size for tensor in tensors)
-    return Layer(weights, keys, values, facts.window_of(number), facts.state() if recurrent else 0)
+    experts = sum(tensor.size for tensor in tensors if _EXPERTS.search(tensor.name))
+    return Layer(weights, keys, values, facts.window_of(number), facts.state() if recurrent else 0, experts)
+
+
+def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
+    """Every layer of a head has attention and a KV cache, whatever the layers of its target have."""
+    numbers = range(facts.trunk, facts.layers)
+    weights = sum(tensor.size for number in numbers for tensor in tensors.get(number, []))
+    kept = [facts.kv(number) for number in numbers]
+    return Layer(weights, sum(keys for keys, _ in kept), sum(values for _, values in kept))
 
 
 def _by_layer(tensors: Iterable[Tensor]) -> dict[int | None, list[Tensor]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from app.models.gguf import GgufHeader
+import platform
+from typing import Protocol
+
+from app.models.gguf import GgufHeader, whole_numbers
 from app.models.text import printable
+from app.protocol.limits import HeadChoice
 
 ARCHITECTURES = (
     "bailingmoe3",
@@ -25,23 +29,56 @@ ARCHITECTURES = (
 """Those for which llama.cpp of October 2026 can compute a head by itself (``LLM_GRAPH_TYPE_DECODER_MTP``). For others
 it would compute something else, or stop the process.
 """
+ASSISTANTS = {"gemma4-assistant": "gemma4"}
+"""Architectures of heads that read the KV cache of their target, with the target's. They are always in a file of their
+own.
+"""
+_HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
+_SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
+"""Metadata of a head and its target that has to be the same if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
 
 
+class TargetFacts(Protocol):
+    """What decides on the use of a head: a header has it, and so has a `ModelShape`."""
+
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def experts(self) -> int: ...
+
+
 def has_head(header: GgufHeader) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
-    return header.mtp_layers > 0 and any(tensor.name.endswith(".nextn.eh_proj.weight") for tensor in header.tensors)
+    return header.mtp_layers > 0 and any(tensor.name.endswith(_HEAD_TENSORS) for tensor in header.tensors)
 
 
 def is_head_only(header: GgufHeader) -> bool:
     """Whether the file contains an MTP head without the model it belongs to."""
-    return has_head(header) and all(tensor.name != "blk.0.attn_norm.weight" for tensor in header.tensors)
+    is_alone = is_assistant(header) or all(tensor.name != "blk.0.attn_norm.weight" for tensor in header.tensors)
+    return is_alone and has_head(header)
 
 
-def pays_off(header: GgufHeader) -> bool:
+def is_assistant(header: GgufHeader) -> bool:
+    """Whether the file contains a head that reads the KV cache of its target."""
+    return header.architecture in ASSISTANTS
+
+
+def pays_off(target: TargetFacts) -> bool:
     """Whether a head inside such a model is expected to save time, before it was measured on this machine."""
-    return header.parameters >= _LEAST_PARAMETERS
+    return target.parameters >= _LEAST_PARAMETERS
+
+
+def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
+    """Whether the head inside ``target`` is to be loaded, with so many layers of it on the GPU (−1: all).
+
+    Both the memory plan and the engine ask this, so that a plan counts what is loaded.
+    """
+    if choice != "auto":
+        return choice == "on"
+    slow_here = platform.system() == "Darwin" and not target.experts and gpu_layers != 0
+    return pays_off(target) and not slow_here
 
 
 def head_problem(header: GgufHeader) -> str | None:
@@ -49,6 +86,8 @@ def head_problem(header: GgufHeader) -> str | None:
     name, architecture = printable(header.path.name), printable(header.architecture)
     if not has_head(header):
         return f"{name} has no MTP head."
+    if is_assistant(header):
+        return None
     if header.architecture not in ARCHITECTURES:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of {architecture} models."
     if header.mtp_layers > 1:
@@ -56,3 +95,37 @@ def head_problem(header: GgufHeader) -> str | None:
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
     return None
+
+
+def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
+    """Why the head in a file of its own can't be used for ``target``, for the user; ``None`` if it can."""
+    if problem := head_problem(head):
+        return problem
+    belongs = (
+        _shares_cache(target, head)
+        if is_assistant(head)
+        else ((head.architecture, head.width) == (target.architecture, target.width))
+    )
+    return None if belongs else f"The MTP head in {printable(head.path.name)} belongs to another model."
+
+
+def _shares_cache(target: GgufHeader, head: GgufHeader) -> bool:
+    """Whether the cache of the last two layers of ``target`` has the shape that an assistant reads: of the last one,
+    which sees everything, and of the one before it, which has a window.
+    """
+    if target.architecture != ASSISTANTS[head.architecture]:
+        return False
+    same = all(_own(target, f"attention.{key}") == _own(head, f"attention.{key}") for key in _SHARED_CACHE)
+    is_as_wide = _own(head, "embedding_length_out") == [target.width]
+    layers = zip(_own(head, "attention.sliding_window_pattern"), _kv_heads(head), strict=False)
+    return same and is_as_wide and all(_kv_heads(target)[-2 if window else -1] == heads for window, heads in layers)
+
+
+def _own(header: GgufHeader, key: str) -> list[int]:
+    return whole_numbers(header.metadata.get(f"{header.architecture}.{key}"))
+
+
+def _kv_heads(header: GgufHeader) -> list[int]:
+    """Of each layer; at least two."""
+    heads = _own(header, "attention.head_count_kv") or [header.kv_heads]
+    return heads if len(heads) > 1 else heads * max(header.layers, 2)

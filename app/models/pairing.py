@@ -13,6 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from app.models.gguf import GgufHeader, ModelFacts
+from app.models.mtp import is_head_only, mismatch
 from app.models.text import printable
 from app.models.tokenizer import Tokenizer, TokenizerFacts
 
@@ -49,7 +50,10 @@ class Verdict:
 
 
 def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
-    """Decide whether ``draft`` can draft for ``target``."""
+    """Decide whether ``draft``, a model or a file with only an MTP head, can draft for ``target``."""
+    if is_head_only(draft):
+        problem = mismatch(target, draft)
+        return Verdict(problem is None, problem or "Compatible: the MTP head in this file belongs to the target.")
     first, second = target.tokenizer, draft.tokenizer
     return judge(target, draft, lambda: first_difference(first, second) if first and second else None)
 

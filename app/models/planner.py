@@ -1,8 +1,9 @@
 """How to load a pair on a machine: what goes on the GPU, how long the context is, whether the draft is used.
 
-The draft goes on the GPU first and completely, then as many layers of the target as fit. If something has to be left
-out, the draft goes first, then the KV cache gets a smaller type, then the context is shortened. What was requested
-explicitly is kept, and refused with the numbers if it doesn't fit.
+The draft goes on the GPU first and completely, then as much of the target as fits: of a mixture of experts, first all
+of its layers with the experts of as few as possible in system memory, otherwise as many layers as fit. If something has
+to be left out, the draft goes first, then the MTP head; then the KV cache gets a smaller type, then the context is
+shortened. What was requested explicitly is kept, and refused with the numbers if it doesn't fit.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import msgspec
 
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import MemoryEstimate, ModelShape, estimate, takes_kv_type
+from app.models.mtp import is_wanted
 from app.models.text import size_text
 from app.protocol.devices import Device
-from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, KvType
+from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvType
 
 LEAST_CONTEXT = 1024
 """In tokens; no automatic plan goes below this."""
@@ -40,6 +42,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
     """A plan that leaves the draft out isn't acceptable."""
+    head: HeadChoice = "auto"
+    """As `app.protocol.messages.Load.head`."""
+    expert_layers_on_cpu: int | None = None
+    """Of how many layers, counted from the first, the experts stay in system memory."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
@@ -52,7 +58,10 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: KvType
     target_gpu_layers: int
     draft_gpu_layers: int
+    expert_layers_on_cpu: int
     with_draft: bool
+    with_head: bool
+    """An MTP head is used: the target's own, or that of a file given as the draft."""
     estimate: MemoryEstimate
     fits: bool
     system_space: int = msgspec.field(name="system_room")
@@ -61,6 +70,8 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The same for all GPUs together."""
     sentence: str
     """Why the plan is as it is, or how it differs from what was requested."""
+    gives_up: bool = False
+    """Whether it fits only because it differs from what was requested."""
 
     @property
     def needed(self) -> int:
@@ -104,7 +115,10 @@ class MemoryLimits:
 def make_plan(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
 ) -> LoadPlan:
-    """The best plan that fits; if none does, what was requested, with ``fits`` False and the numbers."""
+    """The best plan that fits; if none does, what was requested, with ``fits`` False and the numbers.
+
+    ``draft`` may be a file with only the MTP head of the target.
+    """
     return _Planner(target, draft, machine, wishes or Wishes()).best()
 
 
@@ -119,6 +133,8 @@ class _Options(NamedTuple):
     """What a plan can give up."""
 
     draft: bool
+    head: bool
+    """An MTP head may be used."""
     kv_type: KvType
     context: int
     """Tokens."""
@@ -129,11 +145,14 @@ class _Options(NamedTuple):
 class _Planner:
     def __init__(self, target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes) -> None:
         self._target = target
-        self._draft = draft
+        is_sidecar = draft is not None and draft.is_head_only
+        self._draft = None if is_sidecar else draft
+        self._sidecar = draft if is_sidecar else None
         self._wishes = wishes
         self._limits = MemoryLimits(machine)
         self._wished = _Options(
-            draft is not None,
+            self._draft is not None,
+            self._sidecar is not None or (target.head is not None and wishes.head != "off"),
             wishes.kv_type or "f16",
             wishes.context_length or target.default_context,
             wishes.target_gpu_layers,
@@ -147,16 +166,17 @@ class _Planner:
         numbers = self._numbers(wished)
         for plan in plans:
             if plan.fits:
-                return msgspec.structs.replace(plan, sentence=f"{self._given_up(plan)}: {numbers}.")
+                given_up = f"{self._given_up(plan, wished)}: {numbers}."
+                return msgspec.structs.replace(plan, sentence=given_up, gives_up=True)
         return msgspec.structs.replace(wished, sentence=f"{_sentence(numbers)}.")
 
     def _candidates(self) -> Iterator[_Options]:
         """What was requested, then what comes closest to it."""
         wished = self._wished
         yield wished
-        alone = wished if self._wishes.keep_draft else wished._replace(draft=False)
-        if alone != wished:
-            yield alone
+        lighter = [] if self._wishes.keep_draft else self._lighter()
+        yield from lighter
+        alone = lighter[-1] if lighter else wished
         contexts, kv_types = [wished.context], [wished.kv_type]
         while self._wishes.context_length is None and contexts[-1] // 2 >= LEAST_CONTEXT:
             contexts.append(contexts[-1] // 2)
@@ -166,10 +186,25 @@ class _Planner:
             if (context, kv_type) != (wished.context, wished.kv_type):
                 yield alone._replace(context=context, kv_type=kv_type)
 
+    def _lighter(self) -> list[_Options]:
+        """What was requested with the target's own head in place of the draft, and with neither."""
+        wished = self._wished
+        found = [wished._replace(draft=False), wished._replace(draft=False, head=False)]
+        return [options for number, options in enumerate(found) if options not in (wished, *found[:number])]
+
     def _takes(self, options: _Options) -> bool:
         """Whether the models can have this kind of KV cache at all."""
-        drafted = self._draft if options.draft else None
-        return all(takes_kv_type(shape, options.kv_type) for shape in (self._target, drafted) if shape)
+        shapes = self._target, self._draft if options.draft else None, self._sidecar if options.head else None
+        return all(takes_kv_type(shape, options.kv_type) for shape in shapes if shape)
+
+    def _head(self, options: _Options, target_layers: int) -> ModelShape | None:
+        """The file whose head the engine would use, as `app.engine.host.heads` decides."""
+        if not options.head or options.draft:
+            return None
+        if self._sidecar:
+            return self._sidecar if self._sidecar.head else None
+        has_own = self._target.head is not None
+        return self._target if has_own and is_wanted(self._wishes.head, self._target, target_layers) else None
 
     # ------------------------------------------------------------ what goes where
 
@@ -178,35 +213,52 @@ class _Planner:
         if self._wishes.draft_gpu_layers is not None:
             draft_places = [self._wishes.draft_gpu_layers]
         else:
-            draft_places = [ALL_LAYERS, 0] if self._limits.gpus and options.draft else [ALL_LAYERS]
+            has_second = options.draft or (options.head and self._sidecar is not None)
+            draft_places = [ALL_LAYERS, 0] if self._limits.gpus and has_second else [ALL_LAYERS]
         plans = [self._with_most_layers(options, layers) for layers in draft_places]
         return next((plan for plan in plans if plan.fits), plans[0])
 
     def _with_most_layers(self, options: _Options, draft_layers: int) -> LoadPlan:
         if options.target_layers is not None:
-            return self._plan(options, options.target_layers, draft_layers)
-        whole = self._plan(options, ALL_LAYERS, draft_layers)
+            return self._with_fewest_experts_apart(options, options.target_layers, draft_layers)
+        whole = self._with_fewest_experts_apart(options, ALL_LAYERS, draft_layers)
         if not self._limits.gpus or self._has_space(whole.estimate):
             return whole
+        experts = whole.expert_layers_on_cpu
 
         def has_no_space(layers: int) -> bool:
-            return not self._has_space(self._estimate(options, layers, draft_layers))
+            return not self._has_space(self._estimate(options, layers, draft_layers, experts))
 
         most = bisect(range(1, self._target.gpu_slots), False, key=has_no_space)
-        return self._plan(options, most, draft_layers)
+        return self._plan(options, most, draft_layers, experts)
+
+    def _with_fewest_experts_apart(self, options: _Options, target_layers: int, draft_layers: int) -> LoadPlan:
+        """With the experts of no more layers in system memory than necessary; of all if that isn't enough."""
+
+        def apart(layers: int) -> LoadPlan:
+            return self._plan(options, target_layers, draft_layers, layers)
+
+        if self._wishes.expert_layers_on_cpu is not None:
+            return apart(self._wishes.expert_layers_on_cpu)
+        together, most = apart(0), self._target.expert_layers
+        if not self._limits.gpus or self._limits.is_shared or not most or self._has_space(together.estimate):
+            return together
+        return apart(1 + bisect(range(1, most), False, key=lambda layers: self._has_space(apart(layers).estimate)))
 
     def _has_space(self, found: MemoryEstimate) -> bool:
         """Whether this many layers fit on the GPU. If its memory is the system's, everything has to fit there."""
         return self._limits.fit(found) if self._limits.is_shared else self._limits.fit_gpus(found)
 
-    def _plan(self, options: _Options, target_layers: int, draft_layers: int) -> LoadPlan:
-        found = self._estimate(options, target_layers, draft_layers)
+    def _plan(self, options: _Options, target_layers: int, draft_layers: int, expert_layers: int) -> LoadPlan:
+        found = self._estimate(options, target_layers, draft_layers, expert_layers)
         return LoadPlan(
             context_length=options.context,
             kv_type=options.kv_type,
             target_gpu_layers=target_layers,
             draft_gpu_layers=draft_layers,
+            expert_layers_on_cpu=expert_layers,
             with_draft=options.draft,
+            with_head=self._head(options, target_layers) is not None,
             estimate=found,
             fits=self._limits.fit(found) and self._takes(options),
             system_space=self._limits.system_bytes,
@@ -214,26 +266,28 @@ class _Planner:
             sentence="",
         )
 
-    def _estimate(self, options: _Options, target_layers: int, draft_layers: int) -> MemoryEstimate:
+    def _estimate(self, options: _Options, target_layers: int, draft_layers: int, expert_layers: int) -> MemoryEstimate:
         return estimate(
             self._target,
             self._draft if options.draft else None,
+            head=self._head(options, target_layers),
             context_length=options.context,
             kv_type=options.kv_type,
             target_gpu_layers=target_layers if self._limits.gpus else 0,
             draft_gpu_layers=draft_layers if self._limits.gpus else 0,
+            expert_layers_on_cpu=expert_layers,
             batch_size=self._wishes.batch_size,
         )
 
     # ------------------------------------------------------------ what would fit
 
     def alternatives(self) -> list[LoadPlan]:
-        wished = self._wished
-        if self._placed(wished).fits:
+        wished, wished_plan = self._wished, self._placed(self._wished)
+        if wished_plan.fits:
             return []
         can_quantize = wished.kv_type == "f16" and self._takes(wished._replace(kv_type="q8_0"))
         lesser = self._without_one_thing(can_quantize=can_quantize)
-        smallest = wished._replace(draft=False, kv_type="q8_0" if can_quantize else wished.kv_type)
+        smallest = wished._replace(draft=False, head=False, kv_type="q8_0" if can_quantize else wished.kv_type)
         plans = [plan for plan in map(self._placed, lesser) if plan.fits]
         if not plans and smallest not in lesser:
             plans = [plan for plan in [self._placed(smallest)] if plan.fits]
@@ -242,14 +296,14 @@ class _Planner:
         if not plans and (last := self._longest(smallest._replace(target_layers=None))):
             plans = [last]
         return [
-            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan)}: {size_text(plan.needed)}")
+            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan, wished_plan)}: {size_text(plan.needed)}")
             for plan in plans
         ]
 
     def _without_one_thing(self, *, can_quantize: bool) -> list[_Options]:
         """Everything that can be given up except the context length."""
         wished = self._wished
-        lesser = [wished._replace(draft=False)] if wished.draft else []
+        lesser = self._lighter()[-1:]
         if can_quantize:
             lesser.append(wished._replace(kv_type="q8_0"))
         if not self._takes(wished):
@@ -282,8 +336,12 @@ class _Planner:
             return f"Runs on the CPU and needs {takes}."
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
+        if apart := self._experts_apart(plan, slots - layers):
+            numbers = "all" if layers == slots else f"{layers} of {slots}"
+            return f"{_sentence(numbers)} layers of the target fit on the GPU, {apart}. It needs {takes}."
         if layers == slots:
-            elsewhere = plan.with_draft and 0 <= plan.draft_gpu_layers < (self._draft.gpu_slots if self._draft else 0)
+            second = self._draft if plan.with_draft else self._sidecar if plan.with_head else None
+            elsewhere = 0 <= plan.draft_gpu_layers < (second.gpu_slots if second else 0)
             return f"{('All of the target' if elsewhere else 'Everything')} fits on the GPU and needs {takes}."
         return f"{layers} of {slots} layers of the target fit on the GPU. It needs {takes}."
 
@@ -293,7 +351,7 @@ class _Planner:
             return f"the target's KV cache can't be {plan.kv_type}"
         if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
             return f"the draft's KV cache can't be {plan.kv_type}"
-        subject = "the pair" if plan.with_draft else "the target"
+        subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
         found = plan.estimate
         if not self._limits.fit_gpus(found):
             where, needs, free = " on the GPU", self._limits.on_gpus(found), self._limits.gpu_bytes
@@ -301,12 +359,14 @@ class _Planner:
             where, needs, free = "", self._limits.in_system(found), self._limits.system_bytes
         return f"{subject} needs {size_text(needs)}{where}, but only {size_text(free)} is free"
 
-    def _given_up(self, plan: LoadPlan) -> str:
+    def _given_up(self, plan: LoadPlan, wished_plan: LoadPlan) -> str:
         """What is different from the request."""
         wished = self._wished
         parts = []
         if wished.draft and not plan.with_draft:
-            parts.append("without the draft")
+            parts.append("with the MTP head instead of the draft" if plan.with_head else "without the draft")
+        if wished_plan.with_head and not plan.with_head:
+            parts.append("without the MTP head")
         if plan.kv_type != wished.kv_type:
             parts.append(f"a {plan.kv_type} KV cache instead of {wished.kv_type}")
         if plan.context_length != wished.context:
@@ -315,6 +375,13 @@ class _Planner:
             now, before = map(layers_text, (plan.target_gpu_layers, wished.target_layers))
             parts.append(f"{now} layers on the GPU instead of {before}")
         return _sentence(", ".join(parts))
+
+    def _experts_apart(self, plan: LoadPlan, first: int) -> str:
+        """Of the layers on the GPU, which begin with the one numbered ``first``, how many are there without their
+        experts; empty if none.
+        """
+        count = sum(bool(layer.experts) for layer in self._target.layers[first : plan.expert_layers_on_cpu])
+        return f"{count} of them without {'its' if count == 1 else 'their'} experts" if count else ""
 
 
 def layers_text(layers: int) -> str:

@@ -7,6 +7,8 @@ from typing import Literal
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
 MAX_CONTEXT_LENGTH = 2**24
+MAX_COUNT = 2**30
+"""For whole numbers without a limit of their own: what llama.cpp, Qt and JSON can take."""
 MAX_THREADS = 512
 """The most that ggml accepts; it aborts the process above that."""
 DEFAULT_BATCH_SIZE = 512
@@ -16,6 +18,8 @@ MAX_LAYERS = 512
 ALL_LAYERS = -1
 """As a number of GPU layers."""
 KvType = Literal["f16", "q8_0", "q4_0"]
+HeadChoice = Literal["auto", "on", "off"]
+"""Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Positions whose logits are requested at once."""
 

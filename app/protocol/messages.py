@@ -17,9 +17,11 @@ from app.protocol.limits import (
     DEFAULT_BATCH_SIZE,
     DEFAULT_DRAFT_LENGTH,
     MAX_CONTEXT_LENGTH,
+    MAX_COUNT,
     MAX_DRAFT_LENGTH,
     MAX_LAYERS,
     MAX_THREADS,
+    HeadChoice,
     KvType,
 )
 
@@ -31,8 +33,6 @@ DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp"]
 """``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model or the MTP
 head, if there is one.
 """
-HeadChoice = Literal["auto", "on", "off"]
-"""``auto``: where a head is expected to save time (`app.models.mtp`)."""
 ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
 Propose = Literal["auto", "coupled", "greedy"]
@@ -72,7 +72,7 @@ class Sampling(_Struct, frozen=True, kw_only=True):
 
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=10.0)] = 0.8
     """0 is greedy: always the most likely token."""
-    top_k: Annotated[int, msgspec.Meta(ge=0)] = 40
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 40
     """Keep the k most likely tokens; 0 keeps all."""
     top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
     min_p: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.05
@@ -80,7 +80,7 @@ class Sampling(_Struct, frozen=True, kw_only=True):
     """1 turns it off."""
     frequency_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
     presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
-    penalty_window: Annotated[int, msgspec.Meta(ge=0)] = 64
+    penalty_window: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 64
     """How many of the last tokens the penalties apply to; 0 turns them off."""
 
 
@@ -106,9 +106,9 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     batch_threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
     """For passes over several tokens: prompts and verify passes. 0 means as many as ``threads`` if that is given,
     otherwise one per physical core."""
-    target_gpu_layers: int = ALL_LAYERS
+    target_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
     """Layers of the target on the GPU; -1 means all of them, 0 none."""
-    draft_gpu_layers: int = ALL_LAYERS
+    draft_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
     main_gpu: str = ""
     """The GPU that everything is on with the ``split_mode`` ``none``: `Device.name`; empty means the first."""
     split_mode: SplitMode = "layer"
@@ -119,15 +119,15 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0, le=MAX_LAYERS)] = 0
     """Of a mixture-of-experts target, how many layers, counted from the first, keep their experts in system memory
     while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them."""
-    batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
+    batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
-    micro_batch_size: Annotated[int, msgspec.Meta(ge=32)] = DEFAULT_BATCH_SIZE
+    micro_batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     flash_attention: FlashAttention = "auto"
     draft_context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in the KV cache of a draft model, which doesn't draft in longer chats; 0 means as many as the target."""
     draft_kv_type: DraftKvType = "auto"
-    chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1)] = -1
+    chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1, le=MAX_COUNT)] = -1
     """Memory for the KV caches of recently used chats, in MiB; 0 keeps none, -1 means an eighth of the system's memory,
     at most 2,048.
     """
@@ -143,9 +143,8 @@ class Load(_Struct, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
-    head: HeadChoice = "off"
-    """Whether to use an MTP head inside the target. It isn't used together with a draft model. Off by default while
-    the memory plan doesn't count it."""
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
     settings: LoadSettings = LoadSettings()
 
 
@@ -167,7 +166,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """As `ChatPart.kept`."""
     sampling: Sampling = Sampling()
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)] | None = None
     """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
     """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
@@ -189,7 +188,7 @@ class Generate(_Struct, frozen=True, kw_only=True, tag="generate"):
     """Use the contents as the prompt, without a chat template."""
     thinking: str = ""
     """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
-    thinking_budget: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
     """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
 
@@ -201,7 +200,7 @@ class MeasurePlain(_Struct, frozen=True, kw_only=True, tag="measure_plain"):
     messages: list[Message]
     sampling: Sampling = Sampling()
     seed: int = 0
-    max_tokens: Annotated[int, msgspec.Meta(ge=2)] = 128
+    max_tokens: Annotated[int, msgspec.Meta(ge=2, le=MAX_COUNT)] = 128
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """As in `Generate.private`."""

@@ -219,7 +219,7 @@ def encode(content: Any) -> bytes:
     """``content`` as indented JSON."""
     try:
         return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, a number of more than 64 bits
         return f"{json.dumps(msgspec.to_builtins(content), indent=1)}\n".encode()
 
 

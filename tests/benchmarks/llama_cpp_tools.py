@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.llama_cpp_tools
 
-The first call downloads 77 MB and builds for some minutes; later ones find the result in ``build/llama.cpp``. Sources,
-backend and CMake options are those of ``scripts/setup``, so that a difference in speed is one of the programs.
+The first call downloads 77 MB, which packages are made of, too, and builds for some minutes; later ones find the result
+in ``build/llama.cpp``. Sources, backend and CMake options are those of ``scripts/setup``, so that a difference in speed
+is one of the programs.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tarfile
 import venv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "llama.cpp"
 VERSION = importlib.metadata.version("llama-cpp-python")
 
 _TARGETS = ("llama-server", "llama-speculative-simple")
-_UNUSED = ("models", "docs", "media", "tests")
+_GENERATOR = "test-llama-archs"
 _OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
     "BUILD_SHARED_LIBS": "ON",
@@ -33,7 +33,7 @@ _OPTIONS = {
     "LLAMA_BUILD_TOOLS": "ON",
     "LLAMA_BUILD_SERVER": "ON",
     "LLAMA_BUILD_EXAMPLES": "ON",
-    "LLAMA_BUILD_TESTS": "OFF",
+    "LLAMA_BUILD_TESTS": "ON",
     "LLAMA_BUILD_APP": "OFF",
     "LLAMA_BUILD_UI": "OFF",
     "LLAMA_USE_PREBUILT_UI": "OFF",
@@ -61,32 +61,39 @@ def backend() -> str:
 
 def tools() -> Tools:
     """The programs, built where they are missing. Ends the process with the end of the log when that fails."""
-    name = backend()
-    build = FOLDER / f"{VERSION}-{name}"
-    found = _found(build)
+    server, speculative_simple = _programs(_TARGETS)
+    return Tools(server, speculative_simple, backend())
+
+
+def generator() -> Path:
+    """The program that writes tiny models of all architectures; see `tools`."""
+    return _programs((_GENERATOR,))[0]
+
+
+def _programs(names: Sequence[str]) -> list[Path]:
+    build = FOLDER / f"{VERSION}-{backend()}"
+    found = _found(build, names)
     if found is None:
-        print(f"building llama.cpp's tools for {name} in {build}; this takes some minutes", file=sys.stderr, flush=True)
-        _build(build, name)
-        found = _found(build)
+        print(f"building {', '.join(names)} in {build}; this takes some minutes", file=sys.stderr, flush=True)
+        _build(build, names)
+        found = _found(build, names)
     if found is None:
         raise SystemExit(f"llama.cpp was built, but its tools are not in {build / 'bin'}.")
-    return Tools(found[0], found[1], name)
+    return found
 
 
-def _found(build: Path) -> list[Path] | None:
-    programs = [shutil.which(name, path=str(build / "bin")) for name in _TARGETS]
+def _found(build: Path, names: Sequence[str]) -> list[Path] | None:
+    programs = [shutil.which(name, path=str(build / "bin")) for name in names]
     return [Path(program) for program in programs if program] if all(programs) else None
 
 
-def _build(build: Path, name: str) -> None:
+def _build(build: Path, names: Sequence[str]) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    source = _source()
     environment = {**_with_cmake(), **_flags()}
     options = [f"-D{key}={value}" for key, value in _OPTIONS.items()]
-    options += [*_native(name), *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
-    _run(["cmake", "-S", str(source), "-B", str(build), "-G", "Ninja", *options], environment)
-    cores = str(os.cpu_count() or 1)
-    _run(["cmake", "--build", str(build), "--parallel", cores, "--target", *_TARGETS], environment)
+    options += [*_native(backend()), *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
+    _run(["cmake", "-S", str(_source()), "-B", str(build), "-G", "Ninja", *options], environment)
+    _run(["cmake", "--build", str(build), "--target", *names], environment)
 
 
 def _native(name: str) -> list[str]:
@@ -108,26 +115,10 @@ def _flags() -> Mapping[str, str]:
 
 def _source() -> Path:
     """llama.cpp's source tree, downloaded and unpacked once."""
-    source = FOLDER / f"source-{VERSION}"
-    if source.is_dir():
-        return source
-    archive = FOLDER / f"llama_cpp_python-{VERSION}.tar.gz"
-    if not archive.is_file():
-        download = ["download", "--quiet", "--no-deps", "--no-binary", "llama-cpp-python", "--dest", str(FOLDER)]
-        constraints = {"PIP_BUILD_CONSTRAINT": str(ROOT / "constraints.txt")}
-        _run([sys.executable, "-m", "pip", *download, f"llama-cpp-python=={VERSION}"], {**os.environ, **constraints})
-    part = FOLDER / "source.part"
-    shutil.rmtree(part, ignore_errors=True)
-    with tarfile.open(archive) as tar:
-        tar.extractall(part, [member for member in tar if _is_needed(member.name)], filter="data")
-    (part / f"llama_cpp_python-{VERSION}" / "vendor" / "llama.cpp").rename(source)
-    shutil.rmtree(part)
-    return source
+    sys.path.append(str(ROOT / "packaging"))
+    from installer import native
 
-
-def _is_needed(member: str) -> bool:
-    parts = PurePosixPath(member).parts
-    return parts[1:3] == ("vendor", "llama.cpp") and parts[3:4] not in [(name,) for name in _UNUSED]
+    return native.source() / "vendor" / "llama.cpp"
 
 
 def _with_cmake() -> Mapping[str, str]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -32,7 +33,8 @@ from app.engine.llama.self_draft import quantize
 from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
 from app.models.memory_estimate import estimate, shape_of
-from app.protocol.limits import KvType
+from app.models.mtp import is_head_only
+from app.protocol.limits import HeadChoice, KvType
 from app.protocol.messages import (
     Generate,
     GenerationFailed,
@@ -50,7 +52,8 @@ from app.protocol.messages import (
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
-from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
+from tests.support.gguf_files import RandomWeights, Shape, Tensors, Weights, llama_weights, make_model
+from tests.support.mtp_models import HeadArchitecture, make_table_model
 
 MIB = 1024 * 1024
 CONTEXTS = (1024, 4096, 8192)
@@ -66,6 +69,12 @@ class Pair:
     name: str
     target: Path
     draft: Path | None = None
+    """A draft model, or a file with only the MTP head."""
+    head: HeadChoice = "off"
+
+    @property
+    def has_head(self) -> bool:
+        return self.head == "on" or bool(self.draft and is_head_only(read_header(self.draft)))
 
 
 @dataclass(frozen=True)
@@ -158,6 +167,35 @@ def _expert_tensors(shape: Shape, random: RandomWeights) -> Tensors:
     return tensors
 
 
+_HEADS: dict[HeadArchitecture, dict[str, Any]] = {
+    "glm4moe": {"width": 768, "heads": 8, "kv_heads": 4, "layers": 9, "feed_forward": 3072, "unused": 16_000},
+    "qwen35": {"width": 768, "heads": 8, "kv_heads": 2, "layers": 13, "feed_forward": 2304, "unused": 16_000},
+}
+
+
+def _with_head(architecture: HeadArchitecture, head: HeadChoice, weights: Weights) -> Callable[[Path], Pair]:
+    def made(folder: Path) -> Pair:
+        path = folder / f"head-{architecture}.gguf"
+        make_table_model(path, architecture, weights=weights, context_length=16384, **_HEADS[architecture])
+        return Pair(
+            f"{architecture} {weights}{', MTP head' if head == 'on' else ', without its MTP head'}", path, None, head
+        )
+
+    return made
+
+
+def _sidecar(architecture: HeadArchitecture) -> Callable[[Path], Pair]:
+    def made(folder: Path) -> Pair:
+        pair = _with_head(architecture, "off", "F16")(folder)
+        path = folder / f"mtp-{architecture}.gguf"
+        options = _HEADS[architecture]
+        trunk = tuple(f"blk.{number}." for number in range(options["layers"] - 1))
+        make_table_model(path, architecture, weights="F16", without=trunk, **options)
+        return Pair(f"{architecture} F16, MTP head beside it", pair.target, path)
+
+    return made
+
+
 MODELS: dict[str, Callable[[Path], Pair]] = {
     "guide": _guide,
     "vocabulary": _vocabulary,
@@ -169,6 +207,12 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
     "hybrid": _hybrid,
     "recurrent": _recurrent,
     "experts": _experts,
+    "glm_alone": _with_head("glm4moe", "off", "F16"),
+    "glm_head": _with_head("glm4moe", "on", "F16"),
+    "glm_beside": _sidecar("glm4moe"),
+    "qwen_alone": _with_head("qwen35", "off", "Q8_0"),
+    "qwen_head": _with_head("qwen35", "on", "Q8_0"),
+    "qwen_beside": _sidecar("qwen35"),
 }
 
 # ---------------------------------------------------------------- measuring
@@ -180,14 +224,13 @@ def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False) -> 
         engine.until(Hello)
         process = psutil.Process(engine.process.pid)
         before = process.memory_info().rss
-        engine.send(
-            Load(request=1, target=str(pair.target), draft=str(pair.draft) if pair.draft else None, settings=settings)
-        )
+        draft = str(pair.draft) if pair.draft else None
+        engine.send(Load(request=1, target=str(pair.target), draft=draft, head=pair.head, settings=settings))
         while not isinstance(event := engine.next(300), PairLoaded):
             if isinstance(event, LoadFailed):
                 raise SystemExit(f"{pair.name}: {event.message}")
-        if pair.draft and not event.draft:
-            raise SystemExit(f"{pair.name}: {event.draft_refused}")
+        if pair.has_head != event.has_head or (pair.draft and not (event.draft or event.has_head)):
+            raise SystemExit(f"{pair.name}: {event.head_refused or event.draft_refused}")
         tokens = _prompt_tokens(pair, event.context_length)
         _answer(engine, tokens)
         if paged_out:
@@ -246,11 +289,12 @@ def _ask(engine: EngineProcess, request: int, text: str) -> int:
 def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool) -> Iterator[Result]:
     target, draft = (shape_of(read_header(path)) if path else None for path in (pair.target, pair.draft))
     assert target is not None
+    head = (draft or target) if pair.has_head else None
     files = sum(path.stat().st_size for path in (pair.target, pair.draft) if path)
     for context in CONTEXTS:
         kv_type = next(kv_types)
         settings = LoadSettings(context_length=context, kv_type=kv_type, chat_cache_mib=0, threads=default_threads())
-        expected = estimate(target, draft, context_length=context, kv_type=kv_type)
+        expected = estimate(target, None if head else draft, head=head, context_length=context, kv_type=kv_type)
         with tempfile.TemporaryDirectory() as home:
             os.environ["SLIPSTREAM_HOME"] = home  # a first load, which tries passes up to the widest
             real = measured(pair, settings, paged_out=paged_out)

@@ -26,11 +26,11 @@ from unittest.mock import patch
 
 from app import paths
 from app.engine.host.engine import Engine
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import (
     DraftLength,
     Generate,
     GenerationFinished,
-    HeadChoice,
     Load,
     LoadSettings,
     Round,

@@ -229,7 +229,7 @@ def test_a_mark_of_the_byte_order_is_no_problem(tmp_path: Path) -> None:
 _JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-(2**64), 2**64)
+    | st.integers(-(2**70), 2**70)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["checked", "value", "key"]), inner),

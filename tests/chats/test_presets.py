@@ -161,6 +161,18 @@ def test_a_value_that_makes_no_sense_costs_only_itself(path: Path) -> None:
     assert presets.default_for() == ChatSettings()
 
 
+def test_numbers_that_are_too_large_are_left_out_and_stay_in_the_file(path: Path) -> None:
+    numbers = dict.fromkeys(("seed", "max_tokens", "thinking_budget"), 2**64)
+    sampling = dict.fromkeys(SamplingChoice.__struct_fields__, 2**64)
+    content = {"version": 1, "presets": {"Huge": {**numbers, "sampling": sampling, "stop": ["x"]}}}
+    path.write_text(json.dumps(content), encoding="utf-8")
+    presets = Presets(path)
+    assert presets.get("Huge") == ChatSettings(preset="Huge", stop=["x"])
+    presets.save("Brief", BRIEF)
+    assert Presets(path).get("Brief") is not None
+    assert json.loads(path.read_text(encoding="utf-8"))["presets"]["Huge"]["seed"] == 2**64
+
+
 def test_a_broken_file_is_put_aside(path: Path) -> None:
     path.write_text("{", encoding="utf-8")
     presets = Presets(path)

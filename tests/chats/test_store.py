@@ -42,7 +42,8 @@ def texts(messages: list[StoredMessage]) -> list[str]:
 def test_what_was_stored_is_there_after_opening_again(path: Path) -> None:
     pieces = [
         Piece(text="Wör", drafter="model", round=1),
-        Piece(text="ter", round=2, rejected="te"),
+        Piece(text="te", round=2, rejected="te"),
+        Piece(text="r", drafter="mtp", round=3),
         Piece(text="", round=3),
     ]
     with ChatStore(path) as store:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import gguf
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
+from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
 
 MODEL = ModelShape(
     architecture="llama",
@@ -139,6 +141,51 @@ def test_matrices_are_counted_by_type_for_repacking(tmp_path: Path) -> None:
     assert shape.by_type == {"Q8_0": layers + 512 * 64 * 34 // 32}  # the output, not the embeddings or the odd rows
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_head_inside_a_model_is_a_layer_apart(tmp_path: Path, architecture: HeadArchitecture) -> None:
+    header = read_header(make_random_model(tmp_path / "whole.gguf", architecture))
+    shape = shape_of(header)
+    assert shape.layers[-1] == Layer(0) and all(layer.weights for layer in shape.layers[:-1])
+    assert shape.head == Layer(shape.skipped, keys=64, values=64)
+    assert shape.weights + shape.skipped == header.tensor_bytes
+    assert not shape.is_head_only
+    assert (shape.parameters, shape.experts) == (header.parameters, header.experts)
+    trunk = tuple(tensor.name for tensor in header.tensors if tensor.name.startswith("blk.2."))
+    cut = shape_of(msgspec.structs.replace(header, tensors=[t for t in header.tensors if t.name not in trunk]))
+    assert cut.head is None and cut.skipped == 0
+    assert cut.layers == shape.layers
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_in_a_file_of_its_own_has_no_other_layer(tmp_path: Path, architecture: HeadArchitecture) -> None:
+    header = read_header(make_head_file(tmp_path / "mtp.gguf", architecture))
+    shape = shape_of(header)
+    assert shape.is_head_only and shape.layers == [Layer(0)] * 3
+    assert shape.head is not None and shape.head.weights + shape.weights == header.tensor_bytes
+
+
+def test_heads_that_cannot_be_used_take_nothing(tmp_path: Path) -> None:
+    header = read_header(make_random_model(tmp_path / "m.gguf", "glm4moe"))
+    for_images = {**header.metadata, "glm4moe.rope.dimension_sections": 4}
+    assert shape_of(msgspec.structs.replace(header, metadata=for_images)).head is None
+
+
+def test_experts_are_told_apart_from_the_rest_of_a_layer(tmp_path: Path) -> None:
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        for part, count in (("gate", 4), ("up", 4), ("down", 4)):
+            matrix = made.pop(f"blk.1.ffn_{part}.weight")
+            made[f"blk.1.ffn_{part}_exps.weight"] = np.stack([matrix] * count)
+            made[f"blk.1.ffn_{part}_shexp.weight"] = matrix
+        return made
+
+    shape = llama(tmp_path, layers=3, tensors=tensors)
+    matrix = 64 * 128 * 2
+    assert [layer.experts for layer in shape.layers] == [0, 12 * matrix, 0]
+    assert (shape.expert_layers, shape.largest_experts) == (2, 4 * matrix)
+    assert shape.layers[1].weights == shape.layers[0].weights + 12 * matrix
+
+
 NUMBERS = st.sampled_from([0, 1, 3, 2**16, 2**31, 2**32 - 1])
 
 
@@ -220,6 +267,66 @@ def test_the_draft_has_the_targets_context() -> None:
     assert found.gpu.draft_weights == 2_600_000
     assert found.system.draft_weights == 500_000
     assert found.system.total > estimate(MODEL, context_length=4096).system.total
+
+
+HEAD = Layer(3_000_000, keys=256, values=128)
+WITH_HEAD = msgspec.structs.replace(MODEL, layers=[*MODEL.layers, Layer(0)], head=HEAD, skipped=HEAD.weights)
+
+
+def test_a_head_that_is_not_used_takes_no_memory_that_is_needed() -> None:
+    without = msgspec.structs.replace(WITH_HEAD, head=None, skipped=0)
+    for layers in (0, 5, ALL_LAYERS):
+        found, expected = (estimate(one, context_length=1024, target_gpu_layers=layers) for one in (WITH_HEAD, without))
+        assert (found.system, found.gpu) == (expected.system, expected.gpu)
+        assert found.resident == expected.resident + HEAD.weights  # until the system drops those pages
+
+
+@pytest.mark.parametrize(("kv_type", "size"), [("f16", 16 / 8), ("q8_0", 34 / 32)])
+def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
+    alone = estimate(WITH_HEAD, context_length=1024, kv_type=kv_type)
+    found = estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, kv_type=kv_type)
+    states = (2 * (512 + 64) + 512 + 512) * 256 * 4  # two batches that wait, one for the head, one from the target
+    assert found.system.head == HEAD.weights + 1024 * 384 * size + states
+    assert found.system.compute > alone.system.compute
+    assert (found.system.target_weights, found.system.target_kv) == (
+        alone.system.target_weights,
+        alone.system.target_kv,
+    )
+    assert found.skipped == 0
+
+
+def test_a_head_goes_where_the_last_layer_goes_and_one_beside_where_the_draft_goes() -> None:
+    kept = 1024 * 384 * 2
+    output, last = (
+        estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, target_gpu_layers=layers) for layers in (1, 2)
+    )
+    assert output.gpu.head == 0
+    assert last.gpu.head == HEAD.weights + kept
+    assert last.gpu.target_weights == output.gpu.target_weights == 600_000
+    beside = msgspec.structs.replace(WITH_HEAD, layers=[Layer(0)] * 9, is_head_only=True)
+    for layers, expected in ((0, 0), (ALL_LAYERS, 600_000 + HEAD.weights + kept)):
+        assert estimate(MODEL, head=beside, context_length=1024, draft_gpu_layers=layers).gpu.head == expected
+    assert estimate(MODEL, head=beside, context_length=1024).system.head > HEAD.weights + kept + 1_100_000
+
+
+def test_experts_on_the_processor_leave_the_rest_of_their_layers_on_the_gpu() -> None:
+    layers = [Layer(1_000_000, keys=256, values=256), *[Layer(5_000_000, keys=256, values=256, experts=4_000_000)] * 7]
+    mixture = msgspec.structs.replace(MODEL, layers=layers, largest_experts=1_500_000, experts=8, experts_used=2)
+    together, two, all_apart, more = (
+        estimate(mixture, context_length=1024, target_gpu_layers=ALL_LAYERS, expert_layers_on_cpu=count)
+        for count in (0, 3, 8, 99)
+    )
+    assert all_apart == more
+    for found, count in ((two, 2), (all_apart, 7)):
+        assert together.gpu.target_weights - found.gpu.target_weights == count * 4_000_000
+        assert found.system.target_weights - together.system.target_weights == count * 4_000_000
+        assert found.gpu.target_kv == together.gpu.target_kv
+        assert found.gpu.compute == together.gpu.compute + 1_500_000
+        assert found.system.compute > together.system.compute
+    on_processor = estimate(mixture, context_length=1024)
+    assert on_processor == estimate(mixture, context_length=1024, expert_layers_on_cpu=5)
+    half = estimate(mixture, context_length=1024, target_gpu_layers=5, expert_layers_on_cpu=5)
+    assert half.gpu.target_weights == 600_000 + 4 * 5_000_000 - 4_000_000
 
 
 def test_heads_have_to_be_whole_blocks() -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.models.gguf import GgufHeader, read_header
-from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from app.errors import KnownError
+from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, mismatch, pays_off
+from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
 
@@ -35,6 +37,23 @@ def test_neither_a_name_nor_a_number_makes_a_head(tmp_path: Path) -> None:
     assert head_problem(header) == "Qwen3.5-MTP.gguf has no MTP head."
     counted = renamed(header, mtp_layers=1)
     assert not has_head(counted) and not is_head_only(counted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_assistant_is_a_head_beside_the_targets_of_its_shape(tmp_path: Path, kind: Gemma4) -> None:
+    target = read_header(make_gemma4(tmp_path / "a.gguf", kind))
+    head = read_header(make_assistant(tmp_path / "b.gguf", kind))
+    assert has_head(head) and is_head_only(head) and is_assistant(head) and not has_head(target)
+    assert mismatch(target, head) is None
+    others = [
+        read_header(make_gemma4(tmp_path / "c.gguf", other)) for other in KINDS if (other == "E2B") != (kind == "E2B")
+    ]
+    others += [read_header(make_gemma4(tmp_path / "d.gguf", kind, width=96)), renamed(target, architecture="gemma3")]
+    for other in others:
+        assert mismatch(other, head) == "The MTP head in b.gguf belongs to another model."
+    with pytest.raises(KnownError, match="is the MTP head of a Gemma 4 model"):
+        check_loadable(head)
+    check_loadable(head, as_head=True)
 
 
 def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:

@@ -53,10 +53,12 @@ def rank(plan: LoadPlan) -> tuple[Any, ...]:
     return (
         plan.fits,
         plan.with_draft,
+        plan.with_head or plan.with_draft,
         plan.context_length,
         plan.kv_type == "f16",
         layers.get(plan.draft_gpu_layers, plan.draft_gpu_layers),
         layers.get(plan.target_gpu_layers, plan.target_gpu_layers),
+        -plan.expert_layers_on_cpu,
     )
 
 
@@ -175,8 +177,154 @@ def test_the_default_context_is_no_longer_than_the_training() -> None:
 def test_a_plan_becomes_load_settings() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 3))
     fields = {name: getattr(plan, name) for name in LoadSettings.__struct_fields__ if hasattr(plan, name)}
-    assert set(fields) == {"context_length", "kv_type", "target_gpu_layers", "draft_gpu_layers"}
+    numbers = {"target_gpu_layers", "draft_gpu_layers", "expert_layers_on_cpu"}
+    assert set(fields) == {"context_length", "kv_type"} | numbers
     assert msgspec.convert(fields, LoadSettings).target_gpu_layers == plan.target_gpu_layers
+
+
+# ---------------------------------------------------------------- MTP heads
+
+
+def with_head(shape: ModelShape, gib: float = 0.4, parameters: int = 8_000_000_000) -> ModelShape:
+    head = Layer(int(gib * GIB), keys=1024, values=1024)
+    layers = [*shape.layers, Layer(0)]
+    return msgspec.structs.replace(shape, layers=layers, head=head, skipped=head.weights, parameters=parameters)
+
+
+def beside(gib: float = 0.4) -> ModelShape:
+    """The head of `TARGET` in a file of its own."""
+    return msgspec.structs.replace(
+        with_head(TARGET, gib), layers=[Layer(0)] * 33, input_weights=0, output_weights=0, is_head_only=True
+    )
+
+
+def between(smaller: LoadPlan, larger: LoadPlan) -> MachineMemory:
+    """With just enough system memory for the one and not for the other."""
+    space = (smaller.needed + larger.needed) // 2
+    return MachineMemory(memory_total=space, memory_free=space + space // 10)
+
+
+def test_a_head_is_used_where_it_fits_and_pays_off() -> None:
+    plan = make_plan(with_head(TARGET), None, machine(16))
+    assert plan.fits and plan.with_head and not plan.gives_up and plan.estimate.system.head > 0.4 * GIB
+    small = make_plan(with_head(TARGET, parameters=1_000_000_000), None, machine(16))
+    assert not small.with_head and small.estimate.system.head == 0
+    assert make_plan(with_head(TARGET, parameters=1), None, machine(16), Wishes(head="on")).with_head
+    assert not make_plan(with_head(TARGET), None, machine(16), Wishes(head="off")).with_head
+    assert not make_plan(TARGET, None, machine(16), Wishes(head="on")).with_head
+
+
+def test_the_plan_uses_a_head_on_metal_only_as_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    apple = machine(32, 24, kind="integrated")
+    assert not make_plan(with_head(TARGET), None, apple).with_head
+    assert make_plan(with_head(TARGET), None, apple, Wishes(target_gpu_layers=0)).with_head
+    assert make_plan(with_head(model(4.0, experts=8)), None, apple).with_head
+
+
+def test_a_head_is_given_up_before_the_cache_and_the_context() -> None:
+    target = with_head(TARGET)
+    plenty = make_plan(target, None, machine(16))
+    without = make_plan(target, None, machine(16), Wishes(head="off"))
+    plan = make_plan(target, None, between(without, plenty))
+    assert plan.fits and plan.gives_up and not plan.with_head
+    assert (plan.context_length, plan.kv_type) == (8192, "f16")
+    assert plan.sentence.startswith("Without the MTP head: the target with its MTP head needs 6")
+    tighter = make_plan(target, None, machine(4.9))
+    assert tighter.fits and not tighter.with_head and tighter.context_length < 8192
+    assert tighter.sentence.startswith("Without the MTP head, ")
+
+
+def test_with_too_little_memory_for_the_draft_the_head_takes_its_place() -> None:
+    target, draft = with_head(TARGET, gib=0.1), model(1.5, layers=16, width=1024, feed_forward=2816)
+    both = make_plan(target, draft, machine(16))
+    assert both.with_draft and not both.with_head and both.estimate.system.head == 0
+    plan = make_plan(target, draft, between(make_plan(target, None, machine(16)), both))
+    assert plan.fits and plan.with_head and not plan.with_draft
+    assert plan.sentence.startswith("With the MTP head instead of the draft: the pair needs ")
+    neither = make_plan(
+        target, draft, between(make_plan(TARGET, None, machine(16)), make_plan(target, None, machine(16)))
+    )
+    assert neither.fits and not neither.with_head and not neither.with_draft and neither.context_length == 8192
+    assert neither.sentence.startswith("Without the draft: ")
+
+
+def test_a_head_in_a_file_of_its_own_is_planned_as_a_head() -> None:
+    plan = make_plan(TARGET, beside(), machine(16, 12))
+    assert plan.with_head and not plan.with_draft
+    assert plan.estimate.gpu.head > 0.4 * GIB and plan.estimate.gpu.draft_weights == 0
+    assert plan.sentence.startswith("Everything fits on the GPU and needs ")
+    on_processor = make_plan(TARGET, beside(), machine(16))
+    alone = make_plan(TARGET, None, machine(16))
+    tight = between(alone, on_processor)
+    plan = make_plan(TARGET, beside(), tight)
+    assert plan.fits and plan.gives_up and not plan.with_head and plan.context_length == 8192
+    assert plan.sentence.startswith("Without the MTP head: ")
+    kept = make_plan(TARGET, beside(), tight, Wishes(keep_draft=True))
+    assert kept.fits and kept.with_head and kept.kv_type == "q8_0"
+
+
+def test_on_a_gpu_too_small_for_a_head_beside_the_layers_come_first() -> None:
+    plan = make_plan(TARGET, beside(gib=1.0), machine(16, 1.2))
+    assert plan.fits and plan.with_head and plan.draft_gpu_layers == 0
+    assert plan.target_gpu_layers >= 1 and plan.estimate.gpu.head == 0
+
+
+# ---------------------------------------------------------------- experts on the processor
+
+
+def mixture(gib: float, layers: int = 32, **options: Any) -> ModelShape:
+    """All layers but the first have experts, which are nine tenths of them."""
+    dense = model(gib, layers, experts=64, experts_used=8, **options)
+    whole = dense.layers[0].weights
+    spread = [Layer(whole, keys=1024, values=1024, experts=whole * 9 // 10)] * (layers - 1)
+    return msgspec.structs.replace(dense, layers=[dense.layers[0], *spread], largest_experts=whole * 3 // 10)
+
+
+MIXTURE = mixture(16.0)
+
+
+def test_experts_are_given_up_before_layers_and_only_as_many_as_needed() -> None:
+    here = machine(32, 10)
+    plan = make_plan(MIXTURE, None, here)
+    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS and not plan.gives_up
+    assert 1 < plan.expert_layers_on_cpu < 32
+    options: dict[str, Any] = {"context_length": 8192, "target_gpu_layers": ALL_LAYERS}
+    one_less = estimate(MIXTURE, **options, expert_layers_on_cpu=plan.expert_layers_on_cpu - 1)
+    assert one_less.gpu.total > plan.gpu_space >= plan.estimate.gpu.total
+    apart = plan.expert_layers_on_cpu - 1
+    assert plan.sentence.startswith(f"All layers of the target fit on the GPU, {apart} of them without their experts. ")
+
+
+def test_layers_are_given_up_where_even_all_experts_are_not_enough() -> None:
+    plan = make_plan(MIXTURE, None, machine(32, 2.5))
+    assert plan.fits and plan.expert_layers_on_cpu == 32
+    assert 0 < plan.target_gpu_layers < MIXTURE.gpu_slots
+    assert plan.estimate.gpu.total <= plan.gpu_space
+    layers = plan.target_gpu_layers
+    assert plan.sentence.startswith(
+        f"{layers} of 33 layers of the target fit on the GPU, {layers - 1} of them without "
+    )
+
+
+def test_experts_stay_with_their_layers_where_nothing_is_gained() -> None:
+    for here in (machine(32, 24), machine(32), machine(32, 10, kind="integrated")):
+        assert make_plan(MIXTURE, None, here).expert_layers_on_cpu == 0
+    assert make_plan(TARGET, None, machine(32, 3)).expert_layers_on_cpu == 0
+
+
+def test_experts_wished_on_the_processor_are_there() -> None:
+    plan = make_plan(MIXTURE, None, machine(32, 24), Wishes(expert_layers_on_cpu=5))
+    assert (plan.expert_layers_on_cpu, plan.target_gpu_layers) == (5, ALL_LAYERS)
+    assert plan.sentence.startswith("All layers of the target fit on the GPU, 4 of them without their experts. ")
+    fixed = make_plan(MIXTURE, None, machine(32, 10), Wishes(target_gpu_layers=ALL_LAYERS))
+    assert fixed.fits and fixed.expert_layers_on_cpu == make_plan(MIXTURE, None, machine(32, 10)).expert_layers_on_cpu
+
+
+def test_a_head_stays_when_experts_go() -> None:
+    plan = make_plan(with_head(MIXTURE), None, machine(32, 10))
+    assert plan.with_head and plan.target_gpu_layers == ALL_LAYERS and plan.expert_layers_on_cpu
+    assert plan.estimate.gpu.head > 0.4 * GIB
 
 
 # ---------------------------------------------------------------- alternatives
@@ -232,23 +380,46 @@ WISHES = st.builds(
     target_gpu_layers=st.none() | st.integers(-1, 40),
     draft_gpu_layers=st.none() | st.sampled_from([-1, 0, 5]),
     keep_draft=st.booleans(),
+    head=st.sampled_from(["auto", "on", "off"]),
+    expert_layers_on_cpu=st.none() | st.sampled_from([3, 40]),
 )
+TARGETS = st.sampled_from([TARGET, with_head(TARGET), MIXTURE, with_head(MIXTURE)])
+DRAFTS = st.sampled_from([DRAFT, None, beside()])
 
 
 @settings(max_examples=200, deadline=None)
-@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=KINDS, more=GIBS, on_gpu=st.booleans())
-def test_more_memory_is_never_worse(free: float, gpus: list[float], kind: str, more: float, on_gpu: bool) -> None:
+@given(
+    free=GIBS,
+    gpus=st.lists(GIBS, max_size=2),
+    kind=KINDS,
+    more=GIBS,
+    on_gpu=st.booleans(),
+    target=TARGETS,
+    draft=DRAFTS,
+)
+def test_more_memory_is_never_worse(
+    free: float,
+    gpus: list[float],
+    kind: str,
+    more: float,
+    on_gpu: bool,
+    target: ModelShape,
+    draft: ModelShape | None,
+) -> None:
     grown = [gpu + more for gpu in gpus] if on_gpu else gpus
     larger = machine(free if on_gpu else free + more, *grown, kind=kind)
-    assert rank(make_plan(TARGET, DRAFT, larger)) >= rank(make_plan(TARGET, DRAFT, machine(free, *gpus, kind=kind)))
+    before, after = (make_plan(target, draft, here) for here in (machine(free, *gpus, kind=kind), larger))
+    assert rank(after) >= rank(before)
 
 
 @settings(max_examples=200, deadline=None)
-@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=KINDS, wishes=WISHES)
-def test_what_fits_is_within_the_budget(free: float, gpus: list[float], kind: str, wishes: Wishes) -> None:
+@given(free=GIBS, gpus=st.lists(GIBS, max_size=2), kind=KINDS, wishes=WISHES, target=TARGETS, draft=DRAFTS)
+def test_what_fits_is_within_the_budget(
+    free: float, gpus: list[float], kind: str, wishes: Wishes, target: ModelShape, draft: ModelShape | None
+) -> None:
     here = machine(free, *gpus, kind=kind)
-    plan = make_plan(TARGET, DRAFT, here, wishes)
-    for found in [plan, *alternatives(TARGET, DRAFT, here, wishes)]:
+    plan = make_plan(target, draft, here, wishes)
+    for found in [plan, *alternatives(target, draft, here, wishes)]:
         if found.fits:
             shared = found.estimate.gpu.total if kind == "integrated" else 0
             assert found.estimate.system.total + shared <= MemoryLimits(here).system_bytes
@@ -260,7 +431,7 @@ def test_what_fits_is_within_the_budget(free: float, gpus: list[float], kind: st
 @given(free=GIBS, gpus=st.lists(GIBS, max_size=1), wishes=WISHES)
 def test_explicit_wishes_are_kept(free: float, gpus: list[float], wishes: Wishes) -> None:
     plan = make_plan(TARGET, DRAFT, machine(free, *gpus), wishes)
-    for name in ("context_length", "kv_type", "target_gpu_layers", "draft_gpu_layers"):
+    for name in ("context_length", "kv_type", "target_gpu_layers", "draft_gpu_layers", "expert_layers_on_cpu"):
         wished = getattr(wishes, name)
         assert wished is None or getattr(plan, name) == wished
     assert plan.with_draft or not wishes.keep_draft

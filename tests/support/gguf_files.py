@@ -169,7 +169,8 @@ def make_model(
     if with_tensors:
         shape = Shape(len(vocabulary.tokens), width, heads, kv_heads or heads, layers, feed_forward or 2 * width)
         made = (tensors or llama_weights)(shape, RandomWeights(seed, noise))
-        made["output.weight"] *= np.float32(sharpness)
+        if "output.weight" in made:
+            made["output.weight"] *= np.float32(sharpness)
         for tensor_name, array in made.items():
             _add_tensor(writer, tensor_name, array, weights)
     writer.write_header_to_file()

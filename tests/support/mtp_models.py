@@ -42,19 +42,19 @@ ARCHITECTURES: tuple[HeadArchitecture, ...] = ("glm4moe", "qwen35")
 _TRUNK = 2
 """Layers without the head's."""
 _EXPERTS, _EXPERTS_USED = 4, 2
-_SIZE = 384
+SIZE = 384
 """Tokens of the vocabulary."""
-_CERTAIN = 20.0
+CERTAIN = 20.0
 """How far the logit of the token that follows is above all others."""
-_LITTLE = 0.2
+LITTLE = 0.2
 """How much a layer of a random model changes what it gets, so that the head is right now and then."""
-_PUSH = 4.0
+PUSH = 4.0
 """How much stronger than a hidden state a head listens to a token that makes it wrong."""
 
 
 def cycle(vocabulary: Vocabulary | None = None) -> dict[int, int]:
     """The token that follows each token in the text of a table model: all ordinary ones in a fixed random order."""
-    vocabulary = vocabulary or spm_vocabulary(_SIZE)
+    vocabulary = vocabulary or spm_vocabulary(SIZE)
     normal = [token for token, kind in enumerate(vocabulary.types) if kind == NORMAL]
     order = np.random.default_rng(5).permutation(normal).tolist()
     follows = dict(zip(order, [*order[1:], order[0]], strict=True))
@@ -78,7 +78,7 @@ def make_table_model(
     has. More layers, a larger width and a larger feed-forward network cost more, and leave the text as it is.
     """
     follows = follows or cycle()
-    vocabulary = spm_vocabulary(_SIZE)
+    vocabulary = spm_vocabulary(SIZE)
     vocabulary.tokens += [f"▁unused{number}" for number in range(unused)]
     vocabulary.types += [NORMAL] * unused
     assert vocabulary.scores is not None
@@ -86,24 +86,25 @@ def make_table_model(
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _TENSORS[architecture](shape, random)
-        _write(made, 0.0)
-        step = np.zeros((_SIZE, _SIZE), np.float32)  # from a token to the one that follows it
-        step[[follows[token] for token in range(_SIZE)], range(_SIZE)] = 1.0
-        push = np.zeros((_SIZE, _SIZE), np.float32)
+        write(made, 0.0)
+        step = np.zeros((SIZE, SIZE), np.float32)  # from a token to the one that follows it
+        step[[follows[token] for token in range(SIZE)], range(SIZE)] = 1.0
+        push = np.zeros((SIZE, SIZE), np.float32)
         other = next(iter(follows.values()))
         for token in wrong_after:
-            push[follows[other] if token == other else other, token] = _PUSH
+            push[follows[other] if token == other else other, token] = PUSH
         square, wide = (shape.width, shape.width), (shape.vocabulary, shape.width)
-        made["token_embd.weight"] = _padded(np.eye(_SIZE, dtype=np.float32), wide)
-        made["output.weight"] = _padded(step * np.float32(_CERTAIN / shape.width**0.5), wide)
-        made[_projection(shape)] = np.hstack([_padded(push, square), _padded(step, square)])
+        made["token_embd.weight"] = padded(np.eye(SIZE, dtype=np.float32), wide)
+        made["output.weight"] = padded(step * np.float32(CERTAIN / shape.width**0.5), wide)
+        made[_projection(shape)] = np.hstack([padded(push, square), padded(step, square)])
         return {name: tensor for name, tensor in made.items() if not name.startswith(without)}
 
-    options.setdefault("width", _SIZE)
+    options.setdefault("width", SIZE)
     return _make(path, architecture, tensors, vocabulary=vocabulary, sharpness=1.0, **options)
 
 
-def _padded(matrix: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
+def padded(matrix: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
+    """``matrix`` in the corner of one of ``shape``, which is zero elsewhere."""
     whole = np.zeros(shape, np.float32)
     whole[: len(matrix), : matrix.shape[1]] = matrix
     return whole
@@ -114,8 +115,8 @@ def make_random_model(
     architecture: HeadArchitecture,
     *,
     vocabulary: Vocabulary | None = None,
-    writes: float = _LITTLE,
-    head_writes: float = _LITTLE,
+    writes: float = LITTLE,
+    head_writes: float = LITTLE,
     **options: Any,
 ) -> Path:
     """Write a model with random weights that never ends an answer.
@@ -124,17 +125,17 @@ def make_random_model(
     ``writes``, that of the head by ``head_writes``. If the target's write nothing, the next token depends on the last
     one alone.
     """
-    vocabulary = vocabulary or spm_vocabulary(_SIZE)
+    vocabulary = vocabulary or spm_vocabulary(SIZE)
     ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _TENSORS[architecture](shape, random)
         made["output.weight"][ends] = 0.0
         head = f"blk.{shape.layers - 1}."
-        _write({name: tensor for name, tensor in made.items() if name.startswith(head)}, head_writes)
-        _write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
+        write({name: tensor for name, tensor in made.items() if name.startswith(head)}, head_writes)
+        write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
         passed = np.eye(shape.width, dtype=np.float32)
-        hidden = _LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
+        hidden = LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
         made[_projection(shape)] = np.hstack([passed, hidden])
         return made
 
@@ -184,7 +185,7 @@ def _make(
     return make_model(path, architecture=architecture, edit=metadata, tensors=tensors, **options)
 
 
-def _write(tensors: Tensors, share: float) -> None:
+def write(tensors: Tensors, share: float) -> None:
     """Let all layers change what they get only by this ``share`` of what they did."""
     for name in tensors:
         if name.endswith(("attn_output.weight", "ssm_out.weight")) or ".ffn_down" in name:

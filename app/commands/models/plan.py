@@ -26,6 +26,7 @@ _PARTS = {
     "target_kv": "Target KV cache",
     "draft_weights": "Draft weights",
     "draft_kv": "Draft KV cache",
+    "head": "MTP head",
     "compute": "Compute buffers",
 }
 

@@ -103,15 +103,19 @@ class TokenTexts:
             self._assign(run)
         return self._decided()
 
-    def end(self, *, cut: bool) -> list[Piece]:
+    def end(self, *, cut: bool, last: Piece | None = None) -> list[Piece]:
         """What was held back, when the answer ends. Where it is ``cut``, what may be part of a mark stays hidden: an
-        answer that goes on there gives it back."""
+        answer that goes on there gives it back, at the latest with its ``last`` token, which ends it."""
         for run in self._splitter.finish() if self._splitter and not cut else []:
             self._assign(run)
         thinking = self.thinking
         for token in self._waiting:
             token.thinking, token.missing = token.thinking if token.text else thinking, 0
-        return self._released(len(self._waiting))
+        pieces = self._released(len(self._waiting))
+        if last is not None:
+            text, self._late = self._late, ""
+            pieces.append(msgspec.structs.replace(last, text=text, thinking=thinking and bool(text)))
+        return pieces
 
     def _assign(self, run: Run) -> None:
         """Give a decided text to the tokens it comes from."""
@@ -195,9 +199,10 @@ class TextStream:
             self._shown = ""
         return self._release(self._whole_pieces(certain))
 
-    def end(self, *, cut: bool = False) -> list[Piece]:
-        """What was held back, when the answer ends; ``cut``: it could go on. A stop string may be met only now."""
-        self._held += self.texts.end(cut=cut)
+    def end(self, *, cut: bool = False, last: Piece | None = None) -> list[Piece]:
+        """What was held back, when the answer ends; ``cut``: it could go on; ``last``: the token that ended it. A stop
+        string may be met only now."""
+        self._held += self.texts.end(cut=cut, last=last)
         held = self._shown + "".join(map(answer_text, self._held))
         return self._up_to_stop(held) if self._meets_stop(held) else self._release(len(self._held))
 

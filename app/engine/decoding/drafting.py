@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.sampling import InvalidLogitsError
@@ -15,9 +15,11 @@ from app.protocol.messages import DrafterName, TextKind
 _INVALID_DRAFT = (
     "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."
 )
-_REPEATED_TOKENS = 100
-"""So many times the same token is no answer: https://github.com/ggml-org/llama.cpp/issues/23577."""
-_REPEATED = "The answer repeats itself without end, so the rest of it is written without the MTP head."
+_REPEATED_TOKENS, _CYCLE = 128, 8
+"""So many tokens that repeat one character, or at most so many tokens, are no answer:
+https://github.com/ggml-org/llama.cpp/issues/23577.
+"""
+_REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 _INVALID_HEAD = "The MTP head produces invalid numbers, so the model's file is probably damaged. Download it again."
 
 
@@ -50,10 +52,20 @@ class Drafting:
     A drafter that fails is no longer used; the answer continues.
     """
 
-    def __init__(self, policy: Policy, drafters: Sequence[Drafter], provided: Needs = NOTHING) -> None:
-        """Raises `NotImplementedError` for a drafter that needs something of the target that isn't ``provided``."""
+    def __init__(
+        self,
+        policy: Policy,
+        drafters: Sequence[Drafter],
+        piece: Callable[[int], bytes] = lambda _: b"",
+        provided: Needs = NOTHING,
+    ) -> None:
+        """``piece``: the bytes that a token adds to the text.
+
+        Raises `NotImplementedError` for a drafter that needs something of the target that isn't ``provided``.
+        """
         check_needs(drafters, provided)
         self.policy = policy
+        self._piece = piece
         self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._model: DrafterName = "mtp" if "mtp" in self._drafters else "model"
@@ -100,12 +112,16 @@ class Drafting:
         return Draft(situation, decision, proposal, decision.tested(proposal), self._model)
 
     def _is_repeated(self) -> bool:
-        """Whether the end of the answer is one token, over and over."""
+        """Whether the end of the answer is one character, or a few tokens, over and over."""
         sequence = self._sequence
-        if len(sequence) - sequence.prompt_length < _REPEATED_TOKENS:
+        if len(sequence) - sequence.prompt_length < _REPEATED_TOKENS + _CYCLE:
             return False
-        tokens = sequence.tokens
-        return tokens[-1] == tokens[-_REPEATED_TOKENS] and len(set(tokens[-_REPEATED_TOKENS:])) == 1
+        tokens = sequence.tokens[-_REPEATED_TOKENS - _CYCLE :]
+        kinds = set(tokens)
+        if len(kinds) > _CYCLE:
+            return False
+        is_cycle = any(tokens[period:] == tokens[:-period] for period in range(1, _CYCLE + 1))
+        return is_cycle or len(set(b"".join(map(self._piece, kinds)))) == 1
 
     def _count_missing(self) -> None:
         if self._model in self._drafters:

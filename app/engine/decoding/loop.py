@@ -260,7 +260,7 @@ class Decoding:
 
     def _show(self, piece: Piece) -> list[Piece]:
         if self._vocabulary.is_end(piece.id):
-            return [*self._ended("end", cut=False), piece]
+            return self._ended("end", cut=False, last=piece)
         shown = self.text.add(piece)
         if self.text.met_stop:
             self.finish_reason = "stop_string"
@@ -271,9 +271,10 @@ class Decoding:
             shown += self._ended("context", cut=True)
         return shown
 
-    def _ended(self, reason: FinishReason, *, cut: bool) -> list[Piece]:
-        """The text that was held back, when the answer ends for this ``reason`` unless that text has a stop string."""
-        pieces = self.text.end(cut=cut)
+    def _ended(self, reason: FinishReason, *, cut: bool, last: Piece | None = None) -> list[Piece]:
+        """The text that was held back, when the answer ends for this ``reason`` unless that text has a stop string;
+        ``last``: the token that ended it."""
+        pieces = self.text.end(cut=cut, last=last)
         self.finish_reason = "stop_string" if self.text.met_stop else reason
         return pieces
 

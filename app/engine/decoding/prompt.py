@@ -198,7 +198,7 @@ class PromptBuilder:
         tokens = self.tokenizer.plain(text, bos=True, special=True)
         if not tokens:
             raise KnownError("The prompt is empty. This model needs at least one token to start from.")
-        self._check_length(len(tokens) + continued)
+        self._check_length(len(tokens), continued)
         return Prompt(tokens)
 
     def chat(
@@ -224,8 +224,8 @@ class PromptBuilder:
 
         cut = self.cut(system, turns, overflow, self.tokenizer, length, continued)
         if overflow == "stop" and len(turns) > 1:
-            self._check_chat(len(tokens) + continued)
-        self._check_length(len(tokens) + continued)
+            self._check_chat(len(tokens))
+        self._check_length(len(tokens), continued)
         self.fitting.remember(turns, cut)
         stops = [] if self.tokenizer.has_template else CHATML_STOPS
         dropped = cut.end - cut.first
@@ -279,11 +279,16 @@ class PromptBuilder:
                 "Choose a longer context, or let old messages be dropped when the context is full."
             )
 
-    def _check_length(self, count: int) -> None:
+    def _check_length(self, count: int, continued: int) -> None:
         if count > self.fitting.room:
             raise KnownError(
                 f"This message has {count:,} tokens, but {self._limit(count)}. "
                 "Shorten the message or choose a longer context."
+            )
+        if count + continued > self.fitting.room:
+            raise KnownError(
+                f"This answer can't be continued because the context is full. It only holds "
+                f"{self.fitting.context_length:,} tokens. Choose a longer context."
             )
 
     def _limit(self, count: int) -> str:

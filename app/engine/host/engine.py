@@ -21,7 +21,7 @@ from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
-from app.engine.host.heads import head_draft_length
+from app.engine.host.heads import N_GRAMS_LATER, head_draft_length
 from app.engine.host.loading import (
     NO_ROLL_BACK,
     LoadedModel,
@@ -297,7 +297,8 @@ class Engine:
         drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
         if command.draft_length == 0 or not drafters or not self._costs:
             return None
-        limit = self._loaded().longest_draft
+        target = self._loaded()
+        limit = target.longest_draft
         policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
@@ -305,8 +306,9 @@ class Engine:
             start=self._costs.history.priors(command.accept),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
+            ngrams_first=not (target.head and target.info.architecture in N_GRAMS_LATER),
         )
-        return Drafting(policy, drafters, WHOLE_PROMPT if self._loaded().head else NOTHING)
+        return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""

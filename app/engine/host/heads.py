@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,12 +12,16 @@ from app.engine.llama.backend import gpu_devices
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model
+from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_head_only, pays_off
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch
 from app.protocol.messages import Load
 
 log = logging.getLogger("slipstream.engine")
+
+N_GRAMS_LATER = ("qwen35", "qwen35moe")
+"""Targets whose head drafts before n-grams do, unless those gain: https://github.com/ggml-org/llama.cpp/issues/25819."""
 
 
 @dataclass
@@ -45,10 +48,9 @@ def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
             header = read_header(Path(command.draft))
             return header if is_head_only(header) else None
         return None
-    if command.head == "auto":
-        slow_here = platform.system() == "Darwin" and not target.experts and command.settings.target_gpu_layers != 0
-        return target if has_head(target) and pays_off(target) and not slow_here else None
-    return target if command.head == "on" else None
+    if not is_wanted(command.head, target, command.settings.target_gpu_layers):
+        return None
+    return target if command.head == "on" or has_head(target) else None
 
 
 def load_head(
@@ -60,17 +62,16 @@ def load_head(
     another file. Raises `KnownError` if the head can't be used.
     """
     own, header = files
-    if problem := head_problem(header):
+    if problem := head_problem(header) if header is own else mismatch(own, header):
         raise KnownError(problem)
     with contextlib.ExitStack() as undo:
         model = None
-        if header.path != own.path:
-            check_loadable(header)
-            if header.architecture != own.architecture:
-                raise KnownError(f"The MTP head in {header.path.name} belongs to another model.")
+        if header is not own:
+            check_loadable(header, as_head=True)
             model = load_model(header.path)
             undo.callback(model.close)
-        head = Head(target, model or target.model, command.settings)
+        kind = SharedHead if is_assistant(header) else Head
+        head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
         head.decode([0], 1)  # allocates the compute buffers
         head.clear()

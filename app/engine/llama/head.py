@@ -129,6 +129,7 @@ class Head(Context):
         Raises `KnownError` if llama.cpp can't use it, or the head belongs to another target.
         """
         self._functions = _functions()
+        self._target = target.handle
         super().__init__(
             model, settings, length=target.length, threads=target.threads, outputs=DRAFT_OUTPUTS, target=target.handle
         )
@@ -145,7 +146,6 @@ class Head(Context):
         """How many of its cells come from the target's hidden states, not from its own."""
         self._remembered: dict[int, Floats] = {}
         """Hidden states before positions at which the target has checkpoints."""
-        self._target = target.handle
         self._functions.output_states(self._target, True, False)
         self._functions.output_states(self.handle, True, True)
 
@@ -243,7 +243,13 @@ class Head(Context):
 
     def copy_size(self) -> int:
         """Bytes of what `copy_out` writes."""
-        return self._memory.size(WHOLE) + self._own.nbytes + _ENDING.itemsize
+        return self._kv_size() + self._own.nbytes + _ENDING.itemsize
+
+    def _kv_size(self) -> int:
+        return self._memory.size(WHOLE)
+
+    def _copy_kv_out(self, into: NDArray[np.uint8]) -> bool:
+        return self._memory.copy_out(into, WHOLE)
 
     def copy_out(self, into: NDArray[np.uint8], length: int) -> bool:
         """Write cells and hidden state that belong to the target's ``length`` tokens."""
@@ -252,7 +258,7 @@ class Head(Context):
         state = self._states.between(length - 1, length)[0] if is_known else np.zeros_like(self._own)
         into[len(kv) : -_ENDING.itemsize] = np.ascontiguousarray(state).view(np.uint8)
         into[-_ENDING.itemsize :] = np.array([(len(self.tokens), is_known, len(kv))], _ENDING).view(np.uint8)
-        return self._memory.copy_out(kv, WHOLE)
+        return self._copy_kv_out(kv)
 
     def copy_length(self, data: NDArray[np.uint8]) -> int:
         """How many bytes at the end of ``data`` `copy_out` has written; 0 if it can't have been."""
@@ -267,20 +273,27 @@ class Head(Context):
         """
         self.clear()
         if not len(data):
+            self._take_over(0, data, tokens)
             return
         ending = data[-_ENDING.itemsize :].view(_ENDING)[0]
         kv = data[: int(ending["kv_bytes"])]
-        cells = int(ending["cells"])
-        if not cells or not self._memory.copy_back(kv, WHOLE) or self._memory.newest() != cells - 1:
-            self.clear()
-        else:
-            self.tokens = list(tokens[:cells])
-            self._exact = cells
+        self._take_over(int(ending["cells"]), kv, tokens)
         if ending["is_known"]:
             self._states.append(len(tokens) - 1, data[len(kv) : -_ENDING.itemsize].view(np.float32)[None])
 
+    def _take_over(self, cells: int, kv: NDArray[np.uint8], tokens: Sequence[int]) -> None:
+        """Make a copy of so many ``cells``, which belong to the first ``tokens``, the content of the empty cache."""
+        if not cells:
+            return
+        if self._memory.copy_back(kv, WHOLE) and self._memory.newest() == cells - 1:
+            self.tokens = list(tokens[:cells])
+            self._exact = cells
+        else:
+            self.clear()
+
     def close(self) -> None:
-        """Free the cache and the compute buffers."""
+        """Free the cache and the compute buffers. The target no longer outputs hidden states."""
         if self.handle:
+            self._functions.output_states(self._target, False, False)
             self._batch.embd = _FLOATS()  # not llama.cpp's to free
         super().close()

@@ -36,6 +36,8 @@ minimum number of tokens in it, because many at once are cheaper.
 """
 _REST = 16
 """Rounds before a pause is reconsidered if nothing new is learned: on a small target, the time for that would show."""
+_TRIED = 16
+"""Tokens of n-grams that must have been judged in an answer before they go first where they don't from the start."""
 _CURVE_WEIGHT = 16.0
 """The number of judged tokens above which a kind of text has a curve."""
 
@@ -124,18 +126,22 @@ class AutoPolicy:
         start: Mapping[TextKind, AcceptancePrior] | None = None,
         fixed: int | None = None,
         samples: bool = False,
+        ngrams_first: bool = True,
     ) -> None:
         """``start``: what earlier answers taught, by kind of text.
 
         ``fixed``: the draft length the user wants; then only drafter and method are chosen, and nothing stops early.
         ``samples``: drafts are sampled, so that the text depends on who drafted what: with a fixed length the draft
         model then drafts in every round, and catches up at once.
+        ``ngrams_first``: n-grams may draft before it is known how good they are in this answer. Otherwise the draft
+        model does, and what they would have proposed is judged meanwhile, which costs nothing.
         """
         self.limit = max(limit, fixed or 0)
         self.costs = CostModel(costs, self.limit + 1)
         self._fixed = fixed
         self._propose = propose
         self._samples = samples
+        self._ngrams_first = ngrams_first
         self._start = start = start or {}
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
         self._kind: TextKind = "prose"
@@ -175,11 +181,12 @@ class AutoPolicy:
         likely = [estimates["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = _promise(likely, seconds, 0.0)
         model = _promise(estimates[method].chances(most) if self._has_model else (), seconds, self.costs.draft)
+        may_find = self._ngrams_first or not self._has_model or estimates["ngram"].judged >= _TRIED
         if self._fixed is not None:
-            if found.tokens and ngrams.rate >= model.rate:
+            if found.tokens and ngrams.rate >= model.rate and may_find:
                 return Decision("ngram", min(most, len(found.tokens)), method)
             return self._draft(situation, Decision("model", most, method)) if self._has_model else Decision()
-        if ngrams.rate > max(1.0 / seconds[0], model.rate):
+        if may_find and ngrams.rate > max(1.0 / seconds[0], model.rate):
             decision = Decision("ngram", ngrams.length, method)
         elif self._has_model:
             decision = self._with_model(situation, model, seconds, method)

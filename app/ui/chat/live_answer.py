@@ -35,7 +35,8 @@ _CUT = ("length", "context", "cancelled")
 def was_cut(message: StoredMessage) -> bool:
     """Whether this is an answer that was cut before its end."""
     is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
-    return message.role == "assistant" and is_cut and bool(message.text or message.thinking)
+    has_begun = bool(message.text or message.thinking) or len(message.tokens) > 0
+    return message.role == "assistant" and is_cut and has_begun
 
 
 def can_continue(message: StoredMessage) -> bool:

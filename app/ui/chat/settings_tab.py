@@ -18,6 +18,7 @@ from app.chats.settings import (
     stop_strings_as_text,
     stop_strings_from,
 )
+from app.protocol.limits import MAX_COUNT
 from app.protocol.messages import DrafterChoice, Sampling
 from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
@@ -32,7 +33,6 @@ from app.ui.widgets.theme import SPACING
 CHANGE_DELAY_MS = 300
 """After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
-MOST_TOKENS = 2**30
 _SIDE = 4 * SPACING
 
 
@@ -85,10 +85,10 @@ class ChatSettingsTab(QFrame):
         self.system_prompt = TextField(5)
         self.system_prompt.setPlaceholderText("For example: Answer in short sentences")
         self.thinking = Choice("Thinking")
-        self.thinking_budget = Digits(MOST_TOKENS)
+        self.thinking_budget = Digits(MAX_COUNT)
         self.thinking_budget.setPlaceholderText("No limit")
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
-        self.max_tokens = Digits(MOST_TOKENS)
+        self.max_tokens = Digits(MAX_COUNT)
         self.max_tokens.setPlaceholderText("No limit")
         self.seed = Digits(2**63 - 1)
         self.seed.setPlaceholderText("Random")

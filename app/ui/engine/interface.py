@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import Hello, LoadSettings, Message, Overflow
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
@@ -75,8 +76,11 @@ class Engine(QObject):
         """Start without loading anything. Does nothing if it is running."""
         raise NotImplementedError
 
-    def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
-        """Load a pair; starts the engine if necessary and drops what was loaded or being loaded."""
+    def load(self, target: str, draft: str | None, settings: LoadSettings, head: HeadChoice = "auto") -> int:
+        """Load a pair; starts the engine if necessary and drops what was loaded or being loaded.
+
+        ``draft`` may be a file with the target's MTP head; ``head`` is about a head inside the target.
+        """
         raise NotImplementedError
 
     def ask(self, question: Question, *, compared: bool = False) -> int:

@@ -17,6 +17,7 @@ from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import LoadSettings, MemoryRead
 from app.ui.engine.interface import Engine, EngineExit
 from app.ui.engine.pair_files import PairFiles
@@ -163,7 +164,9 @@ class LoadPlanner(QObject):
                 header = self._headers.read(files.draft)
                 draft = shape_of(header) if compare(target, header).fits else None
         shapes = shape_of(target), draft
-        return fitted(files, make_plan(*shapes, self._watch.machine(), wishes_of(files.settings)), shapes)
+        is_refused = files.draft is not None and draft is None
+        wishes = wishes_of(files.settings, "off" if is_refused else files.head)
+        return fitted(files, make_plan(*shapes, self._watch.machine(), wishes), shapes)
 
 
 def _read_catalog() -> None:
@@ -173,14 +176,20 @@ def _read_catalog() -> None:
     load_catalog()
 
 
-def wishes_of(settings: LoadSettings) -> Wishes:
-    """What the settings request; automatic values are left to the plan. The KV type is always a request."""
+def wishes_of(settings: LoadSettings, head: HeadChoice = "auto") -> Wishes:
+    """What the settings request; automatic values are left to the plan. The KV type is always a request.
+
+    ``head`` is about a head inside the target. It is ``off`` beside a file that doesn't fit, which the engine is given
+    as well: then it uses neither.
+    """
     return Wishes(
         context_length=settings.context_length or None,
         kv_type=settings.kv_type,
         target_gpu_layers=None if settings.target_gpu_layers < 0 else settings.target_gpu_layers,
         draft_gpu_layers=None if settings.draft_gpu_layers < 0 else settings.draft_gpu_layers,
         batch_size=settings.micro_batch_size,
+        head=head,
+        expert_layers_on_cpu=settings.expert_layers_on_cpu or None,
     )
 
 
@@ -195,12 +204,18 @@ def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShap
         context_length=plan.context_length if shortened else files.settings.context_length,
         target_gpu_layers=plan.target_gpu_layers,
         draft_gpu_layers=plan.draft_gpu_layers,
+        expert_layers_on_cpu=plan.expert_layers_on_cpu,
     )
-    gave_up = shortened or (draft is not None and not plan.with_draft)
     # A draft that doesn't fit its target stays, so that the engine can say so.
-    keeps_draft = plan.with_draft or draft is None
+    keeps_draft = draft is None or (plan.with_head if draft.is_head_only else plan.with_draft)
+    gives_up_head = plan.gives_up and not plan.with_head
     return FittedPair(
-        replace(files, settings=settings, draft=files.draft if keeps_draft else None),
-        remark=plan.sentence if gave_up else "",
+        replace(
+            files,
+            settings=settings,
+            draft=files.draft if keeps_draft else None,
+            head="off" if gives_up_head else files.head,
+        ),
+        remark=plan.sentence if plan.gives_up else "",
         gpu_bytes=plan.estimate.gpu.total,
     )

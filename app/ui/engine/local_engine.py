@@ -16,6 +16,7 @@ from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_k
 from app.errors import KnownError
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import Event, Forgotten, Hello, Load, LoadSettings, MemoryRead, Message, Overflow, Quit
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
@@ -63,11 +64,11 @@ class LocalEngine(Engine):
             if self._dying is None:
                 self._launch()
 
-    def load(self, target: str, draft: str | None, settings: LoadSettings) -> int:
+    def load(self, target: str, draft: str | None, settings: LoadSettings, head: HeadChoice = "auto") -> int:
         self.start()
         if self._connection.state.has_ended:
             return 0  # it couldn't even be started, as `engine_exited` has reported
-        request = self._connection.load(Load(request=0, target=target, draft=draft, settings=settings))
+        request = self._connection.load(Load(request=0, target=target, draft=draft, head=head, settings=settings))
         self._after()
         return request
 

@@ -204,7 +204,7 @@ class PairLoader(QObject):
         self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes)
         self.load_progressed.emit(0.0)
-        self._load_request = self._engine.load(files.target, files.draft, files.settings)
+        self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head)
 
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
@@ -238,7 +238,7 @@ class PairLoader(QObject):
         self._engine.restart()
         self.engine_lost.emit()
         if self._files is not None:
-            self.load(self._files if with_draft else replace(self._files, draft=None))
+            self.load(self._files if with_draft else replace(self._files, draft=None, head="off"))
 
     def shutdown(self) -> None:
         self._engine.shutdown()

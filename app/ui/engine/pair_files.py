@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from app import paths
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import LoadSettings
 from app.storage.files import moved_path
 
@@ -23,7 +24,10 @@ class PairFiles:
 
     target: str
     draft: str | None = None
+    """A draft model, or a file with the target's MTP head."""
     settings: LoadSettings = field(default_factory=LoadSettings)
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target."""
 
     def moved(self, old: Path, new: Path) -> PairFiles:
         """The same after the models of the folder ``old`` have come into ``new``."""

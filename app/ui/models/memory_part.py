@@ -91,7 +91,7 @@ class MemoryPart(QWidget):
         """
         self._show_bars(plan, machine)
         self._sentence.setText(plan.sentence)
-        gives_up = has_draft and not plan.with_draft
+        gives_up = plan.gives_up or (has_draft and not (plan.with_draft or plan.with_head))
         theme.set_role(self._sentence, "bad" if not plan.fits else "warning" if gives_up else "quiet")
         clear_layout(self._others)
         for other in others:
@@ -161,6 +161,7 @@ def _segments(parts: Parts) -> list[Segment]:
         Segment("Target KV cache", parts.target_kv, 5),
         Segment("Draft weights", parts.draft_weights, 2),
         Segment("Draft KV cache", parts.draft_kv, 3),
+        Segment("MTP head", parts.head, 1),
         Segment("Compute buffers", parts.compute, 4),
     ]
 

@@ -218,7 +218,8 @@ class OpenModelsDialog(QDialog):
         self._memory_part.setVisible(target is not None and self._memory is not None)
         if target is None or self._memory is None:
             return
-        machine, draft, wishes = self._memory.machine(), self._check.draft_shape, wishes_of(self.choice().load)
+        machine, draft = self._memory.machine(), self._check.draft_shape
+        wishes = wishes_of(self.choice().load, "off" if self._draft.path() and draft is None else "auto")
         plan = self._plan = make_plan(target, draft, machine, wishes)
         others = [] if plan.fits else alternatives(target, draft, machine, wishes)
         longest = max(target.training_context, plan.context_length)

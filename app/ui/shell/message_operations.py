@@ -14,6 +14,8 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.tree import Deletion
 from app.protocol.messages import PairLoaded, TextChecked
 from app.settings import Pair
+from app.ui.chat.context_meter import LEAST_ANSWER
+from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
@@ -103,8 +105,8 @@ class MessageOperations(QObject):
         """Find out whether the last answer can go on; ask the engine where only it knows."""
         pair, model = self._pair_loader.pair(), self._chats.current
         last = model.messages[-1] if model.messages else None
-        can_go_on = model.state is ChatState.IDLE and pair is not None and last is not None and was_cut(last)
-        if not can_go_on or last is None or pair is None:
+        is_cut = model.state is ChatState.IDLE and last is not None and was_cut(last)
+        if not is_cut or last is None or pair is None or not _has_room(last, len(model.messages) > 2, pair):
             self._tell(None)
         elif self._has_tokens(last, pair):
             self._tell(last.id)
@@ -290,6 +292,17 @@ class MessageOperations(QObject):
 
 def _texts(message: StoredMessage) -> _Texts:
     return message.text, message.thinking
+
+
+def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bool:
+    """Whether an answer can go on in this context, as far as that is known here. ``has_earlier``: there are earlier
+    messages, which may leave it."""
+    asked, figures = asked_with(message), figures_of(message.figures)
+    may_drop = has_earlier and (asked is None or asked.overflow != "stop")
+    # Another model has other tokens, so how many there will be is not known.
+    is_known = figures.prompt_tokens > 0 and message.pair == speaker(pair)
+    taken = figures.prompt_tokens + len(message.tokens)
+    return may_drop or not is_known or taken <= pair.context_length - LEAST_ANSWER
 
 
 def _is_pair(files: PairFiles, pair: Pair) -> bool:

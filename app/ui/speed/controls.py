@@ -13,11 +13,15 @@ from app.ui.speed.drawings import Swatch
 from app.ui.speed.parts import Heading
 from app.ui.widgets import units
 from app.ui.widgets.controls import explain, guard_wheel, label
-from app.ui.widgets.layouts import Part, column, row
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
-_TINTED: tuple[DrafterName, ...] = ("model", "ngram")
-"""Drafters with a tint of their own; an MTP head has that of a draft model."""
+_TINTS: dict[DrafterName, str] = {
+    "model": "draft model",
+    "mtp": "MTP head with a solid underline",
+    "ngram": "n-grams with a dotted underline",
+}
+"""How the tint of a drafter is described to those who don't see it."""
 
 
 class DraftLengthControl(QWidget):
@@ -165,14 +169,30 @@ class ShowDrafted(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.box = QCheckBox("Show drafted tokens")
-        legend = QWidget()
-        legend.setAccessibleName("Tints: draft model, n-grams with a dotted underline")
-        parts: list[Part] = []
-        for drafter in _TINTED:
-            parts += [Swatch(is_ngram=drafter == "ngram"), label(drafters.NAMES[drafter], "quiet"), SPACING]
-        row(*parts, None, on=legend)
-        legend.hide()
-        column(self.box, legend, gap=SPACING, on=self)
-        for widget in (self, self.box, legend):
+        self._legend = QWidget()
+        self._samples = {name: _sample(name) for name in _TINTS}
+        row(*self._samples.values(), None, gap=2 * SPACING, on=self._legend)
+        self._legend.hide()
+        column(self.box, self._legend, gap=SPACING, on=self)
+        for widget in (self, self.box, self._legend):
             explain(widget, wording.HELP["show-drafted"])
-        self.box.toggled.connect(legend.setVisible)
+        self.box.toggled.connect(self._legend.setVisible)
+        self._show_tints(None)
+
+    def set_pair(self, pair: PairLoaded | None) -> None:
+        """Show the tints that answers of this pair can have; while none is loaded, those of the last one."""
+        if pair is not None:
+            self._show_tints(pair)
+
+    def _show_tints(self, pair: PairLoaded | None) -> None:
+        shown: tuple[DrafterName, ...] = ("mtp" if drafters.has_head(pair) else "model", "ngram")
+        for name, sample in self._samples.items():
+            sample.setVisible(name in shown)
+        self._legend.setAccessibleName(f"Tints: {', '.join(_TINTS[name] for name in shown)}")
+
+
+def _sample(drafter: DrafterName) -> QWidget:
+    """A tint with its name."""
+    sample = QWidget()
+    row(Swatch(drafter), label(drafters.NAMES[drafter], "quiet"), on=sample)
+    return sample

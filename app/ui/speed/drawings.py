@@ -8,6 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app.protocol.messages import DrafterName
 from app.ui.widgets import theme, units
 
 
@@ -315,15 +316,15 @@ class LengthCurve(Drawing):
 class Swatch(Drawing):
     """A sample of the tint that drafted tokens get."""
 
-    def __init__(self, *, is_ngram: bool) -> None:
+    def __init__(self, drafter: DrafterName) -> None:
         super().__init__()
-        self._is_ngram = is_ngram
+        self._drafter = drafter
         self.setFixedSize(18, 14)
 
     def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colors.tint_ngram if self._is_ngram else colors.tint_model)
+        painter.setBrush(colors.tints[self._drafter])
         painter.drawRoundedRect(QRectF(self.rect()), 3, 3)
-        if self._is_ngram:
-            painter.setPen(QPen(colors.quiet, 1.2, Qt.PenStyle.DotLine))
+        if (pen := colors.underline(self._drafter)) is not None:
+            painter.setPen(pen)
             painter.drawLine(QPointF(1, self.height() - 1.5), QPointF(self.width() - 1, self.height() - 1.5))

@@ -65,6 +65,7 @@ class SpeedPanel(QScrollArea):
         self._curve, self._length_used = [], None
         self._kinds = pair.history if pair else []
         self.drafter.set_pair(pair)
+        self.show_drafted.set_pair(pair)
         if pair is not None:
             self.draft_length.set_default(pair.default_draft_length)
             self._status_lines.set_default_length(pair.default_draft_length)

@@ -345,8 +345,8 @@ HELP = {
         "uses n-grams where they have a match and the draft model otherwise. Changes take effect with the next answer."
     ),
     "show-drafted": (
-        "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, or n-grams (dotted "
-        "underline). Point at one to see its round; point at one of the target model's own tokens to see the draft "
-        "token it replaced."
+        "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "
+        "underline) or the MTP head (solid underline). Point at one to see its round; point at one of the target "
+        "model's own tokens to see the draft token it replaced."
     ),
 }

@@ -31,7 +31,7 @@ FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 _SMALLEST = 0.0001
 """What a decimal field can show."""
 _LARGEST = 2**30
-"""The limit for ranges without one."""
+"""Qt's numbers have 32 bits."""
 
 
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
@@ -104,12 +104,12 @@ class OneOf(QComboBox):
 
 
 class Digits(QLineEdit):
-    """A number that is too large for a spin box; empty means none."""
+    """A number that is too large for a spin box; empty means none. It gets narrower where there is little space."""
 
     def __init__(self, highest: int) -> None:
         super().__init__()
         self._highest = highest
-        _keep_width(self)
+        theme.follow_zoom(self, lambda: self.setMaximumWidth(theme.px(FIELD_WIDTH)))
         pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
 
@@ -258,7 +258,7 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
     assert isinstance(number, IntType | FloatType)
     above = None if number.gt is None else number.gt + _SMALLEST
     low = 1 if setting.unit > 1 else _first(setting.low, number.ge, above, 0)
-    return low, _first(setting.high, number.le, _LARGEST)
+    return low, min(_first(setting.high, number.le, _LARGEST), _LARGEST)
 
 
 def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:

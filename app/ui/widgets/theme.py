@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette, QPen
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
@@ -30,7 +30,7 @@ _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", 
 
 @dataclass(frozen=True)
 class Theme:
-    """One set of colors. Text, quiet, accent, good, warning and bad are readable on every surface; the two tints lie
+    """One set of colors. Text, quiet, accent, good, warning and bad are readable on every surface; the tints lie
     under text that keeps its own color."""
 
     text: QColor
@@ -44,6 +44,7 @@ class Theme:
     bad: QColor
     tint_model: QColor
     tint_ngram: QColor
+    tint_mtp: QColor
     code_surface: QColor
     is_dark: bool
 
@@ -57,6 +58,16 @@ class Theme:
         """Text on a field filled with the accent color."""
         white, black = QColor("#ffffff"), QColor("#0d1112")
         return max(white, black, key=lambda ink: contrast(ink, self.accent))
+
+    @property
+    def tints(self) -> dict[str, QColor]:
+        """Behind an accepted draft token, by the drafter that proposed it."""
+        return {"model": self.tint_model, "ngram": self.tint_ngram, "mtp": self.tint_mtp}
+
+    def underline(self, drafter: str) -> QPen | None:
+        """The line under such a token, which tells the tints apart without color; none for a draft model's."""
+        styles = {"ngram": Qt.PenStyle.DotLine, "mtp": Qt.PenStyle.SolidLine}
+        return QPen(self.quiet, 1.2, styles[drafter]) if drafter in styles else None
 
     @property
     def hover(self) -> QColor:
@@ -117,6 +128,7 @@ LIGHT = _theme(
     bad="#b3261e",
     tint_model="#cdeee7",
     tint_ngram="#e8dffa",
+    tint_mtp="#f6e3b0",
     code_surface="#f1f4f4",
 )
 
@@ -133,6 +145,7 @@ DARK = _theme(
     bad="#f2918a",
     tint_model="#174443",
     tint_ngram="#3a2d5e",
+    tint_mtp="#4a3a12",
     code_surface="#121517",
 )
 
@@ -201,6 +214,7 @@ def from_palette(palette: QPalette) -> Theme:
         bad=readable(standard.bad, text, surface),
         tint_model=tint(standard.tint_model),
         tint_ngram=tint(standard.tint_ngram),
+        tint_mtp=tint(standard.tint_mtp),
         code_surface=surface,
         is_dark=is_dark,
     )

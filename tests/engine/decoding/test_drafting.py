@@ -6,12 +6,16 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.engine.decoding import loop
 from app.engine.decoding.drafting import Draft, Drafting
 from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.engine import Engine
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.errors import KnownError
 from app.protocol.messages import DrafterChoice, PairLoaded, Propose, Sampling
@@ -176,3 +180,20 @@ def test_what_the_policy_takes_to_learn_is_time_of_the_next_round(
     assert len(learned) > 2 and learned[0] == (0.0, 0.0, 0.0)
     assert set(learned[1:]) == {(0.0, 0.0, 2.0)}
     assert [round_.other_seconds for round_ in answer.rounds[1 : len(learned) + 1]] == [2.0] * len(learned)
+
+
+class _AsHead(NgramDrafter):
+    name = "mtp"
+
+
+@pytest.mark.parametrize("is_one_character", [True, False])
+def test_one_character_without_end_ends_drafting_however_it_is_split_into_tokens(is_one_character: bool) -> None:
+    """https://github.com/ggml-org/llama.cpp/issues/23577"""
+    pieces = {5: b"/", 6: b"//", 7: b"////" if is_one_character else b"/ /"}
+    drafting = Drafting(AutoPolicy(Costs({1: 1.0}, None)), [_AsHead(lambda _: False)], pieces.__getitem__)
+    sequence = TokenSequence([5, 6])
+    drafting.begin(sequence, Task(GREEDY, 1))
+    for token in np.random.default_rng(1).choice([5, 6, 7], 400).tolist():
+        sequence.append(token)
+        drafting.draft(5)
+    assert (drafting.failure is not None) == is_one_character

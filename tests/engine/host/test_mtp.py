@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 import numpy as np
@@ -19,7 +19,10 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
+from app.errors import KnownError
 from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
+from tests.support.gemma4_models import KINDS as GEMMAS
+from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import (
@@ -35,26 +38,50 @@ WRONG_AFTER = tuple(range(280, 384, 5))
 WARM = Sampling(temperature=0.8)
 SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
 LONG = "a question of so many tokens that they are processed in several chunks, one after the other. " * 2
-Models = dict[HeadArchitecture, Path]
+REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
+GEMMA = "gemma4"
+KINDS = (*ARCHITECTURES, GEMMA)
+"""The head of the last one is a file of its own, and reads the target's KV cache."""
+
+
+class Files(NamedTuple):
+    """A target, and the file with its head if that is another one."""
+
+    target: Path
+    head: Path | None = None
+
+    def load(self, settings: LoadSettings = SETTINGS) -> Load:
+        head = str(self.head) if self.head else None
+        return Load(request=1, target=str(self.target), draft=head, head="on", settings=settings)
+
+
+Models = dict[str, Files]
+
+
+def make_tables(folder: Path, kind: str, wrong_after: Sequence[int] = ()) -> Files:
+    target = folder / f"{kind}.gguf"
+    if kind in ARCHITECTURES:
+        return Files(make_table_model(target, kind, wrong_after))
+    return Files(make_table_gemma4(target), make_table_assistant(folder / "mtp.gguf", wrong_after=wrong_after))
 
 
 @pytest.fixture(scope="session")
 def table_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder = tmp_path_factory.mktemp("tables")
-    return {name: make_table_model(folder / f"{name}.gguf", name) for name in ARCHITECTURES}
+    return {kind: make_tables(folder, kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="session")
 def random_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder = tmp_path_factory.mktemp("random")
-    return {name: make_random_model(folder / f"{name}.gguf", name) for name in ARCHITECTURES}
+    inside: Models = {name: Files(make_random_model(folder / f"{name}.gguf", name)) for name in ARCHITECTURES}
+    return {**inside, GEMMA: Files(make_gemma4(folder / "gemma4.gguf"), make_assistant(folder / "mtp.gguf"))}
 
 
 @pytest.fixture
 def load_head(engine: Engine) -> Callable[..., PairLoaded]:
-    def load(target: Path, draft: Path | None = None, settings: LoadSettings = SETTINGS) -> PairLoaded:
-        command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head="on", settings=settings)
-        return engine.load(command, lambda _: None)
+    def load(files: Files, settings: LoadSettings = SETTINGS) -> PairLoaded:
+        return engine.load(files.load(settings), lambda _: None)
 
     return load
 
@@ -85,7 +112,7 @@ def assert_always_right(answer: Answer) -> None:
 # ---------------------------------------------------------------- what is drafted and accepted
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", [1, 2, 3, 5, 12])
 @pytest.mark.parametrize("wrong_after", [(), WRONG_AFTER], ids=["always right", "sometimes wrong"])
 def test_the_counters_follow_from_the_plain_text(
@@ -93,14 +120,11 @@ def test_the_counters_follow_from_the_plain_text(
     engine: Engine,
     load_head: LoadHead,
     table_models: Models,
-    architecture: HeadArchitecture,
+    kind: str,
     depth: int,
     wrong_after: Sequence[int],
 ) -> None:
-    model = table_models[architecture]
-    if wrong_after:
-        model = make_table_model(tmp_path / "m.gguf", architecture, wrong_after)
-    pair = load_head(model)
+    pair = load_head(make_tables(tmp_path, kind, wrong_after) if wrong_after else table_models[kind])
     assert pair.has_head and pair.head_refused is None and pair.draft is None
     plain = run(engine, asked(max_tokens=100, draft_length=0))
     answer = run(engine, asked(max_tokens=100, draft_length=depth))
@@ -110,18 +134,18 @@ def test_the_counters_follow_from_the_plain_text(
     assert_sums_close(answer)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
 @pytest.mark.parametrize("drafter", ["mtp", "auto"])
 def test_coupled_gives_the_text_of_decoding_without_a_draft(
     engine: Engine,
     load_head: LoadHead,
     random_models: Models,
-    architecture: HeadArchitecture,
+    kind: str,
     sampling: Sampling,
     drafter: str,
 ) -> None:
-    load_head(random_models[architecture])
+    load_head(random_models[kind])
     for length in (4, "auto") if drafter == "auto" else (4,):
         command = asked(sampling=sampling, drafter=drafter, draft_length=length, max_tokens=80)
         plain = run(engine, asked(sampling=sampling, draft_length=0, max_tokens=80))
@@ -130,36 +154,36 @@ def test_coupled_gives_the_text_of_decoding_without_a_draft(
         assert_sums_close(answer)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", get_args(AcceptRule))
 def test_every_rule_gives_the_plain_text_at_temperature_0(
-    engine: Engine, load_head: LoadHead, random_models: Models, architecture: HeadArchitecture, rule: AcceptRule
+    engine: Engine, load_head: LoadHead, random_models: Models, kind: str, rule: AcceptRule
 ) -> None:
-    load_head(random_models[architecture])
+    load_head(random_models[kind])
     command = asked(accept=rule, max_tokens=80)
     answer = run(engine, command)
     assert answer.finished.figures.draft.accepted, "a head that is never right shows nothing"
     assert_same(engine, command, answer, run(engine, asked(draft_length=0, max_tokens=80)))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rule", ["rejection", "block"])
 def test_sampled_drafts_of_a_head_that_is_right_are_accepted(
-    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture, rule: AcceptRule
+    engine: Engine, load_head: LoadHead, table_models: Models, kind: str, rule: AcceptRule
 ) -> None:
-    load_head(table_models[architecture])
+    load_head(table_models[kind])
     assert_always_right(run(engine, asked(accept=rule, sampling=WARM)))
 
 
 # ---------------------------------------------------------------- whatever happens to the chat
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_stop_regenerate_and_edit_right_after_a_pass(
-    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
+    engine: Engine, load_head: LoadHead, table_models: Models, kind: str
 ) -> None:
     """llama.cpp issue 26695: undoing a whole pass leaves another state, which must not be used."""
-    load_head(table_models[architecture])
+    load_head(table_models[kind])
     expected = run(engine, asked("another question", draft_length=0)).token_ids
     for rounds in (1, 2, 3, 7):
         stopped = run(engine, asked(), cancel_after=rounds)
@@ -172,12 +196,12 @@ def test_stop_regenerate_and_edit_right_after_a_pass(
         assert_always_right(edited)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_head_is_as_if_it_had_never_read_anything_else(
-    engine: Engine, load_head: LoadHead, random_models: Models, architecture: HeadArchitecture
+    engine: Engine, load_head: LoadHead, random_models: Models, kind: str
 ) -> None:
     """After a stop, a second turn, another chat and a rewritten question it drafts what a new engine's head does."""
-    load_head(random_models[architecture])
+    load_head(random_models[kind])
     first = run(engine, asked(draft_length=5))
     stopped = run(engine, asked(LONG, first.text, "And then?", draft_length=5), cancel_after=4)
     assert stopped.finished.finish_reason == "cancelled"
@@ -185,7 +209,7 @@ def test_the_head_is_as_if_it_had_never_read_anything_else(
     rewritten = asked(LONG, first.text, "And now?", draft_length=5)
     seen = _proposals(engine, rewritten)
     engine.unload()
-    load_head(random_models[architecture])
+    load_head(random_models[kind])
     assert_near(seen, _proposals(engine, rewritten))
 
 
@@ -205,13 +229,13 @@ def assert_near(one: Floats, other: Floats) -> None:
     assert np.mean(np.square(one - other)) < 1e-4 * np.var(other)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_head_belongs_to_the_copies_of_its_chat(
-    tmp_path: Path, random_models: Models, architecture: HeadArchitecture, every_cache_is_saved: None
+    tmp_path: Path, random_models: Models, kind: str, every_cache_is_saved: None
 ) -> None:
     """In memory, when another chat is answered in between, and on disk, when another engine goes on."""
     del every_cache_is_saved
-    command = Load(request=1, target=str(random_models[architecture]), head="on", settings=SETTINGS)
+    command = random_models[kind].load()
 
     def start() -> Engine:
         engine = Engine(ChatCaches(ChatCacheFiles(tmp_path)))
@@ -241,12 +265,12 @@ def test_a_head_belongs_to_the_copies_of_its_chat(
     other.unload()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_chat_that_comes_back_is_paired_as_before(
-    tmp_path: Path, table_models: Models, architecture: HeadArchitecture, every_cache_is_saved: None
+    tmp_path: Path, table_models: Models, kind: str, every_cache_is_saved: None
 ) -> None:
     del every_cache_is_saved
-    command = Load(request=1, target=str(table_models[architecture]), head="on", settings=SETTINGS)
+    command = table_models[kind].load()
     engines = [Engine(ChatCaches(ChatCacheFiles(tmp_path))) for _ in range(2)]
     for engine in engines:
         engine.load(command, lambda _: None)
@@ -257,11 +281,9 @@ def test_a_chat_that_comes_back_is_paired_as_before(
         engine.unload()
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_up_to_the_end_of_the_context(
-    engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
-) -> None:
-    load_head(table_models[architecture], settings=LoadSettings(context_length=256, micro_batch_size=32, threads=1))
+@pytest.mark.parametrize("kind", KINDS)
+def test_up_to_the_end_of_the_context(engine: Engine, load_head: LoadHead, table_models: Models, kind: str) -> None:
+    load_head(table_models[kind], settings=LoadSettings(context_length=256, micro_batch_size=32, threads=1))
     plain = run(engine, asked("x", draft_length=0, max_tokens=None))
     answer = run(engine, asked("x", max_tokens=None, draft_length=7))
     assert answer.finished.finish_reason == plain.finished.finish_reason == "context"
@@ -277,19 +299,28 @@ def test_other_drafters_and_pauses_leave_nothing_out(engine: Engine, load_head: 
         assert_always_right(run(engine, asked(LONG, answer, "And?")))
 
 
+@pytest.mark.parametrize("cycle", [[300], [300, 301, 302], [300, 310, 320, 330, 340, 350, 360, 370]])
 def test_an_answer_that_repeats_itself_without_end_is_no_longer_drafted(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, cycle: list[int]
+) -> None:
+    follows = dict.fromkeys(range(384), cycle[0]) | dict(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
+    load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
+    answer = run(engine, asked(drafter="auto", draft_length=4, max_tokens=180))
+    assert set(answer.token_ids) == set(cycle) and len(answer.token_ids) == 180
+    assert answer.finished.draft_failure == REPEATED
+    drafted = [number for number, round_ in enumerate(answer.rounds) if round_.drafted]
+    assert drafted and 120 < sum(round_.tokens for round_ in answer.rounds[: drafted[-1] + 1]) < 145
+    assert not run(engine, asked(max_tokens=50)).finished.draft_failure
+
+
+def test_an_answer_with_longer_repetitions_is_drafted_to_its_end(
     tmp_path: Path, engine: Engine, load_head: LoadHead
 ) -> None:
-    follows = dict.fromkeys(range(384), 300)
-    load_head(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows))
-    answer = run(engine, asked(drafter="auto", draft_length=4, max_tokens=150))
-    assert set(answer.token_ids) == {300} and len(answer.token_ids) == 150
-    assert answer.finished.draft_failure == (
-        "The answer repeats itself without end, so the rest of it is written without the MTP head."
-    )
-    drafted = [number for number, round_ in enumerate(answer.rounds) if round_.drafted]
-    assert drafted and sum(round_.tokens for round_ in answer.rounds[: drafted[-1] + 1]) < 110
-    assert not run(engine, asked(max_tokens=50)).finished.draft_failure
+    follows = {token: 300 + (token + 1) % 9 for token in range(384)}
+    load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
+    answer = run(engine, asked(draft_length=4, max_tokens=180))
+    assert len(set(answer.token_ids)) == 9
+    assert_always_right(answer)
 
 
 def test_forgetting_leaves_no_hidden_state_in_memory(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
@@ -311,7 +342,7 @@ def test_a_head_in_a_file_of_its_own(
     tmp_path: Path, engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
 ) -> None:
     sidecar = make_head_file(tmp_path / "beside.gguf", architecture)
-    pair = load_head(table_models[architecture], sidecar)
+    pair = load_head(Files(table_models[architecture].target, sidecar))
     assert pair.has_head and pair.draft is None and pair.draft_refused is None
     assert_always_right(run(engine, asked()))
 
@@ -319,11 +350,35 @@ def test_a_head_in_a_file_of_its_own(
 def test_a_head_of_another_model_is_refused(
     tmp_path: Path, engine: Engine, load_head: LoadHead, random_models: Models
 ) -> None:
-    pair = load_head(random_models["qwen35"], make_head_file(tmp_path / "glm.gguf", "glm4moe"))
+    target = random_models["qwen35"].target
+    pair = load_head(Files(target, make_head_file(tmp_path / "glm.gguf", "glm4moe")))
     assert not pair.has_head and pair.head_refused == "The MTP head in glm.gguf belongs to another model."
-    pair = load_head(random_models["qwen35"], make_head_file(tmp_path / "wide.gguf", "qwen35"))
+    pair = load_head(Files(target, make_head_file(tmp_path / "wide.gguf", "qwen35")))
     assert not pair.has_head and pair.head_refused == "The MTP head in wide.gguf belongs to another model."
     assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
+
+
+@pytest.mark.parametrize("gemma", [None, "E2B", "26B-A4B"])
+def test_an_assistant_of_another_model_is_refused(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, random_models: Models, gemma: Gemma4 | None
+) -> None:
+    """llama.cpp would read cells of another shape, and stop the process."""
+    other = make_gemma4(tmp_path / "t.gguf", gemma, width=96) if gemma else random_models["glm4moe"].target
+    pair = load_head(Files(other, random_models[GEMMA].head))
+    assert not pair.has_head and pair.head_refused == "The MTP head in mtp.gguf belongs to another model."
+    assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
+
+
+@pytest.mark.parametrize("gemma", GEMMAS)
+def test_an_assistant_of_each_kind_reads_its_targets_cache(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, gemma: Gemma4
+) -> None:
+    target, head = make_gemma4(tmp_path / "t.gguf", gemma), make_assistant(tmp_path / "mtp.gguf", gemma)
+    load_head(Files(target, head))
+    command = asked(max_tokens=80)
+    answer = run(engine, command)
+    assert answer.finished.figures.draft.accepted, "a head that is never right shows nothing"
+    assert_same(engine, command, answer, run(engine, asked(draft_length=0, max_tokens=80)))
 
 
 def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_the_head(
@@ -341,24 +396,38 @@ def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_t
     assert answer.token_ids and not any(round_.drafter == "mtp" for round_ in answer.rounds)
 
 
+def test_where_the_head_cannot_compute_its_target_outputs_no_hidden_states(
+    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KnownError("There isn't enough memory.")
+
+    monkeypatch.setattr(heads.Head, "decode", fails)
+    pair = load_head(table_models["qwen35"])
+    assert pair.head_refused == "There isn't enough memory."
+    assert run(engine, asked()).token_ids
+    assert engine._target is not None
+    assert not heads._functions().states(engine._target.context.handle)
+
+
 def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
     engine: Engine, load: Callable[..., PairLoaded], load_head: LoadHead, table_models: Models
 ) -> None:
-    pair = load(table_models["glm4moe"])
+    pair = load(table_models["glm4moe"].target)
     assert not pair.has_head and pair.head_refused is None
     assert load_head(table_models["glm4moe"]).has_head
-    assert not load(table_models["glm4moe"]).has_head, "what is loaded differs, so it is loaded again"
+    assert not load(table_models["glm4moe"].target).has_head, "what is loaded differs, so it is loaded again"
     assert engine._target is not None and engine._target.context.head is None
 
 
 def test_a_head_is_not_used_together_with_a_draft_model(
     engine: Engine, load_head: LoadHead, random_models: Models
 ) -> None:
-    pair = load_head(random_models["glm4moe"], random_models["qwen35"])
+    pair = load_head(Files(random_models["glm4moe"].target, random_models["qwen35"].target))
     assert pair.draft is not None and not pair.has_head
     assert {drafter.name for drafter in engine._drafters} == {"model", "ngram"}
 
 
 def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
-    pair = load_head(make_model(tmp_path / "plain.gguf"))
+    pair = load_head(Files(make_model(tmp_path / "plain.gguf")))
     assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."

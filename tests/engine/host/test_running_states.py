@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.host import loading
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
@@ -18,18 +16,17 @@ from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import (
-    DrafterName,
     DraftLength,
     Generate,
     Load,
     LoadSettings,
     Message,
     PairLoaded,
-    ProposalMethod,
     Sampling,
 )
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.scripted_drafter import ScriptedDrafter
 
 Loader = Callable[..., PairLoaded]
 Pairs = dict[Architecture, tuple[Path, Path]]
@@ -64,33 +61,6 @@ def _fields(command: Generate) -> dict[str, object]:
     return {name: getattr(command, name) for name in command.__struct_fields__ if name != "request"}
 
 
-class Scripted(Drafter):
-    """Knows the answer. Proposes 0, 1, 2… right tokens and wrong ones behind them."""
-
-    name: DrafterName = "ngram"
-
-    def __init__(self, answer: Sequence[int]) -> None:
-        self._answer = list(answer)
-        self._round = 0
-
-    def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
-        self._sequence = sequence
-
-    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        right = self._round % (count + 1)
-        self._round += 1
-        place = len(self._sequence) - self._sequence.prompt_length
-        truth = self._answer[place : place + count]
-        tokens = [token if place < right else token ^ 1 for place, token in enumerate(truth)]
-        return Proposal(tokens, confidences=[1.0] * len(tokens))
-
-    def accepted(self) -> None:
-        pass
-
-    def forget(self) -> None:
-        pass
-
-
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
 @pytest.mark.parametrize("architecture", ALL)
 def test_the_text_is_the_same_with_and_without_a_draft(
@@ -122,7 +92,7 @@ def test_whatever_of_a_draft_is_rejected(
 ) -> None:
     load(pairs[architecture][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=160))
-    scripted = Scripted(plain.token_ids)
+    scripted = ScriptedDrafter(engine._sequence.tokens)
     monkeypatch.setattr(engine, "_drafters", [scripted])
     command = ask("Tell me", sampling=WARM, draft_length=length, drafter="ngram", max_tokens=160)
     drafted = run(engine, command)

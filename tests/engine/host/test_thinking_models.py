@@ -18,7 +18,7 @@ from app.errors import KnownError
 from app.protocol.messages import CheckText, Generate, Message, PairLoaded, Round, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-from tests.support.thinking_models import FAMILIES, make_thinking_model
+from tests.support.thinking_models import FAMILIES, Family, make_thinking_model
 
 Loader = Callable[..., PairLoaded]
 Pairs = dict[str, tuple[Path, Path]]
@@ -194,6 +194,21 @@ def test_cut_or_stopped_anywhere_it_goes_on_as_if_it_had_not_been(
             assert first.answer + rest.answer == whole.answer
             in_thinking += bool(rest.thinking)
     assert in_thinking > 5
+
+
+@pytest.mark.parametrize(("prompt", "text"), [("<think>", "<"), ("", "<"), ("", "<0x0A>")])
+def test_text_that_could_begin_a_mark_is_not_lost_when_the_answer_goes_on_and_ends_at_once(
+    engine: Engine, load: Loader, tmp_path: Path, prompt: str, text: str
+) -> None:
+    template = "{% for one in messages %}{{ one.content }}{% endfor %}" + prompt
+    family = Family(begins={text: 1}, ends={}, rows={text: {"</s>": 1}}, template=template)
+    load(make_thinking_model(tmp_path / "brief.gguf", family), None)
+    options: dict[str, Any] = {"sampling": FREE, "seed": 1}
+    whole = run(engine, ask("Well?", **options))
+    first = run(engine, ask("Well?", max_tokens=1, **options))
+    assert not first.text and whole.text
+    rest = run(engine, ask("Well?", continued=first.token_ids, **options))
+    assert (rest.thinking, rest.answer, rest.token_ids) == (whole.thinking, whole.answer, whole.token_ids[1:])
 
 
 @pytest.mark.parametrize("name", FAMILIES)

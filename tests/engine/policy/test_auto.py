@@ -246,6 +246,24 @@ def test_ngrams_alone_never_cost_anything() -> None:
         assert run_with(["ngram"], alone, copies=False).speed >= 0.999 * plain
 
 
+@pytest.mark.parametrize("fixed", [None, 4])
+@pytest.mark.parametrize("are_right", [True, False])
+def test_where_ngrams_do_not_go_first_they_have_to_show_that_they_gain(are_right: bool, fixed: int | None) -> None:
+    """https://github.com/ggml-org/llama.cpp/issues/25819: their matches are judged while the draft model drafts."""
+    policies = [
+        AutoPolicy(CURVES["600 M F16, large draft"], fixed=fixed, ngrams_first=first) for first in (True, False)
+    ]
+    situation = at(found=Proposal([7] * 16, None, [40.0] * 16))
+    assert [policy.decide(situation).drafter for policy in policies] == ["ngram", "model"]
+    for _ in range(20):
+        decision = policies[1].decide(situation)
+        if decision.drafter == "ngram":
+            break
+        accepted, token = (0, 7) if are_right else (4, 8)
+        tell(policies[1], decision, Proposal([5] * 4, None, [1.0] * 4), 4, accepted, token, situation)
+    assert (decision.drafter == "ngram") == are_right
+
+
 def test_misleading_matches_are_left_out_and_still_judged() -> None:
     policy = AutoPolicy(Costs(CURVES["600 M F16"].verify, None))
     found = Proposal([7] * 4, None, [3.0] * 4)

@@ -114,7 +114,8 @@ def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
     area = rig.tab._area
     page = area.widget()
     assert page is not None
-    qtbot.waitUntil(lambda: page.width() <= area.viewport().width())
+    qtbot.waitUntil(lambda: page.minimumSizeHint().height() > area.height())  # both sections are open
+    qtbot.waitUntil(lambda: page.minimumSizeHint().width() <= area.viewport().width() == page.width())
 
 
 # ---------------------------------------------------------------- what is typed

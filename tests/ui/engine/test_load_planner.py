@@ -14,14 +14,19 @@ from app.models.gguf import read_header
 from app.models.hub.catalog import load_catalog
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
-from app.models.planner import make_plan
+from app.models.memory_shape import Layer
+from app.models.planner import Wishes, make_plan
 from app.protocol.devices import Device
-from app.protocol.messages import LoadSettings, MemoryRead
+from app.protocol.limits import HeadChoice
+from app.protocol.messages import LoadSettings, MemoryRead, PairLoaded
 from app.ui.engine.interface import EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
-from app.ui.engine.pair_files import PairFiles
-from app.ui.notices import Action
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.notices import Action, NoticeList
 from tests.support.gguf_files import make_model
+from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.parts import WAIT_MS, Rig
 
 GIB = 2**30
@@ -133,6 +138,114 @@ def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
     assert not pair.fits
     assert pair.files.settings == TOO_LONG
     assert "free" in pair.remark
+
+
+# ---------------------------------------------------------------- MTP heads and experts
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a head inside, the same head beside it, and that of another model."""
+    folder = tmp_path_factory.mktemp("heads")
+    make_table_model(folder / "model.gguf", "glm4moe")
+    make_head_file(folder / "mtp-model.gguf", "glm4moe")
+    make_head_file(folder / "mtp-other.gguf", "qwen35")
+    return folder
+
+
+def head_fit(heads: Path, machine: MachineMemory, draft: str | None = None, head: HeadChoice = "on") -> FittedPair:
+    files = PairFiles(str(heads / "model.gguf"), str(heads / draft) if draft else None, head=head)
+    both = shape_of(read_header(files.target)), shape_of(read_header(files.draft)) if files.draft else None
+    return fitted(files, make_plan(*both, machine, wishes_of(files.settings, files.head)), both)
+
+
+PLENTY = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB)
+
+
+def just_without(heads: Path, draft: str | None = None) -> MachineMemory:
+    """With room for the model in ``heads`` alone, but not for its head."""
+    target = shape_of(read_header(heads / "model.gguf"))
+    second = shape_of(read_header(heads / draft)) if draft else None
+    without = make_plan(target, None, PLENTY, Wishes(kv_type="f16", head="off"))
+    with_head = make_plan(target, second, PLENTY, Wishes(kv_type="f16", head="on"))
+    space = (without.needed + with_head.needed) // 2
+    return MachineMemory(memory_total=space, memory_free=space + space // 10)
+
+
+@pytest.mark.parametrize("draft", [None, "mtp-model.gguf"])
+def test_a_head_that_fits_is_asked_for_and_one_that_does_not_is_not(heads: Path, draft: str | None) -> None:
+    pair = head_fit(heads, PLENTY, draft)
+    assert (pair.files.head, pair.remark) == ("on", "")
+    assert (pair.files.draft is None) == (draft is None)
+    tight = head_fit(heads, just_without(heads, draft), draft)
+    assert tight.fits and (tight.files.head, tight.files.draft) == ("off", None)
+    assert tight.files.settings.context_length == 0
+    assert tight.remark.startswith("Without the MTP head: the target with its MTP head needs ")
+
+
+def test_where_the_rule_is_against_a_head_it_is_left_to_the_engine(heads: Path) -> None:
+    pair = head_fit(heads, just_without(heads), head="auto")
+    assert (pair.files.head, pair.remark) == ("auto", "")
+
+
+def test_experts_that_do_not_fit_on_the_gpu_become_a_setting() -> None:
+    layers = [Layer(GIB // 4, keys=64, values=64, experts=GIB // 5)] * 16
+    target = ModelShape(architecture="qwen3moe", layers=layers, input_weights=GIB // 8, output_weights=GIB // 8)
+    machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(4 * GIB, 3 * GIB)])
+    files = PairFiles("target.gguf")
+    plan = make_plan(target, None, machine, wishes_of(files.settings))
+    settings = fitted(files, plan, (target, None)).files.settings
+    assert (settings.target_gpu_layers, settings.expert_layers_on_cpu) == (-1, plan.expert_layers_on_cpu)
+    assert 0 < settings.expert_layers_on_cpu < 16
+    assert wishes_of(settings).expert_layers_on_cpu == settings.expert_layers_on_cpu
+    assert wishes_of(LoadSettings()).expert_layers_on_cpu is None
+
+
+@pytest.fixture
+def window(qtbot: QtBot, tmp_path: Path) -> Iterator[tuple[LocalEngine, PairLoader, MemoryWatch]]:
+    """The real engine process, with planned loads."""
+    engine = LocalEngine()
+    loader = PairLoader(engine, NoticeList(), LoadingMarker(tmp_path / "loading.json"))
+    owner = QObject()
+    watch = MemoryWatch(engine, owner)
+    planner = LoadPlanner(watch, owner)
+    loader.plan_with(planner.plan)
+    yield engine, loader, watch
+    planner.close()
+    loader.shutdown()
+    for part in (loader, engine, owner):
+        part.deleteLater()
+
+
+def opened(qtbot: QtBot, loader: PairLoader, files: PairFiles) -> PairLoaded:
+    with qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
+        loader.load(files)
+    pair = loader.pair()
+    assert pair is not None
+    return pair
+
+
+def test_the_window_uses_heads_as_the_plan_says(
+    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], heads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _engine, loader, watch = window
+    model = str(heads / "model.gguf")
+    small = opened(qtbot, loader, PairFiles(model))
+    assert not small.has_head and small.head_refused is None  # below 3 B
+    assert opened(qtbot, loader, PairFiles(model, head="on")).has_head
+    assert opened(qtbot, loader, PairFiles(model, str(heads / "mtp-model.gguf"))).has_head
+    tight = just_without(heads)
+    monkeypatch.setattr(watch, "machine", lambda: tight)
+    assert not opened(qtbot, loader, PairFiles(model, head="on")).has_head
+    assert loader.files() == PairFiles(model, head="on")  # asked for, should there be more memory next time
+
+
+def test_beside_a_head_of_another_model_neither_is_used(
+    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], heads: Path
+) -> None:
+    pair = opened(qtbot, window[1], PairFiles(str(heads / "model.gguf"), str(heads / "mtp-other.gguf"), head="on"))
+    assert not pair.has_head
+    assert pair.head_refused == "The MTP head in mtp-other.gguf belongs to another model."
 
 
 # ---------------------------------------------------------------- loading

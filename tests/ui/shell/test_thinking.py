@@ -14,6 +14,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
+from app.chats.model import to_json
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
 from app.protocol.messages import LoadSettings
@@ -43,11 +44,10 @@ class Thinking(Chatting):
 
     FIRST_SETTINGS = GREEDY
 
-    def load(self, target: Path) -> None:
+    def load(self, target: Path, context_length: int = CONTEXT) -> None:
+        settings = LoadSettings(context_length=context_length)
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.pair_loader.load(
-                PairFiles(str(target), None, LoadSettings(context_length=CONTEXT)), anyway=True
-            )
+            self.controller.pair_loader.load(PairFiles(str(target), None, settings), anyway=True)
         self.ready()
 
     def live_answer(self) -> AnswerMessage:
@@ -143,6 +143,28 @@ def test_an_answer_stopped_in_its_thinking_says_so_and_goes_on(running: Thinking
     assert after.id == cut.id
     assert after.thinking.startswith(cut.thinking) and after.text.strip() == "yes no."
     assert float(str(after.figures["thinking_s"])) > float(str(cut.figures["thinking_s"]))
+
+
+def test_an_answer_that_filled_the_context_goes_on_only_where_something_can_make_room(
+    running: Thinking, endless: Path
+) -> None:
+    running.load(endless, context_length=256)
+    running.ask("Well?")
+    assert running.model.messages[-1].finish_reason == "context"
+    assert not running.is_enabled("continue_answer")
+    assert "Continue" not in running.entries(-1)
+    running.load(endless, context_length=512)
+    assert running.is_enabled("continue_answer")
+    running.load(endless, context_length=256)
+    assert not running.is_enabled("continue_answer")
+
+    running.ask("And now?")
+    second = running.model.messages[-1]
+    assert second.finish_reason == "context"
+    assert running.is_enabled("continue_answer")
+    running.model.messages[-1] = replace(second, settings_json=to_json({**second.settings, "overflow": "stop"}))
+    running.model.branch_changed.emit(3)
+    assert not running.is_enabled("continue_answer")
 
 
 @pytest.mark.parametrize("text", ["", "yes"])

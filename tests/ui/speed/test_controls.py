@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QColor, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QApplication,
@@ -15,12 +15,13 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.ui.speed.drawings import PositionBars
+from app.ui.speed.drawings import PositionBars, Swatch
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import theme
 from tests.ui.speed.parts import (
     ALONE,
     FIGURES,
+    HEAD,
     OFF,
     PAIR,
     PAUSE,
@@ -266,10 +267,24 @@ def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
 def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, chosen: theme.Theme) -> None:
     theme.override(chosen)
     panel.show_drafted.box.setChecked(True)
-    found = []
-    for text in ("draft model", "n-grams"):
-        name = next(one for one in panel.findChildren(QLabel) if one.text() == text)
-        image = panel.grab().toImage()
-        place = name.mapTo(panel, name.rect().center())
-        found.append(image.pixelColor(name.mapTo(panel, QPoint(0, 0)).x() - 15, place.y()))
-    assert found == [chosen.tint_model, chosen.tint_ngram]
+    assert legend(panel) == {"draft model": chosen.tint_model, "n-grams": chosen.tint_ngram}
+    panel.set_pair(HEAD)
+    assert legend(panel) == {"MTP head": chosen.tint_mtp, "n-grams": chosen.tint_ngram}
+    panel.set_pair(None)  # another one is being loaded
+    assert set(legend(panel)) == {"MTP head", "n-grams"}
+    panel.set_pair(PAIR)
+    assert set(legend(panel)) == {"draft model", "n-grams"}
+
+
+def legend(panel: SpeedPanel) -> dict[str, QColor]:
+    """The tints that are explained, by their names."""
+    QApplication.processEvents()  # the layout
+    image = panel.grab().toImage()
+    found = {}
+    for swatch in panel.findChildren(Swatch):
+        line = swatch.parentWidget()
+        name = line.findChild(QLabel) if line else None
+        if swatch.isVisible() and name is not None:
+            place = swatch.mapTo(panel, QPoint(3, 6))
+            found[name.text()] = image.pixelColor(place)
+    return found

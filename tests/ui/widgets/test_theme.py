@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
+from itertools import combinations
+from operator import mul
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from PySide6.QtCore import Qt
@@ -12,6 +16,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, Q
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from app.protocol.messages import DrafterName
 from app.ui.chat.markdown.formats import code_color
 from app.ui.widgets import icons, stylesheet, theme
 from app.ui.widgets.controls import label
@@ -19,7 +24,13 @@ from app.ui.widgets.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CO
 
 TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
 SURFACE_ROLES = ("surface", "raised", "code_surface")
-TINT_ROLES = ("tint_model", "tint_ngram")
+TINT_ROLES = ("tint_model", "tint_ngram", "tint_mtp")
+COLOR_BLIND = {
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.3039)),
+}
+"""How color-blind people see linear red, green and blue: Machado, Oliveira and Fernandes (2009), severity 1."""
 THEMES = pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
 
 pytestmark = pytest.mark.usefixtures("no_style_later")
@@ -31,6 +42,18 @@ def high_contrast(base: str, text: str, link: str) -> Theme:
     palette.setColor(QPalette.ColorRole.Text, QColor(text))
     palette.setColor(QPalette.ColorRole.Link, QColor(link))
     return theme.from_palette(palette)
+
+
+def lab(color: QColor, seen: tuple[tuple[float, ...], ...]) -> tuple[float, float, float]:
+    """A color in CIE L*a*b*, as someone with this color vision sees it."""
+    channels = color.redF(), color.greenF(), color.blueF()
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    red, green, blue = (min(max(sum(map(mul, row, linear)), 0.0), 1.0) for row in seen)
+    x = (0.4124 * red + 0.3576 * green + 0.1805 * blue) / 0.9505
+    y = 0.2126 * red + 0.7152 * green + 0.0722 * blue
+    z = (0.0193 * red + 0.1192 * green + 0.9505 * blue) / 1.089
+    fx, fy, fz = (v ** (1 / 3) if v > 0.008856 else 7.787 * v + 16 / 116 for v in (x, y, z))
+    return 116 * fy - 16, 500 * (fx - fy), 200 * (fy - fz)
 
 
 def unreadable(chosen: Theme) -> list[str]:
@@ -56,13 +79,28 @@ def test_text_is_readable_on_every_surface_and_tint(chosen: Theme) -> None:
 
 @THEMES
 def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
-    model, ngram = chosen.tint_model, chosen.tint_ngram
-    assert 60 < abs(model.hslHueF() - ngram.hslHueF()) * 360 < 300
-    loudness = [contrast(tint, chosen.surface) for tint in (model, ngram)]
+    assert set(chosen.tints) == set(get_args(DrafterName))
+    for one, other in combinations(chosen.tints.values(), 2):
+        assert 60 < abs(one.hslHueF() - other.hslHueF()) * 360 < 300
+    loudness = [contrast(tint, chosen.surface) for tint in chosen.tints.values()]
     assert all(1.15 < ratio < 1.7 for ratio in loudness)
     assert max(loudness) / min(loudness) < 1.2
-    # The dotted line below n-grams tells them apart without color.
-    assert contrast(chosen.quiet, ngram) >= 3
+
+
+@THEMES
+def test_the_tints_are_told_apart_without_color(chosen: Theme) -> None:
+    lines = {drafter: chosen.underline(drafter) for drafter in chosen.tints}
+    assert len({line.style() if line else None for line in lines.values()}) == len(lines)
+    for drafter, line in lines.items():
+        assert line is None or contrast(line.color(), chosen.tints[drafter]) >= MINIMUM_SHAPE_CONTRAST
+
+
+@THEMES
+@pytest.mark.parametrize("kind", COLOR_BLIND)
+def test_color_blind_people_see_the_tints_and_that_they_differ(chosen: Theme, kind: str) -> None:
+    seen = [lab(color, COLOR_BLIND[kind]) for color in (chosen.surface, *chosen.tints.values())]
+    # Two colors side by side are told apart from a distance of about 2.3 on.
+    assert all(math.dist(one, other) > 6 for one, other in combinations(seen, 2))
 
 
 @THEMES
@@ -121,7 +159,7 @@ def test_what_is_selected_or_checked_has_an_outline_that_is_seen(chosen: Theme, 
 @THEMES
 def test_text_of_code_is_readable_on_its_surface_and_on_every_tint(chosen: Theme) -> None:
     for role in ("comment", "keyword", "string", "number", "name"):
-        for ground in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
+        for ground in (chosen.code_surface, *chosen.tints.values()):
             assert contrast(code_color(chosen, role), ground) >= MINIMUM_CONTRAST, (role, ground.name())
         assert code_color(chosen, role) != chosen.text
 

@@ -63,7 +63,7 @@ _FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
 def code_color(theme: Theme, role: str) -> QColor:
     """The color of a part of code; the plain text color where the other could not be read."""
     wanted = QColor((_DARK if theme.is_dark else _LIGHT)[role])
-    return themes.readable(wanted, theme.text, theme.code_surface, theme.tint_model, theme.tint_ngram)
+    return themes.readable(wanted, theme.text, theme.code_surface, *theme.tints.values())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.protocol.messages import Piece
@@ -33,6 +33,7 @@ class _Shape:
     """The underlay of one drafter in one block, relative to the block."""
 
     block: int
+    drafter: str
     path: QPainterPath
     underline: QPainterPath | None
     """Only where there is one: of many tokens these are many objects."""
@@ -95,9 +96,10 @@ class TokenTints:
             for shape in unit.shapes:
                 origin = origin_of(self._document, self._document.findBlock(shape.block))
                 painter.translate(origin)
-                painter.fillPath(shape.path, theme.tint_model if shape.underline is None else theme.tint_ngram)
-                if shape.underline is not None:
-                    painter.strokePath(shape.underline, QPen(theme.quiet, 1.2, Qt.PenStyle.DotLine))
+                painter.fillPath(shape.path, theme.tints[shape.drafter])
+                pen = theme.underline(shape.drafter)
+                if shape.underline is not None and pen is not None:
+                    painter.strokePath(shape.underline, pen)
                 painter.translate(-origin)
         return is_whole
 
@@ -119,8 +121,8 @@ class TokenTints:
             by_drafter: dict[str, _Shape] = {}
             for start, end, drafter in self._joined(in_block):
                 if drafter not in by_drafter:
-                    underline = QPainterPath() if drafter != "model" else None
-                    by_drafter[drafter] = _Shape(number, QPainterPath(), underline)
+                    underline = None if drafter == "model" else QPainterPath()
+                    by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), underline)
                 shape = by_drafter[drafter]
                 for box in text_boxes(block, text, start - number, end - number):
                     shape.path.addRoundedRect(box, _ROUNDING, _ROUNDING)

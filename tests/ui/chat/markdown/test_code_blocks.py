@@ -64,7 +64,7 @@ def name(role: str) -> str:
 @pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 def test_code_is_readable_with_and_without_tints(chosen: theme.Theme) -> None:
     for role in ROLES:
-        for surface in (chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
+        for surface in (chosen.code_surface, *chosen.tints.values()):
             assert theme.contrast(code_color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
         assert code_color(chosen, role) != chosen.text
 

@@ -32,7 +32,7 @@ def word_at(view: MarkdownView, box: QRectF) -> str:
 @pytest.mark.parametrize("current", [False, True])
 def test_marks_can_be_seen_and_text_on_them_read(chosen: theme.Theme, current: bool) -> None:
     line, ground = mark_colors(chosen, current=current)
-    for surface in (chosen.surface, chosen.raised, chosen.code_surface, chosen.tint_model, chosen.tint_ngram):
+    for surface in (chosen.surface, chosen.raised, chosen.code_surface, *chosen.tints.values()):
         assert theme.contrast(line, surface) >= theme.MINIMUM_SHAPE_CONTRAST
     assert theme.contrast(chosen.text, ground) >= theme.MINIMUM_CONTRAST
     for role in ("comment", "keyword", "string", "number", "name"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from typing import get_args
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
@@ -389,14 +390,37 @@ def test_tints_lie_under_the_drafted_tokens_only(qtbot: QtBot, view: MarkdownVie
 @pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
 def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: MarkdownView, chosen: theme.Theme) -> None:
     theme.override(chosen)
-    pieces = [Piece(text="mmmmmm", round=1, drafter="model"), Piece(text="nnnnnn", round=1, drafter="ngram")]
-    show(qtbot, view, "mmmmmmnnnnnn", pieces)
+    shown: dict[str, DrafterName] = {"mmmmmm": "model", "nnnnnn": "ngram", "hhhhhh": "mtp"}
+    pieces = [Piece(text=text, round=1, drafter=drafter) for text, drafter in shown.items()]
+    show(qtbot, view, "".join(shown), pieces)
     view.set_show_drafted(True)
-    model, ngram = grounds(view, "mmmmmm"), grounds(view, "nnnnnn")
-    assert chosen.tint_model.name() in model
-    assert chosen.tint_ngram.name() not in model
-    assert chosen.tint_ngram.name() in ngram
-    assert chosen.tint_model.name() not in ngram
+    for text, drafter in shown.items():
+        assert {name for name, tint in chosen.tints.items() if tint.name() in grounds(view, text)} == {drafter}
+
+
+@pytest.mark.parametrize("drafter", get_args(DrafterName))
+def test_the_underline_of_a_drafter_is_drawn(qtbot: QtBot, view: MarkdownView, drafter: DrafterName) -> None:
+    theme.override(theme.LIGHT)
+    show(qtbot, view, "mmmmmm wwwwww", [Piece(text="mmmmmm", round=1, drafter=drafter), Piece(text=" wwwwww", round=1)])
+    plain = view.viewport().grab().toImage()
+    view.set_show_drafted(True)
+    tinted = view.viewport().grab().toImage()
+    layout = view.document().begin().layout()
+    line = layout.lineAt(0)
+    baseline = round(view.document().documentMargin() + line.y() + line.ascent())
+    ground = theme.LIGHT.tints[drafter].lightness()
+    darker = {
+        x
+        for x in range(tinted.width())
+        for y in range(baseline + 1, baseline + 6)
+        if tinted.pixelColor(x, y).lightness() < ground - 15 and plain.pixelColor(x, y).lightness() > 230
+    }
+    pen = theme.LIGHT.underline(drafter)
+    assert bool(darker) == (pen is not None)
+    if pen is not None:
+        assert max(darker) <= view.cursorRect(view.document().find(" ")).left()
+        is_solid = len(darker) > max(darker) - min(darker)
+        assert is_solid == (pen.style() is Qt.PenStyle.SolidLine)
 
 
 def test_tints_keep_their_place_behind_characters_of_two_units(qtbot: QtBot, view: MarkdownView) -> None:

@@ -1,0 +1,364 @@
+"""Whether a model answers the same however its tokens are drafted, and whatever happened to the chat before.
+
+Every answer is compared with that of a second engine, which decodes it without a draft from an empty memory. Then both
+memories get one more token, and the logits are compared: a memory that is slightly wrong need not change a word.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+from unittest.mock import patch
+
+import msgspec
+
+from app.engine.host import chat_cache, loading, pair_costs
+from app.engine.host.engine import Engine
+from app.engine.llama.checkpoints import _error
+from app.engine.policy.calibration import measure
+from app.errors import KnownError
+from app.models.architectures import RECURRENT
+from app.models.gguf import GgufHeader, read_header
+from app.models.mtp import has_head
+from app.protocol.limits import HeadChoice
+from app.protocol.messages import DrafterName, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
+from tests.support.generation import (
+    GREEDY,
+    Answer,
+    ask,
+    first_difference,
+    is_near_tie,
+    one_by_one,
+    run,
+)
+from tests.support.scripted_drafter import ScriptedDrafter
+
+CONTEXT = 512
+"""With a micro batch of 32, the cache of sliding windows holds 256 tokens: an answer outgrows it."""
+LONG, USUAL, SHORT = 220, 48, 24
+"""Tokens of an answer; a long one leaves no window of what was before it."""
+SAMPLINGS = {"greedy": GREEDY, "temperature 1": Sampling(temperature=1.0)}
+LARGEST_ERROR = 0.03
+"""Between logits of both memories: mean squared difference ÷ variance, as in `app.engine.llama.checkpoints`."""
+Result = Literal["same", "near-tie", "different", "failed", "refused"]
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True, tag="case"):
+    """One answer that was compared."""
+
+    way: str
+    """How its tokens were drafted, one of `WAYS`."""
+    sampling: str
+    event: str
+    """What happened before, one of `EVENTS`."""
+    snapshots: int
+    result: Result
+    tokens: int = 0
+    distinct: int = 0
+    """How many different tokens the answer has: one that repeats a single token says little."""
+    place: int | None = None
+    """The first token that differs."""
+    error: float = 0.0
+    tested: int = 0
+    accepted: int = 0
+    message: str = ""
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True, tag="kind"):
+    """What was learned by loading the model."""
+
+    architecture: str
+    memory: str = ""
+    refused: str | None = None
+    drafting_off: str | None = None
+    head_refused: str | None = None
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A way of drafting."""
+
+    drafter: DrafterName
+    lengths: tuple[int, ...]
+    draft: Literal["none", "itself", "other"] = "none"
+    head: HeadChoice = "off"
+    is_scripted: bool = False
+
+
+WAYS = {
+    "plain": Way("ngram", (0,)),
+    "n-grams": Way("ngram", (8,)),
+    "right draft": Way("model", (5,), draft="itself"),
+    "wrong draft": Way("model", (4,), draft="other"),
+    "partly right": Way("ngram", (4, 12), is_scripted=True),
+    "MTP head": Way("mtp", (3,), head="on"),
+}
+
+
+class Reference:
+    """Answers without a draft, from a memory that is empty before each of them."""
+
+    def __init__(self, target: Path) -> None:
+        self.engine, _ = loaded(target)
+        self._known: dict[bytes, tuple[Answer, list[int]]] = {}
+
+    def answer(self, command: Generate) -> tuple[Answer, list[int]]:
+        """The answer, and all tokens: those of the prompt, too."""
+        key = msgspec.json.encode(command)
+        if key not in self._known:
+            clear(self.engine)
+            answer = run(self.engine, msgspec.structs.replace(command, draft_length=0))
+            self._known[key] = answer, list(self.engine._sequence.tokens)
+        return self._known[key]
+
+    def forget(self) -> None:
+        """Compute all answers again from now on."""
+        self._known.clear()
+
+
+class Check:
+    """An engine that drafts in one way, and the answers it is compared with."""
+
+    def __init__(self, target: Path, other: Path, way: str, snapshots: int, reference: Reference) -> None:
+        """``other``: a model with the same vocabulary that guesses wrong. Raises `KnownError` if loading fails."""
+        self.name, self.way, self.snapshots, self.reference = way, WAYS[way], snapshots, reference
+        draft = {"none": None, "itself": target, "other": other}[self.way.draft]
+        self.ours, self.pair = loaded(target, draft, self.way.head, snapshots)
+        self.length = self.way.lengths[0]
+
+    def run(self, command: Generate, cancel_after: int | None = None) -> Answer:
+        """The answer of the checked engine; with ``cancel_after`` it is stopped after so many rounds."""
+        if self.way.is_scripted:
+            self.ours._drafters = [ScriptedDrafter(self.reference.answer(command)[1])]
+        drafted = msgspec.structs.replace(command, drafter=self.way.drafter, draft_length=self.length)
+        return run(self.ours, drafted, cancel_after)
+
+    def cases(self, sampling: str) -> Iterator[Case]:
+        """All events, in all draft lengths that make a difference."""
+        for length in self.way.lengths[: None if self.snapshots else 1]:
+            self.length = length
+            for event, happen in EVENTS.items():
+                if sampling != "greedy" or event in GREEDY_EVENTS:
+                    yield self._case(sampling, event, happen)
+
+    def _case(self, sampling: str, event: str, happen: Event) -> Case:
+        about: dict[str, Any] = {"way": self.name, "sampling": sampling, "event": event, "snapshots": self.snapshots}
+        try:
+            clear(self.ours)
+            command = happen(self, asked(SAMPLINGS[sampling]))
+            answer = self.run(command)
+            error = self._error()
+            plain = self.reference.answer(command)[0]
+            place = first_difference(answer, plain)
+            result: Result = "same"
+            if place is not None:
+                clear(self.reference.engine)
+                explained = is_near_tie(self.reference.engine, command, answer, plain, place)
+                result = "near-tie" if explained and self._is_same_one_by_one(sampling, happen) else "different"
+            elif answer.finished.draft_failure or answer.text != plain.text or error > LARGEST_ERROR:
+                result = "different"
+        except Exception as problem:
+            return Case(**about, result="failed", message=f"{type(problem).__name__}: {problem}")
+        draft = answer.finished.figures.draft
+        return Case(
+            **about,
+            result=result,
+            tokens=len(answer.token_ids),
+            distinct=len(set(answer.token_ids)),
+            place=place,
+            error=error,
+            tested=draft.tested,
+            accepted=draft.accepted,
+            message=answer.finished.draft_failure or "",
+        )
+
+    def _error(self) -> float:
+        """How far the logits after one more token are from those of a memory that never rolled anything back."""
+        ours, fresh = (engine._target.context for engine in (self.ours, self.reference.engine) if engine._target)
+        tokens = list(ours.tokens)
+        if len(tokens) >= ours.length:
+            return 0.0
+        fresh.clear()
+        for start in range(0, len(tokens), fresh.chunk):
+            fresh.decode(tokens[start : start + fresh.chunk], 0)
+        return _error(ours.decode([7], 1)[0].copy(), fresh.decode([7], 1)[0])
+
+    def _is_same_one_by_one(self, sampling: str, happen: Event) -> bool:
+        """Whether the texts are the same once all passes have the same width."""
+        self.reference.forget()
+        with one_by_one():
+            clear(self.ours)
+            command = happen(self, asked(SAMPLINGS[sampling]))
+            answer, plain = self.run(command), self.reference.answer(command)[0]
+        self.reference.forget()
+        return answer.token_ids == plain.token_ids
+
+
+Event = Callable[[Check, Generate], Generate]
+"""Lets something happen to the chat of a question and returns the next one."""
+
+
+# ---------------------------------------------------------------- what happens to a chat
+
+
+def asked(sampling: Sampling, **options: Any) -> Generate:
+    return ask(question(50), sampling=sampling, seed=3, **{"max_tokens": USUAL, **options})
+
+
+def question(tokens: int, number: int = 0) -> str:
+    """Text of so many tokens of the ``test`` tokenizer (five letters each), the second half like the first."""
+    half = "".join(f"{number}{place * 7919 % 9973:04d}" for place in range(tokens // 2))
+    return half + half
+
+
+def _nothing(check: Check, command: Generate) -> Generate:
+    return msgspec.structs.replace(command, max_tokens=LONG)
+
+
+def _stopped(rounds: int) -> Event:
+    def happen(check: Check, command: Generate) -> Generate:
+        check.run(command, cancel_after=rounds)
+        return msgspec.structs.replace(command, max_tokens=SHORT)
+
+    return happen
+
+
+def _again(check: Check, command: Generate) -> Generate:
+    check.run(msgspec.structs.replace(command, max_tokens=LONG))
+    return msgspec.structs.replace(command, max_tokens=SHORT)
+
+
+def _continued(check: Check, command: Generate) -> Generate:
+    stopped = check.run(command, cancel_after=7)
+    return msgspec.structs.replace(command, continued=stopped.token_ids, max_tokens=SHORT)
+
+
+def _second_turn(check: Check, command: Generate) -> Generate:
+    return _turn_after(command, check.run(command))
+
+
+def _turn_after_stop(check: Check, command: Generate) -> Generate:
+    return _turn_after(command, check.run(command, cancel_after=7))
+
+
+def _turn_after(command: Generate, answer: Answer) -> Generate:
+    said = Message(role="assistant", content=answer.text)
+    messages = [*command.messages, said, Message(role="user", content=question(8, 1))]
+    return msgspec.structs.replace(command, messages=messages, max_tokens=SHORT)
+
+
+def _edited(check: Check, command: Generate) -> Generate:
+    check.run(command)
+    text = command.messages[0].content
+    edited = [Message(role="user", content=text[: len(text) * 3 // 5] + question(12, 2))]
+    return msgspec.structs.replace(command, messages=edited, max_tokens=SHORT)
+
+
+def _another_chat(check: Check, command: Generate) -> Generate:
+    command = msgspec.structs.replace(command, max_tokens=SHORT)
+    stopped = check.run(command)
+    other = [Message(role="user", content=question(60, 3))]
+    check.run(msgspec.structs.replace(command, messages=other))
+    return msgspec.structs.replace(command, continued=stopped.token_ids)
+
+
+def _full(check: Check, command: Generate) -> Generate:
+    messages = [Message(role="user", content=question(450, 4))]
+    return msgspec.structs.replace(command, messages=messages, max_tokens=None)
+
+
+def _dropped(check: Check, command: Generate) -> Generate:
+    full = _full(check, command)
+    said = Message(role="assistant", content=check.run(full).text)
+    messages = [*full.messages, said, Message(role="user", content=question(250, 5))]
+    return msgspec.structs.replace(command, messages=messages, max_tokens=SHORT)
+
+
+EVENTS: dict[str, Event] = {
+    "nothing": _nothing,
+    "Stop after one round, Regenerate": _stopped(1),
+    "Stop after two rounds, Regenerate": _stopped(2),
+    "Stop after seven rounds, Regenerate": _stopped(7),
+    "Regenerate": _again,
+    "Stop, Continue": _continued,
+    "a turn": _second_turn,
+    "Stop, a turn": _turn_after_stop,
+    "the question edited": _edited,
+    "another chat in between": _another_chat,
+    "up to the end of the context": _full,
+    "the oldest messages dropped": _dropped,
+}
+GREEDY_EVENTS = ("nothing", "Regenerate", "Stop, Continue", "a turn")
+"""Random models repeat themselves at temperature 0, so that is tried less often."""
+
+
+# ---------------------------------------------------------------- engines
+
+
+def loaded(
+    target: Path, draft: Path | None = None, head: HeadChoice = "off", snapshots: int = 0
+) -> tuple[Engine, PairLoaded]:
+    """An engine with so many ``snapshots`` of running states. Raises `KnownError`."""
+    engine = Engine()
+    settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
+    command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
+    with (
+        patch.object(loading, "_affordable_snapshots", lambda *_: snapshots),
+        patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
+    ):
+        return engine, engine.load(command, lambda _: None)
+
+
+def clear(engine: Engine) -> None:
+    """Let the target's memory be as if it had never held anything."""
+    assert engine._target is not None
+    engine.caches.forget()
+    engine._target.context.clear(overwrite=True)
+
+
+def memory_of(engine: Engine, header: GgufHeader) -> str:
+    """What kind of memory the loaded target has, for people."""
+    assert engine._target is not None
+    model = engine._target.model
+    names = {tensor.name.split(".", 2)[-1] for tensor in header.tensors}
+    if model.has_running_state:
+        kind = "running state" if header.architecture in RECURRENT else "running state, KV cache"
+    else:
+        kind = "sliding windows" if model.window else "KV cache"
+    latent = ", latent (MLA)" if "attn_kv_a_mqa.weight" in names else ""
+    return kind + latent + (", experts" if "ffn_gate_inp.weight" in names else "")
+
+
+def check(path: Path, other: Path) -> Iterator[Kind | Case]:
+    """Everything about the model at ``path``; ``other`` guesses wrong."""
+    header = read_header(path)
+    try:
+        engine, pair = loaded(path, snapshots=8)
+    except KnownError as error:
+        yield Kind(architecture=header.architecture, refused=str(error))
+        return
+    assert engine._target is not None
+    counts = {engine._target.context.checkpoints.snapshots, 0}
+    yield Kind(architecture=header.architecture, memory=memory_of(engine, header), drafting_off=pair.drafting_off)
+    engine.unload()
+    ways = [way for way in WAYS if way != "MTP head" or has_head(header)]
+    with (
+        patch.object(chat_cache, "LEAST_SECONDS", 0.0),
+        patch.object(chat_cache, "READ_SECONDS_PER_BYTE", 0.0),
+    ):
+        reference = Reference(path)
+        for snapshots in sorted(counts, reverse=True):
+            for way in ways:
+                yield from _cases(path, other, way, snapshots, reference)
+        reference.engine.unload()
+
+
+def _cases(path: Path, other: Path, way: str, snapshots: int, reference: Reference) -> Iterator[Case]:
+    checked = Check(path, other, way, snapshots, reference)
+    if refused := checked.pair.draft_refused or checked.pair.head_refused:
+        yield Case(way=way, sampling="", event="", snapshots=snapshots, result="refused", message=refused)
+    else:
+        for sampling in SAMPLINGS:
+            yield from checked.cases(sampling)
+    checked.ours.unload()
