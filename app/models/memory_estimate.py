@@ -286,8 +286,9 @@ def _head_shape(file: ModelShape) -> ModelShape:
 def _hidden_states(target: ModelShape, cells: int, batch: int) -> int:
     """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
     row = target.width * _FLOAT
-    waiting = max(min(HEAD_STATES_BYTES, 2 * cells * row), 2 * batch * row)
-    return waiting + 2 * (_KEPT_STATES + batch) * row
+    waiting = max(min(HEAD_STATES_BYTES // (2 * row), cells), batch) if row else 0
+    kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
+    return (kept + 2 * batch) * row
 
 
 def _state(shape: ModelShape) -> int:
