@@ -285,9 +285,10 @@ def _head_shape(file: ModelShape) -> ModelShape:
 
 def _hidden_states(target: ModelShape, batch: int, cells: int) -> int:
     """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
-    size = max(target.width, 1) * _FLOAT
-    kept = 2 * (max(WAITING_STATES_BYTES // (2 * size), batch) + _KEPT_STATES)
-    return (min(kept, cells) + 2 * batch) * size
+    row = target.width * _FLOAT
+    waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
+    kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
+    return (kept + 2 * batch) * row
 
 
 def _state(shape: ModelShape) -> int:

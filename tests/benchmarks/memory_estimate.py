@@ -61,7 +61,7 @@ CONTEXTS = (1024, 4096, 8192)
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0", "q4_0")
 SHORT_PROMPT = 2048
 """Tokens, for models over `LARGE`: a full context of theirs takes minutes and touches no other page."""
-LARGE = 300 * MIB
+LARGE = 100 * MIB
 _ROOM_FOR_ANSWER = 64
 
 

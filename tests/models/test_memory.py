@@ -309,7 +309,7 @@ def test_a_head_that_is_not_used_takes_no_memory_that_is_needed() -> None:
 def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
     alone = estimate(WITH_HEAD, context_length=1024, kv_type=kv_type)
     found = estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, kv_type=kv_type)
-    states = (1024 + 512 + 512) * 256 * 4  # those that wait, a batch for the head, one from the target
+    states = (1024 + 512 + 512) * 256 * 4  # of the whole context, a batch for the head, one from the target
     assert found.system.head == HEAD.weights + 1024 * 384 * size + states
     assert found.system.compute > alone.system.compute
     assert (found.system.target_weights, found.system.target_kv) == (
@@ -317,6 +317,16 @@ def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
         alone.system.target_kv,
     )
     assert found.skipped == 0
+
+
+def test_what_waits_for_a_head_is_limited() -> None:
+    wide = msgspec.structs.replace(WITH_HEAD, width=4096)
+    found = {
+        length: estimate(wide, head=wide, context_length=length).system.head - HEAD.weights - length * 384 * 2
+        for length in (1024, 4096, 65536)
+    }
+    most = 2 * (2048 + 64)  # half of 64 MiB, twice
+    assert found == {1024: 2048 * 16384, 4096: (4096 + 1024) * 16384, 65536: (most + 1024) * 16384}
 
 
 def test_a_head_goes_where_the_last_layer_goes_and_one_beside_where_the_draft_goes() -> None:
@@ -424,9 +434,11 @@ def test_as_many_snapshots_as_the_engine_makes(
     assert planned == made == (expected, 0)
 
 
-@pytest.mark.parametrize("head", ["on", "off"])
-def test_as_many_snapshots_as_the_engine_makes_beside_a_head(tmp_path: Path, head: Literal["on", "off"]) -> None:
-    """The head is part of the weights of which they may take an eighth, loaded or not: without it, there would be 6."""
+@pytest.mark.parametrize(("head", "expected"), [("on", 4), ("off", 8)])
+def test_as_many_snapshots_as_the_engine_makes_beside_a_head(
+    tmp_path: Path, head: Literal["on", "off"], expected: int
+) -> None:
+    """A head that isn't loaded is part of the weights, too, of which they may take an eighth: otherwise there were 6."""
     path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
     shape = shape_of(read_header(path))
     plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)
@@ -437,4 +449,4 @@ def test_as_many_snapshots_as_the_engine_makes_beside_a_head(tmp_path: Path, hea
     made = engine._target.context.checkpoints.snapshots
     engine.unload()
     assert loaded.has_head == (head == "on")
-    assert planned_snapshots(plan.gpu.target_kv, shape) == made == (4 if head == "on" else 8)
+    assert planned_snapshots(plan.gpu.target_kv, shape) == made == expected
