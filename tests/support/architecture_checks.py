@@ -327,7 +327,7 @@ def loaded(
     settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
     command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
     with (
-        patch.object(loading, "_affordable_snapshots", lambda *_: snapshots),
+        patch.object(loading, "_affordable_snapshots", lambda *_, **__: snapshots),
         patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
     ):
         return engine, engine.load(command, lambda _: None)
