@@ -153,7 +153,8 @@ def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, nam
     for seed in SEEDS[name]:
         options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": LENGTH}
         whole = run(engine, ask("Well?", draft_length=0, **options))
-        for budget in range(len(whole.token_ids) + 1):
+        # A longer budget than all the thinking, with its marks, ends nothing.
+        for budget in range(whole.finished.figures.thinking_tokens + 2):
             plain = run(engine, ask("Well?", draft_length=0, thinking_budget=budget, **options))
             drafted = run(engine, ask("Well?", draft_length=12, thinking_budget=budget, **options))
             assert told(drafted) == told(plain)
