@@ -160,6 +160,7 @@ def _loading(setup: Setup) -> str:
     parts.append(f"batch {setup.batch_size}/{setup.micro_batch_size}")
     if setup.machine.devices:
         parts.append(f"layers on the GPU {setup.target_gpu_layers} (target), {setup.draft_gpu_layers} (draft)")
+    parts += [f"{name.replace('_', ' ')} {_value(value)}" for name, value in setup.load_options.items()]
     return ", ".join(parts)
 
 
@@ -195,7 +196,13 @@ def _model_options(setup: Setup) -> list[str]:
         words += _options(kv_type=setup.kv_type)
     if setup.machine.devices:
         words += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
+    words += _options(**{name: _value(value) for name, value in setup.load_options.items()})
     return words
+
+
+def _value(value: object) -> str:
+    """As it is given on the command line."""
+    return ",".join(f"{one:g}" for one in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _options(**values: object) -> list[str]:

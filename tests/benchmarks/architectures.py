@@ -30,7 +30,7 @@ import msgspec
 
 from app import paths
 from app.models import mtp
-from app.models.architectures import LARGE_GRAPHS
+from app.models.architectures import LARGE_GRAPHS, refusal
 from tests.benchmarks import llama_cpp_tools
 from tests.support.added_heads import add_head
 from tests.support.architecture_checks import HEAD, WAYS, Case, Kind, check
@@ -133,11 +133,19 @@ def _reason(errors: str) -> str:
     return f": {found[-1].strip()}" if found else ""
 
 
+def unwritten(results: Sequence[Checked]) -> list[str]:
+    """The architectures of llama.cpp that there is no model of, without those that the app refuses by their names."""
+    code = (llama_cpp_tools.source() / "src" / "llama-arch.cpp").read_text("utf-8")
+    names = set(re.findall(r'\{ *LLM_ARCH_\w+, *"([^"(]+)" *\}', code))
+    seen = {result.kind.architecture for result in results if result.kind}
+    return sorted(name for name in names - seen if refusal(name, "") is None)
+
+
 # ---------------------------------------------------------------- reports
 
 
-def document(results: Sequence[Checked], command: str) -> str:
-    """The page about all architectures."""
+def document(results: Sequence[Checked], missing: Sequence[str], command: str) -> str:
+    """The page about all architectures; there is no model of those that are ``missing``."""
     answers = [case for result in results for case in result.cases if case.result != "refused"]
     ties = [(result, case) for result in results for case in result.cases if case.result == "near-tie"]
     wrong = [(result, case) for result in results for case in result.cases if case.result in _FAILED]
@@ -161,6 +169,8 @@ def document(results: Sequence[Checked], command: str) -> str:
         "The columns say how many answers were compared. *Wrong*: another model drafts, which is nearly always wrong. "
         "*Partly right*: 0, 1, 2 … of the draft tokens are right and the others wrong. Models with a running state are "
         "checked with llama.cpp's snapshots, where it has them, and without.",
+        "",
+        f"Not checked, because the generator writes no models of them: {', '.join(missing) or 'none'}.",
         "",
         "| architecture | memory | " + " | ".join(WAYS) + " |",
         "|---|---|" + "---|" * len(WAYS),
@@ -249,7 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = msgspec.json.decode(options.json.read_bytes(), type=list[Checked]) if options.resume else []
         results = run_all(folder, options.only, options.processes, options.json, known)
     given = [f"--only {shlex.quote(options.only)}"] * bool(options.only)
-    page = document(results, " ".join(["scripts/check-architectures", *given]))
+    page = document(
+        results, [] if options.only else unwritten(results), " ".join(["scripts/check-architectures", *given])
+    )
     if options.write:
         options.write.write_text(page, encoding="utf-8")
     else:

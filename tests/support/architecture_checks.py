@@ -7,7 +7,6 @@ memories get one more token, and the logits are compared: a memory that is sligh
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -203,9 +202,10 @@ class Check:
         scored = scores_at(self.reference.engine, command, answer, plain, place)
         if not scored:
             return "different", "one answer is shorter"
-        ours, theirs = (-math.inf if score is None else score for score in scored.scores)
         result: Result = "near-tie" if scored.could_win == [True, True] else "different"
-        return result, f"scores {abs(ours - theirs):.1g} apart, rounding moves a logit by up to {scored.rounding:.1g}"
+        ours, theirs = scored.logits if command.sampling.temperature == 0 else scored.scores
+        gap = "" if ours is None or theirs is None else f"{abs(ours - theirs):.1g} apart, "
+        return result, f"{gap}rounding moves a logit by up to {scored.rounding:.1g}"
 
 
 def _failure(answer: Answer) -> str:
@@ -327,7 +327,7 @@ def loaded(
     settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
     command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
     with (
-        patch.object(loading, "_affordable_snapshots", lambda *_: snapshots),
+        patch.object(loading, "_affordable_snapshots", lambda *_, **__: snapshots),
         patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
     ):
         return engine, engine.load(command, lambda _: None)

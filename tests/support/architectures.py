@@ -26,7 +26,7 @@ from tests.support.gguf_files import (
     spm_vocabulary,
 )
 
-Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2", "llama"]
+Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2", "cogvlm", "llama"]
 _CONV = 4
 _STATE = 32
 EXPERTS, EXPERTS_USED = 4, 2
@@ -321,6 +321,23 @@ def _deepseek(shape: Shape, random: RandomWeights) -> Tensors:
     return _whole(shape, random, layer)
 
 
+# ---------------------------------------------------------------- cogvlm: llama with weights for images besides
+
+
+def _cogvlm(shape: Shape, random: RandomWeights) -> Tensors:
+    def layer(_number: int, block: str) -> Tensors:
+        tensors = attention(block, shape, random) | feed_forward(block, shape, random)
+        parts = [tensors.pop(f"{block}attn_{part}.weight") for part in "qkv"]
+        tensors[block + "attn_qkv.weight"] = np.concatenate(parts)
+        for name in ("attn_qkv", "attn_output"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}{name}.weight"]
+        for name in ("gate", "up", "down"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}ffn_{name}.weight"]
+        return tensors
+
+    return _whole(shape, random, layer)
+
+
 _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, RandomWeights], Tensors]]] = {
     "mamba": (_mamba_metadata, _mamba),
     "granitehybrid": (_granite_metadata, _granite),
@@ -328,5 +345,6 @@ _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, Rand
     "qwen35": (qwen_metadata, qwen_tensors),
     "gemma3": (_gemma3_metadata, _gemma3),
     "deepseek2": (_deepseek_metadata, _deepseek),
+    "cogvlm": (lambda _: None, _cogvlm),
     "llama": (lambda _: None, llama_weights),
 }

@@ -116,6 +116,8 @@ class Context:
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = SEQUENCE
+        # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
+        self._outputs_first = model.metadata("general.architecture") == "cogvlm"
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
 
@@ -134,6 +136,9 @@ class Context:
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
+        if 0 < outputs < count and self._outputs_first:
+            self.decode(tokens[:-outputs], 0)
+            tokens, count = tokens[-outputs:], outputs
         if count == 1:  # a draft's token, for which arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
         else:

@@ -44,7 +44,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     folder = tmp_path_factory.mktemp("pairs")
     return {
         name: (make(folder / f"{name}.gguf", name), make(folder / f"{name}-draft.gguf", name, noise=0.05))
-        for name in (*ALL, "llama")
+        for name in (*ALL, "cogvlm", "llama")
     }
 
 
@@ -159,7 +159,7 @@ def test_stop_strings_leave_a_memory_that_is_right(
     assert_same(engine, command, run(engine, command), whole)
 
 
-@pytest.mark.parametrize("architecture", ALL)
+@pytest.mark.parametrize("architecture", [*ALL, "cogvlm"])
 def test_an_answer_is_made_anew_from_the_end_of_its_prompt(
     engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture
 ) -> None:

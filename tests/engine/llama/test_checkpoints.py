@@ -223,7 +223,7 @@ def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pyt
             raise KnownError("There is not enough memory.")
         return new_context(model)
 
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 8)
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_, **__: 8)
     monkeypatch.setattr(loading, "Context", short_of_memory)
     loading.target_context(model, LoadSettings(), 512, Threads(1, 1)).close()
     assert asked == [8, 4, 2, 0]
