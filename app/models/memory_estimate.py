@@ -275,7 +275,8 @@ def _head_shape(file: ModelShape) -> ModelShape:
     """The MTP head in ``file`` as a model; inside a target it has nothing but its layer."""
     assert file.head is not None
     layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
-    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0)
+    width = file.head_feed_forward or file.feed_forward
+    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0, feed_forward=width)
     if file.is_head_only:
         return shape
     trunk = max(sum(layer.weights for layer in file.layers), 1)
