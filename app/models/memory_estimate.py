@@ -19,8 +19,8 @@ from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.protocol.limits import (
     DEFAULT_BATCH_SIZE,
     DRAFT_OUTPUTS,
-    HEAD_STATES_BYTES,
     TARGET_OUTPUTS,
+    WAITING_STATES_BYTES,
     KvType,
     snapshots_for,
 )
@@ -43,7 +43,7 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 _MARKS = 2
 """Copies of a recurrent state in system memory: one while a draft is being verified, one of an earlier question."""
 _KEPT_STATES = 64
-"""Hidden states that an MTP head keeps besides those of two batches (`app.engine.llama.head`)."""
+"""Hidden states that an MTP head keeps besides those that may wait (`app.engine.llama.head`)."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
 _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
@@ -123,7 +123,7 @@ def estimate(
         target,
         outputs=TARGET_OUTPUTS,
         gpu_layers=target_gpu_layers,
-        snapshots=_snapshots(target, has_head=head is not None),
+        snapshots=_snapshots(target, has_head=head is not None and draft is None),
         expert_layers_on_cpu=expert_layers_on_cpu,
     )
     draft_model = head_model = None
@@ -143,7 +143,7 @@ def estimate(
         system=msgspec.structs.replace(
             system,
             target_kv=system.target_kv + _MARKS * _state(target),
-            head=system.head + (_hidden_states(target, model.cells, model.batch) if head else 0),
+            head=system.head + (_hidden_states(target, model.batch, model.cells) if head else 0),
             compute=system.compute + _PROCESS_BYTES,
         ),
         gpu=_parts(model, draft_model, head_model, _Model.gpu),
@@ -275,7 +275,8 @@ def _head_shape(file: ModelShape) -> ModelShape:
     """The MTP head in ``file`` as a model; inside a target it has nothing but its layer."""
     assert file.head is not None
     layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
-    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0)
+    width = file.head_feed_forward or file.feed_forward
+    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0, feed_forward=width)
     if file.is_head_only:
         return shape
     trunk = max(sum(layer.weights for layer in file.layers), 1)
@@ -283,11 +284,12 @@ def _head_shape(file: ModelShape) -> ModelShape:
     return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
 
 
-def _hidden_states(target: ModelShape, cells: int, batch: int) -> int:
+def _hidden_states(target: ModelShape, batch: int, cells: int) -> int:
     """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
     row = target.width * _FLOAT
-    waiting = max(min(HEAD_STATES_BYTES, 2 * cells * row), 2 * batch * row)
-    return waiting + 2 * (_KEPT_STATES + batch) * row
+    waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
+    kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
+    return (kept + 2 * batch) * row
 
 
 def _state(shape: ModelShape) -> int:

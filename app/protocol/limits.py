@@ -22,6 +22,10 @@ HeadChoice = Literal["auto", "on", "off"]
 """Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Positions whose logits are requested at once."""
+WAITING_STATES_BYTES = 64 * 1024 * 1024
+"""What hidden states may take at most that wait until the target's MTP head processes them. Only what is used takes
+memory: an answer after a prompt of a thousand tokens takes less.
+"""
 
 _DEFAULT_CONTEXT_LENGTH = 8192
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
@@ -38,12 +42,6 @@ _SNAPSHOT_SHARE = 8
 def default_context_length(training_context: int | None) -> int:
     """The context length in tokens if none is requested. ``training_context``: from the model's file, if it has one."""
     return min(training_context or _DEFAULT_CONTEXT_LENGTH, _DEFAULT_CONTEXT_LENGTH)
-
-
-HEAD_STATES_BYTES = 64 * 1024 * 1024
-"""The most that hidden states take which wait until an MTP head processes them. Only what is used takes memory: an
-answer after a prompt of a thousand tokens takes less.
-"""
 
 
 def snapshots_for(state_bytes: int, memory_bytes: int, *, has_head: bool = False) -> int:

@@ -9,20 +9,8 @@ import msgspec
 
 from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import KnownError
+from app.protocol.load_options import SPECIAL_OPTIONS, chosen_options
 from app.protocol.messages import LoadSettings
-
-_LATER = (
-    "batch_threads",
-    "main_gpu",
-    "split_mode",
-    "tensor_split",
-    "draft_device",
-    "expert_layers_on_cpu",
-    "flash_attention",
-    "draft_context_length",
-    "draft_kv_type",
-)
-"""Options that version 0.1.0 doesn't know: what it stored about costs has to be found without them."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +52,9 @@ class ModelOptions:
 
 def cost_facts(settings: LoadSettings) -> dict[str, object]:
     """The settings that costs depend on; options are left out where they are as they always were."""
-    values, defaults = msgspec.to_builtins(settings), msgspec.to_builtins(LoadSettings())
-    return {name: value for name, value in values.items() if name not in _LATER or value != defaults[name]}
+    values = msgspec.to_builtins(settings)
+    usual = {name: value for name, value in values.items() if name not in SPECIAL_OPTIONS}
+    return usual | chosen_options(settings)
 
 
 def _check(settings: LoadSettings) -> None:

@@ -30,7 +30,7 @@ from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.limits import DRAFT_OUTPUTS, HEAD_STATES_BYTES
+from app.protocol.limits import DRAFT_OUTPUTS, WAITING_STATES_BYTES
 from app.protocol.messages import LoadSettings
 
 log = logging.getLogger("slipstream.llama")
@@ -145,7 +145,7 @@ class Head(Context):
             raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
-        room = HEAD_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `_States`
+        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `_States`
         self._waiting = max(min(room, self.length), self.chunk)
         """How many tokens may wait to be processed."""
         self._states = _States(2 * (max(self._waiting, self._capacity) + _HISTORY), width)

@@ -32,7 +32,7 @@ def cached(
     attentive_models: Models, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Context, Head]]:
     """A target's cache and its head's, in which hidden states are soon dropped."""
-    monkeypatch.setattr(heads, "_WAITING_BYTES", 0)
+    monkeypatch.setattr(heads, "WAITING_STATES_BYTES", 0)
     small = LoadSettings(batch_size=32, micro_batch_size=32)
     model = Model(attentive_models[request.param], 0, lambda _: True, with_head=True)
     target = Context(model, small, length=512, threads=1)
@@ -96,7 +96,7 @@ def test_so_many_tokens_wait_as_there_is_room_for(
     cached: tuple[Context, Head], monkeypatch: pytest.MonkeyPatch, waiting: int
 ) -> None:
     first = cached[1]
-    monkeypatch.setattr(heads, "_WAITING_BYTES", waiting * 8 * first.model.state_width)
+    monkeypatch.setattr(heads, "WAITING_STATES_BYTES", waiting * 8 * first.model.state_width)
     target = cached[0]
     head = target.head = Head(target, first.model, LoadSettings(batch_size=32, micro_batch_size=32))
     try:
