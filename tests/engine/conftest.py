@@ -18,8 +18,10 @@ from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 @pytest.fixture(autouse=True)
 def _quick_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test loads into a new home, where nothing was measured yet; as little as possible is."""
+    """Every test loads into a new home, where nothing was measured yet; as little as possible is, and no
+    numbers of threads are timed, so that a test's loads compute alike."""
     monkeypatch.setattr(pair_costs, "measure", functools.partial(measure, budget=0.0))
+    monkeypatch.setattr(pair_costs, "other_threads", lambda: None)
 
 
 @pytest.fixture(scope="session")
