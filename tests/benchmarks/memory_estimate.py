@@ -273,7 +273,8 @@ def _page_out(process: psutil.Process, files: set[str]) -> None:
 
 def _prompt_tokens(pair: Pair, context: int) -> int:
     room = context - _ROOM_FOR_ANSWER
-    return min(room, SHORT_PROMPT) if pair.target.stat().st_size > LARGE else room
+    is_large = pair.target.stat().st_size > LARGE and not pair.has_head  # whose hidden states take memory as they come
+    return min(room, SHORT_PROMPT) if is_large else room
 
 
 def _answer(engine: EngineProcess, tokens: int, drafter: DrafterChoice) -> None:
