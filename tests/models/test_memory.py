@@ -440,7 +440,7 @@ def test_as_many_snapshots_as_the_engine_makes(
 def test_as_many_snapshots_as_the_engine_makes_beside_a_head(
     tmp_path: Path, head: Literal["on", "off"], expected: int
 ) -> None:
-    """A head that isn't loaded is part of the weights, too, of which they may take an eighth: else there were 6."""
+    """A head that isn't loaded is part of the weights of which they may take an eighth: otherwise there were 6."""
     path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
     shape = shape_of(read_header(path))
     plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)

@@ -77,7 +77,7 @@ class Context:
         """
         has_running_state = model.has_running_state and not target
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = max(length, _LEAST_CONTEXT)
+        params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
         params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
         params.n_outputs_max = outputs
@@ -97,7 +97,7 @@ class Context:
         self.threads, self.batch_threads = threads, batch_threads or threads
         self.head: Follower | None = None
         """Reads the hidden states, and has to follow wherever this goes back to."""
-        self.length: int = llama_cpp.llama_n_ctx(self.handle)
+        self.length: int = min(llama_cpp.llama_n_ctx(self.handle), model.longest_context)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
         self._memory = Memory(self.handle)

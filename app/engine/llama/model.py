@@ -12,6 +12,8 @@ import llama_cpp
 from app.engine.llama import backend
 from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import Canceled, KnownError
+from app.models.architectures import LEARNED_POSITIONS
+from app.protocol.limits import MAX_CONTEXT_LENGTH
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -82,6 +84,12 @@ class Model:
         """Recurrent and hybrid models have a state that can't be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
+
+    @property
+    def longest_context(self) -> int:
+        """How many tokens it can compute at most."""
+        has_table = self.metadata("general.architecture") in LEARNED_POSITIONS
+        return self.training_context if has_table else MAX_CONTEXT_LENGTH
 
     @property
     def has_decoder_only(self) -> bool:

@@ -18,15 +18,15 @@ from app.protocol.limits import MAX_LAYERS
 from app.protocol.messages import AcceptRule, LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting
+from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting, keep_width
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
 _EXPERTS_HELP = (
-    "Mixture-of-experts models: of how many layers the experts stay in system memory, which slows answers down less "
-    "than moving whole layers."
+    "How many layers keep their experts in system memory, which costs less speed than moving whole layers. Automatic: "
+    "as few as necessary."
 )
-_DRAFT_CONTEXT_HELP = "The draft model doesn't draft in chats that are longer. Automatic: as long as the target's."
+_DRAFT_CONTEXT_HELP = "In longer chats, the draft model doesn't draft. Automatic: as long as the target's."
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -70,14 +70,14 @@ _SPECIAL = (
     Setting(
         "threads",
         "Threads",
-        "How many CPU cores write an answer. Automatic: the faster of two numbers, timed when a model is new.",
+        "How many CPU threads generate tokens. Automatic: the faster of two numbers, timed once for each model.",
         1,
         "automatic",
     ),
     Setting(
         "batch_threads",
         "Batch threads",
-        "How many CPU cores process prompts and check drafts. Automatic: as many as above, or all fast cores.",
+        "How many CPU threads process prompts and verify drafts. Automatic: as above, or one per fast core.",
         1,
         "automatic",
         "threads-batch",
@@ -101,10 +101,14 @@ _SPECIAL = (
         "flash_attention",
         "Flash attention",
         "Needs less memory in long chats and is usually faster. q8_0 and q4_0 KV caches need it.",
+        titles={"auto": "automatic"},
     ),
     Setting("draft_context_length", "Draft context", _DRAFT_CONTEXT_HELP, 1024, "automatic"),
     Setting(
-        "draft_kv_type", "Draft KV cache", "Automatic (auto): as the target's. A smaller one may lower acceptance."
+        "draft_kv_type",
+        "Draft KV cache",
+        "Automatic: as the target's. A smaller one may make the draft a little worse.",
+        titles={"auto": "automatic"},
     ),
 )
 _GPU_FIELDS = ("target_gpu_layers", "draft_gpu_layers", "expert_layers_on_cpu")
@@ -117,11 +121,11 @@ def _devices(gpus: Sequence[Device]) -> list[Setting]:
         Setting(
             "split_mode",
             "Several GPUs",
-            "Rows can be faster where GPUs are connected well; a model that fits on one is fastest there.",
-            titles={"layer": "layers on each", "row": "rows on each", "none": "use one"},
+            "Spread a model by layers, or by the rows of its matrices, or put it on one, which is fastest if it fits.",
+            titles={"layer": "by layers", "row": "by rows", "none": "use one"},
             term="split mode",
         ),
-        Setting("main_gpu", "Main GPU", "The one that is used.", titles={"": "the first", **names}),
+        Setting("main_gpu", "Main GPU", "The one that everything is on.", titles={"": "the first", **names}),
         Setting(
             "draft_device",
             "Draft's GPU",
@@ -161,7 +165,9 @@ class LoadFields(Form):
 
 def _experts_take(target: ModelShape | None) -> str:
     layers = [layer.experts for layer in target.layers if layer.experts] if target is not None else []
-    return f"{_EXPERTS_HELP} Each takes {size_text(sum(layers) // len(layers))}." if layers else _EXPERTS_HELP
+    return (
+        f"{_EXPERTS_HELP} Those of one layer take {size_text(sum(layers) // len(layers))}." if layers else _EXPERTS_HELP
+    )
 
 
 def _takes(draft: ModelShape | None) -> str:
@@ -191,6 +197,9 @@ class SpecialFields(LoadFields):
     def __init__(self, changed: Callable[[], object], gpus: Sequence[Device] = ()) -> None:
         several = _devices(gpus) if len(gpus) > 1 else []
         super().__init__([*_SPECIAL, *several], changed, gpus)
+        for field in self.fields.values():
+            if isinstance(field, OneOf):
+                keep_width(field)
         self._shares = Shares() if several else None
         if self._shares is not None:
             text = "How much of the model each GPU gets, for example 3, 1. Empty: by their free memory."
@@ -238,6 +247,7 @@ class Shares(QLineEdit):
 
     def __init__(self) -> None:
         super().__init__()
+        keep_width(self)
         pattern = QRegularExpression(r"[0-9]{0,6}(\.[0-9]{0,3})?(\s*,\s*[0-9]{0,6}(\.[0-9]{0,3})?){0,15}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
 

@@ -36,7 +36,7 @@ _LARGEST = 2**30
 
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
-    _keep_width(field)
+    keep_width(field)
     guard_wheel(field)
     field.setLocale(units.LOCALE)
     field.setGroupSeparatorShown(True)
@@ -44,7 +44,10 @@ def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)
 
 
-def _keep_width(field: QWidget) -> None:
+def keep_width(field: QWidget) -> None:
+    """Make it as wide as the fields for numbers."""
+    if isinstance(field, QComboBox):
+        field.view().setMinimumWidth(field.sizeHint().width())  # its list may be wider
     theme.follow_zoom(field, lambda: field.setFixedWidth(theme.px(FIELD_WIDTH)))
 
 
@@ -91,7 +94,7 @@ class OneOf(QComboBox):
         """Values are shown as they are, or by their ``titles``, which need a wider field."""
         super().__init__()
         if not titles:
-            _keep_width(self)
+            keep_width(self)
         guard_wheel(self)
         for value in values:
             self.addItem(titles.get(value, value), value)

@@ -24,7 +24,7 @@ from app.protocol.messages import (
     PairLoaded,
     Sampling,
 )
-from tests.support.architectures import Architecture, make
+from tests.support.architectures import POSITIONS, Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.scripted_drafter import ScriptedDrafter
 
@@ -286,3 +286,18 @@ def test_what_was_tried_out_is_not_tried_again(
     assert len(tried) == 2, "target and draft, once each"
     load(pairs[architecture][0], kv_type="q8_0", **SMALL)
     assert len(tried) == 3
+
+
+@pytest.mark.parametrize("is_target", [True, False])
+def test_no_token_behind_the_last_position_that_was_learned(
+    tmp_path: Path, engine: Engine, load: Loader, pairs: Pairs, is_target: bool
+) -> None:
+    """llama.cpp would end the process."""
+    learned = make(tmp_path / "gpt2.gguf", "gpt2", context_length=POSITIONS)
+    if is_target:
+        assert load(learned, **SMALL).context_length == POSITIONS
+    else:
+        assert load(pairs["llama"][0], learned, **SMALL).draft is not None
+    answer = run(engine, ask("word " * 30, draft_length=4, max_tokens=500, drafter="chain"))
+    assert answer.finished.finish_reason == ("context" if is_target else "length")
+    assert answer.started.prompt_tokens + len(answer.token_ids) > POSITIONS - 2

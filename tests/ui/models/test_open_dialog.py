@@ -284,7 +284,7 @@ def test_only_options_that_make_sense_here_are_shown(
     qtbot.waitUntil(lambda: "Experts on the CPU" in shown(dialog), timeout=10_000)
     fields = dialog.findChildren(LoadFields)[0]
     help_text = fields.fields["expert_layers_on_cpu"].whatsThis()
-    assert "Each takes 393 KB." in help_text and "n-cpu-moe" in help_text
+    assert "Those of one layer take 393 KB." in help_text and "n-cpu-moe" in help_text
     row(dialog, 0).set_path(choice.target)
     qtbot.waitUntil(lambda: "Experts on the CPU" not in shown(dialog), timeout=10_000)
 

@@ -13,7 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.messages import UserMessage
 from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow, Panel
 from app.ui.shell.zoom import Zoom
@@ -251,13 +253,10 @@ def test_at_its_largest_in_the_smallest_window_names_and_buttons_of_messages_are
     column = rig.window.transcript.column
     for entry, name in zip(column.entries, ("You", "Answer"), strict=True):
         message = rig.window.transcript.show_message(entry.key)
-        assert message is not None
+        assert isinstance(message, UserMessage | AnswerMessage)
         qtbot.waitUntil(lambda shown=message: shown._made_actions is not None)  # type: ignore[misc]
-        heading, actions = message.heading, message._made_actions
-        assert actions is not None
-        layout = actions.layout()
-        assert layout is not None
-        layout.activate()
+        heading, actions = message.heading, message.buttons
+        qtbot.waitUntil(column.is_complete)
         assert heading.text() == name and heading.width() >= heading.fontMetrics().horizontalAdvance(name)
         assert not heading.geometry().intersects(actions.geometry())
         buttons = [one for one in actions.findChildren(QToolButton) if one.isVisible()]
