@@ -249,7 +249,8 @@ class _Model:
         shape = self.shape
         width, hidden = shape.width, shape.feed_forward
         beside = (4 if hidden >= 3 * width else 3) * width
-        routed = max(2 * shape.experts_used - 1, 0) * width if shape.experts else 0
+        has_experts = any(layer.experts for layer in shape.layers)
+        routed = max(2 * shape.experts_used - 1, 0) * width if has_experts else 0
         widest = max(3 * hidden + beside + routed, 6 * width, 15 * shape.inner // 2)
         return max(widest * self.batch * _FLOAT + self._masks(), self._logits())
 

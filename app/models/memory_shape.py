@@ -298,9 +298,11 @@ def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Laye
     reads its target's.
     """
     numbers = range(facts.trunk, facts.layers)
-    weights = sum(tensor.size for number in numbers for tensor in tensors.get(number, []))
+    found = [tensor for number in numbers for tensor in tensors.get(number, [])]
+    weights = sum(tensor.size for tensor in found)
+    experts = sum(tensor.size for tensor in found if _EXPERTS.search(tensor.name))
     kept = [facts.kv(number) for number in numbers if facts.architecture not in ASSISTANTS]
-    return Layer(weights, sum(keys for keys, _ in kept), sum(values for _, values in kept))
+    return Layer(weights, sum(keys for keys, _ in kept), sum(values for _, values in kept), experts=experts)
 
 
 def _head_feed_forward(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> int:

@@ -75,6 +75,8 @@ class Pair:
     draft: Path | None = None
     """A draft model, or a file with only the MTP head."""
     head: HeadChoice = "off"
+    only_f16: bool = False
+    """Its heads are too small for other KV types."""
 
     @property
     def has_head(self) -> bool:
@@ -203,7 +205,8 @@ def _sidecar(architecture: HeadArchitecture) -> Callable[[Path], Pair]:
 def _assistant(folder: Path) -> Pair:
     options: dict[str, Any] = {"width": 1536, "weights": "F16", "context_length": 16384}
     target = make_gemma4(folder / "gemma4.gguf", **options)
-    return Pair("gemma4 F16, assistant", target, make_assistant(folder / "mtp-gemma4.gguf", **options))
+    head = make_assistant(folder / "mtp-gemma4.gguf", **options)
+    return Pair("gemma4 F16, assistant", target, head, only_f16=True)
 
 
 MODELS: dict[str, Callable[[Path], Pair]] = {
@@ -273,7 +276,8 @@ def _page_out(process: psutil.Process, files: set[str]) -> None:
 
 def _prompt_tokens(pair: Pair, context: int) -> int:
     room = context - _ROOM_FOR_ANSWER
-    return min(room, SHORT_PROMPT) if pair.target.stat().st_size > LARGE else room
+    is_large = pair.target.stat().st_size > LARGE and not pair.has_head  # whose hidden states take memory as they come
+    return min(room, SHORT_PROMPT) if is_large else room
 
 
 def _answer(engine: EngineProcess, tokens: int, drafter: DrafterChoice) -> None:
@@ -305,7 +309,7 @@ def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool) -> Itera
     head = (draft or target) if pair.has_head else None
     files = sum(path.stat().st_size for path in (pair.target, pair.draft) if path)
     for context in CONTEXTS:
-        kv_type = next(kv_types)
+        kv_type = "f16" if pair.only_f16 else next(kv_types)
         settings = LoadSettings(context_length=context, kv_type=kv_type, chat_cache_mib=0, threads=default_threads())
         expected = estimate(target, None if head else draft, head=head, context_length=context, kv_type=kv_type)
         with tempfile.TemporaryDirectory() as home:

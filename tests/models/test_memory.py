@@ -147,7 +147,8 @@ def test_the_head_inside_a_model_is_a_layer_apart(tmp_path: Path, architecture: 
     header = read_header(make_random_model(tmp_path / "whole.gguf", architecture))
     shape = shape_of(header)
     assert shape.layers[-1] == Layer(0) and all(layer.weights for layer in shape.layers[:-1])
-    assert shape.head == Layer(shape.skipped, keys=64, values=64)
+    experts = {"glm4moe": 3 * 4 * 64 * 32 * 4, "qwen35": 0}[architecture]
+    assert shape.head == Layer(shape.skipped, keys=64, values=64, experts=experts)
     assert shape.weights + shape.skipped == header.tensor_bytes
     assert not shape.is_head_only
     assert (shape.parameters, shape.experts) == (header.parameters, header.experts)
