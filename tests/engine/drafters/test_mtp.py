@@ -16,33 +16,40 @@ from app.engine.llama.head import Head
 from app.engine.llama.model import Model
 from app.protocol.messages import AcceptRule, LoadSettings, Sampling
 from tests.support.gguf_files import NORMAL, Vocabulary
-from tests.support.mtp_models import make_random_model
+from tests.support.mtp_models import HeadArchitecture, make_random_model
 from tests.support.statistics import chi_square_p_value
 
-SIZE, DRAWS, DEPTH = 128, 20_000, 2
+SIZE, DEPTH = 128, 2
+DRAWS: dict[HeadArchitecture, int] = {"glm4moe": 20_000, "qwen35": 4_000}
+"""Fewer for the second, to save time."""
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 SETTINGS = LoadSettings(threads=1)
 PROMPT = [7, 101, 55, 23, 90]
 
 
-@pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Context, Head]]:
-    """A target whose next token depends on the last one alone, and its head, for which all before counts."""
+Loaded = tuple[Context, Head, int]
+
+
+@pytest.fixture(scope="module", params=DRAWS)
+def loaded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Loaded]:
+    """A target whose next token depends on the last one alone, its head, for which all before counts, and how many
+    drafts to draw from it.
+    """
     path = tmp_path_factory.mktemp("head") / "head.gguf"
     vocabulary = Vocabulary([f"▁{number}" for number in range(SIZE)], [NORMAL] * SIZE, [0.0] * SIZE)
-    make_random_model(path, "glm4moe", vocabulary=vocabulary, writes=0.0, sharpness=2.0)
+    make_random_model(path, request.param, vocabulary=vocabulary, writes=0.0, sharpness=2.0)
     model = Model(path, 0, lambda _: True, with_head=True)
     target = Context(model, SETTINGS, length=256, threads=1)
     head = target.head = Head(target, model, SETTINGS)
-    yield target, head
+    yield target, head, DRAWS[request.param]
     head.close()
     target.close()
     model.close()
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
-def test_the_distribution_is_the_targets(loaded: tuple[Context, Head], rule: AcceptRule) -> None:
-    target, head = loaded
+def test_the_distribution_is_the_targets(loaded: Loaded, rule: AcceptRule) -> None:
+    target, head, draws = loaded
     p = np.exp([_after(target, token).log_probs[0] for token in range(SIZE)])
     target.clear()
     target.decode(PROMPT[:-1], 0)
@@ -50,7 +57,7 @@ def test_the_distribution_is_the_targets(loaded: tuple[Context, Head], rule: Acc
     sequence = TokenSequence(PROMPT)
     judge = block if rule == "block" else rejection
     counts, accepted = np.zeros((2, SIZE), int), 0
-    for seed in range(DRAWS):
+    for seed in range(draws):
         drafter.begin(sequence, Task(SAMPLING, seed, accept=rule))
         proposal = drafter.propose(DEPTH)
         assert proposal.distributions is not None
@@ -59,11 +66,11 @@ def test_the_distribution_is_the_targets(loaded: tuple[Context, Head], rule: Acc
         verdict = judge(rows, proposal.distributions, proposal.tokens, seed, len(PROMPT))
         tokens = [*proposal.tokens[: verdict.accepted], verdict.token]
         if len(tokens) == 1:  # the next round draws the second one
-            tokens += draw(_rows(p, tokens), seed + DRAWS, [len(PROMPT) + 1], Purpose.TARGET)
+            tokens += draw(_rows(p, tokens), seed + draws, [len(PROMPT) + 1], Purpose.TARGET)
         accepted += verdict.accepted
         for place in range(2):
             counts[place, tokens[place]] += 1
-    assert 0.1 < accepted / (DRAWS * DEPTH) < 0.9, "a head that is always or never right shows nothing"
+    assert 0.1 < accepted / (draws * DEPTH) < 0.9, "a head that is always or never right shows nothing"
     first = p[PROMPT[-1]]
     assert chi_square_p_value(counts[0], first / first.sum()) > 1e-4
     assert chi_square_p_value(counts[1], first @ p / (first @ p).sum()) > 1e-4

@@ -35,7 +35,7 @@ from tests.support.mtp_models import (
 )
 
 WRONG_AFTER = tuple(range(280, 384, 5))
-WARM = Sampling(temperature=0.8)
+WARM, HOT = Sampling(temperature=0.8), Sampling(temperature=1.5, top_k=0, top_p=1.0)
 SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
 LONG = "a question of so many tokens that they are processed in several chunks, one after the other. " * 2
 REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
@@ -137,7 +137,7 @@ def test_the_counters_follow_from_the_plain_text(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])
+@pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT], ids=["greedy", "warm", "hot"])
 @pytest.mark.parametrize("drafter", ["mtp", "auto"])
 def test_coupled_gives_the_text_of_decoding_without_a_draft(
     engine: Engine,
