@@ -17,6 +17,7 @@ from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.limits import HeadChoice
+from app.protocol.load_options import SPECIAL_OPTIONS
 from app.protocol.messages import (
     DrafterChoice,
     Generate,
@@ -67,6 +68,9 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
     """The load settings in ``options``."""
+    if getattr(options, "main_gpu", None) and options.split_mode != "none":
+        wrong_usage("--main-gpu needs --split-mode none")
+    given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,
@@ -74,6 +78,7 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
         target_gpu_layers=layers,
         draft_gpu_layers=layers if options.draft_gpu_layers is None else options.draft_gpu_layers,
         kv_type=options.kv_type,
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 

@@ -3,7 +3,8 @@
     scripts/check-architectures [--only REGEX] [--models FOLDER] [--processes N] [--write FILE] [--json FILE [--resume]]
 
 llama.cpp's own generator (its target ``test-llama-archs``, built from the source of llama-cpp-python) writes a tiny
-model of each architecture; `tests.support.added_heads` adds MTP heads. `tests.support.architecture_checks` says what is
+model of each architecture; `tests.support.added_heads` adds MTP heads, and `tests.support.gemma4_models` writes what it
+leaves out. `tests.support.architecture_checks` says what is
 tried with each. One process per model: a model that ends it is reported, too. ``--write docs/architectures.md`` writes
 the table; ``--models`` keeps the models in a folder, where the next run finds them; with ``--resume``, models that the
 file of ``--json`` has results of aren't checked again. The exit status is 1 if any answer differs.
@@ -29,18 +30,19 @@ import msgspec
 
 from app import paths
 from app.models import mtp
-from app.models.architectures import LARGE_GRAPHS
+from app.models.architectures import LARGE_GRAPHS, refusal
 from tests.benchmarks import llama_cpp_tools
 from tests.support.added_heads import add_head
-from tests.support.architecture_checks import WAYS, Case, Kind, check
+from tests.support.architecture_checks import HEAD, WAYS, Case, Kind, check
+from tests.support.gemma4_models import KINDS, make_assistant, make_gemma4
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 3600
 """For one model."""
 _OTHERS = ("llama-dense", "qwen3-dense")
 """The first of them is the wrong draft; the second for the first."""
-_HEAD = "+head"
-"""What the name of a model with an added head ends with."""
+_GEMMA4_DRAFT = "drafts/gemma4.gguf"
+"""The wrong draft for those models that have another vocabulary than the generator's."""
 _WITH_HEADS = (*(name for name in mtp.ARCHITECTURES if name != "nemotron_h_moe"), "glm5-next")
 """Architectures whose models get a head. llama.cpp reads those of glm5-next and can't compute them. Those of
 nemotron_h_moe have experts, which the generator's models of it lack.
@@ -77,13 +79,20 @@ def write_models(folder: Path) -> None:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for source in sorted(folder.glob("*.gguf")):
             if source.stem.rpartition("-")[0] in _WITH_HEADS:
-                add_head(source, folder / f"{source.stem}{_HEAD}.gguf")
+                add_head(source, folder / f"{source.stem}{HEAD}.gguf")
+        for kind in KINDS:
+            make_gemma4(folder / f"gemma4-{kind}.gguf", kind)
+            make_assistant(folder / f"gemma4-{kind}{HEAD}.gguf", kind)
+        (folder / "drafts").mkdir()
+        make_gemma4(folder / _GEMMA4_DRAFT, seed=5)
 
 
 def checked(path: Path, folder: Path) -> Checked:
     """Everything about one model, from a process of its own."""
     result = Checked(path.stem)
     other = folder / f"{_OTHERS[path.stem == _OTHERS[0]]}.gguf"
+    if path.stem.startswith("gemma4-"):
+        other = folder / _GEMMA4_DRAFT
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "tests.benchmarks.architectures", "--one", str(path), str(other)]
         environment = {**os.environ, paths.HOME_VARIABLE: home, "PYTHONPATH": str(ROOT)}
@@ -124,23 +133,32 @@ def _reason(errors: str) -> str:
     return f": {found[-1].strip()}" if found else ""
 
 
+def unwritten(results: Sequence[Checked]) -> list[str]:
+    """The architectures of llama.cpp that there is no model of, without those that the app refuses by their names."""
+    code = (llama_cpp_tools.source() / "src" / "llama-arch.cpp").read_text("utf-8")
+    names = set(re.findall(r'\{ *LLM_ARCH_\w+, *"([^"(]+)" *\}', code))
+    seen = {result.kind.architecture for result in results if result.kind}
+    return sorted(name for name in names - seen if refusal(name, "") is None)
+
+
 # ---------------------------------------------------------------- reports
 
 
-def document(results: Sequence[Checked], command: str) -> str:
-    """The page about all architectures."""
+def document(results: Sequence[Checked], missing: Sequence[str], command: str) -> str:
+    """The page about all architectures; there is no model of those that are ``missing``."""
     answers = [case for result in results for case in result.cases if case.result != "refused"]
     ties = [(result, case) for result in results for case in result.cases if case.result == "near-tie"]
     wrong = [(result, case) for result in results for case in result.cases if case.result in _FAILED]
-    heads = {result.name.removesuffix(_HEAD): result for result in results if result.name.endswith(_HEAD)}
-    models = [result for result in results if not result.name.endswith(_HEAD)]
+    heads = {result.name.removesuffix(HEAD): result for result in results if result.name.endswith(HEAD)}
+    models = [result for result in results if not result.name.endswith(HEAD)]
     refused = [result for result in models if result.kind and result.kind.refused]
     lines = [
         "# Architectures",
         "",
         "Whether a model of every architecture answers the same, however its tokens are drafted and whatever happened "
         "to the chat before: the text is compared with that of decoding without a draft from an empty memory, and so "
-        "are the logits after it. The models are tiny, have random weights and come from llama.cpp's own generator. "
+        "are the logits after it. The models are tiny and have random weights. llama.cpp's own generator writes them, "
+        "except for Gemma 4 and the MTP heads. "
         "What is tried is in `tests/support/architecture_checks.py`.",
         "",
         f"{datetime.now(UTC).date()}, llama-cpp-python {llama_cpp_tools.VERSION}, `{command}`:",
@@ -151,6 +169,8 @@ def document(results: Sequence[Checked], command: str) -> str:
         "The columns say how many answers were compared. *Wrong*: another model drafts, which is nearly always wrong. "
         "*Partly right*: 0, 1, 2 … of the draft tokens are right and the others wrong. Models with a running state are "
         "checked with llama.cpp's snapshots, where it has them, and without.",
+        "",
+        f"Not checked, because the generator writes no models of them: {', '.join(missing) or 'none'}.",
         "",
         "| architecture | memory | " + " | ".join(WAYS) + " |",
         "|---|---|" + "---|" * len(WAYS),
@@ -189,8 +209,9 @@ def _near_ties(count: int) -> str:
 def _bullet(result: Checked, case: Case) -> str:
     place = "" if case.place is None else f", token {case.place}"
     snapshots = f", {case.snapshots} snapshots" if case.snapshots else ""
-    message = f": {case.message}" if case.message else f" (error of the logits {case.error:.1g})"
-    return f"- `{result.name}`, {case.way}, {case.sampling}, {case.event}{snapshots}{place}{message}"
+    message = f": {case.message}" if case.message else ""
+    what = f"{case.way}, {case.sampling}, {case.event}{snapshots}{place}{message}"
+    return f"- `{result.name}`, {what} (error of the logits {case.error:.1g})"
 
 
 def _progress(result: Checked) -> None:
@@ -238,7 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = msgspec.json.decode(options.json.read_bytes(), type=list[Checked]) if options.resume else []
         results = run_all(folder, options.only, options.processes, options.json, known)
     given = [f"--only {shlex.quote(options.only)}"] * bool(options.only)
-    page = document(results, " ".join(["scripts/check-architectures", *given]))
+    page = document(
+        results, [] if options.only else unwritten(results), " ".join(["scripts/check-architectures", *given])
+    )
     if options.write:
         options.write.write_text(page, encoding="utf-8")
     else:

@@ -26,13 +26,15 @@ from tests.support.gguf_files import (
     spm_vocabulary,
 )
 
-Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2", "llama"]
+Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2", "cogvlm", "gpt2", "llama"]
 _CONV = 4
 _STATE = 32
 EXPERTS, EXPERTS_USED = 4, 2
 """Of a layer with experts, which has a shared one besides."""
 _QUERY_RANK, _LATENT, _ROTATED = 48, 32, 16
 """Widths of what deepseek2 keeps of a query, of keys and values, and of the part of a key that is rotated."""
+POSITIONS = 300
+"""Of gpt2's table: the training context has to be as long."""
 WINDOW = 32
 """Tokens a sliding-window layer of gemma3 looks back."""
 
@@ -321,6 +323,50 @@ def _deepseek(shape: Shape, random: RandomWeights) -> Tensors:
     return _whole(shape, random, layer)
 
 
+# ---------------------------------------------------------------- cogvlm: llama with weights for images besides
+
+
+def _cogvlm(shape: Shape, random: RandomWeights) -> Tensors:
+    def layer(_number: int, block: str) -> Tensors:
+        tensors = attention(block, shape, random) | feed_forward(block, shape, random)
+        parts = [tensors.pop(f"{block}attn_{part}.weight") for part in "qkv"]
+        tensors[block + "attn_qkv.weight"] = np.concatenate(parts)
+        for name in ("attn_qkv", "attn_output"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}{name}.weight"]
+        for name in ("gate", "up", "down"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}ffn_{name}.weight"]
+        return tensors
+
+    return _whole(shape, random, layer)
+
+
+# ---------------------------------------------------------------- gpt2: a table of positions
+
+
+def _gpt2_metadata(writer: gguf.GGUFWriter) -> None:
+    writer.add_layer_norm_eps(1e-5)
+
+
+def _gpt2(shape: Shape, random: RandomWeights) -> Tensors:
+    width = shape.width
+
+    def biased(tensors: Tensors) -> Tensors:
+        biases = {
+            name.replace(".weight", ".bias"): np.zeros(len(tensor), np.float32) for name, tensor in tensors.items()
+        }
+        return tensors | biases
+
+    def layer(_number: int, block: str) -> Tensors:
+        tensors = attention(block, shape, random) | feed_forward(block, shape, random)
+        parts = [tensors.pop(f"{block}attn_{part}.weight") for part in "qkv"]
+        del tensors[block + "ffn_gate.weight"]
+        return biased(tensors | {block + "attn_qkv.weight": np.concatenate(parts)})
+
+    tensors = _whole(shape, random, layer)
+    tensors["output_norm.bias"] = np.zeros(width, np.float32)
+    return tensors | {"position_embd.weight": random.matrix(POSITIONS, width, 1.0)}
+
+
 _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, RandomWeights], Tensors]]] = {
     "mamba": (_mamba_metadata, _mamba),
     "granitehybrid": (_granite_metadata, _granite),
@@ -328,5 +374,7 @@ _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, Rand
     "qwen35": (qwen_metadata, qwen_tensors),
     "gemma3": (_gemma3_metadata, _gemma3),
     "deepseek2": (_deepseek_metadata, _deepseek),
+    "gpt2": (_gpt2_metadata, _gpt2),
+    "cogvlm": (lambda _: None, _cogvlm),
     "llama": (lambda _: None, llama_weights),
 }

@@ -139,7 +139,9 @@ class RepositoryPage(QWidget):
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._head = label(role="quiet", wraps=True)
         self._with_head = QCheckBox("With its MTP head")
-        self._with_head.setToolTip("The head drafts for this model. It is stored next to it and found with it.")
+        self._with_head.setToolTip(
+            "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
+        )
         self._looked: HubModel | None = None
         """What is known about the selected model."""
         self._is_looking = False

@@ -248,10 +248,11 @@ class AppCommands(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
+        hello = self._engine.hello()
         self._dialog = dialog = OpenModelsDialog(
             in_use.choice_in_use(self._values, files),
             self._values.recent_pairs,
-            has_gpu=bool(self._engine.devices()),
+            gpus=hello.devices if hello else (),
             is_loaded=is_loaded and self._pair_loader.pair() is not None,
             load_for=self._values.load_for,
             library=self._coordinator.library(),

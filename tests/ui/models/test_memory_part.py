@@ -72,7 +72,7 @@ def open_dialog(qtbot: QtBot, folder: Path) -> Open:
             load=LoadSettings(**load),  # type: ignore[arg-type]
         )
         memory = Memory(machine)
-        dialog = OpenModelsDialog(choice, has_gpu=bool(machine.devices), is_loaded=False, memory=memory)  # type: ignore[arg-type]
+        dialog = OpenModelsDialog(choice, gpus=machine.devices, is_loaded=False, memory=memory)  # type: ignore[arg-type]
         qtbot.addWidget(dialog)
         dialog.show()
         qtbot.waitUntil(lambda: bool(dialog._memory_part._sentence.text()), timeout=10_000)
