@@ -138,7 +138,7 @@ class RepositoryPage(QWidget):
         self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._head = label(role="quiet", wraps=True)
-        self._with_head = QCheckBox()
+        self._with_head = QCheckBox("With its MTP head")
         self._with_head.setToolTip(
             "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
         )

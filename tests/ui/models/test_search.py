@@ -479,3 +479,17 @@ def test_a_draft_takes_the_place_of_the_head(hub: Windows, heads: dict[str, Path
     assert hub.page.head() is None and hub.page.draft() is not None
     tree(hub.page, "Drafts found").setCurrentItem(rows(tree(hub.page, "Drafts found"))[1])
     assert hub.page.head() is not None and hub.page.draft() is None
+
+
+def test_downloads_and_models_of_an_earlier_catalog(windows: Windows, tmp_path: Path) -> None:
+    """Pairs that are no longer recommended are listed and opened as ever, and no card takes one for its own."""
+    names = ("bartowski/Qwen2.5-1.5B-Instruct-GGUF", "bartowski/Qwen2.5-0.5B-Instruct-GGUF")
+    files = [small_model(tmp_path / f"{number}-Q8_0.gguf", seed=number) for number in range(2)]
+    for name, path in zip(names, files, strict=True):
+        windows.server.add(name, {path.name: path})
+    windows.get(*((name, path.name) for name, path in zip(names, files, strict=True)), title="Qwen2.5 1.5B with draft")
+    windows.says("Complete · checksum verified")
+    windows.presenter.show_recommended()
+    shown = buttons(windows.window.recommended)
+    assert "In your library" not in shown and "In Downloads" not in shown
+    assert "Qwen2.5 1.5B with draft" in texts(windows.window.downloads)

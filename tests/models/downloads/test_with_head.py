@@ -1,0 +1,139 @@
+"""A model is downloaded with its MTP head, as a target is with its draft; and what earlier versions left goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.models.downloads.item import Item, ItemState
+from app.models.downloads.queue_file import FILE_NAME
+from app.models.hub.network import Network
+from tests.models.downloads.fetching import MIB
+from tests.models.downloads.watched import Watched
+from tests.support.hub_faults import Fault
+from tests.support.hub_server import HubServer
+
+TARGET, HEAD, DRAFT = "Q4_K_M/target.bin", "MTP/mtp-target.bin", "draft.bin"
+SIZES = {TARGET: 3 * MIB, HEAD: MIB, DRAFT: MIB}
+
+Opens = Callable[..., Watched]
+
+
+@pytest.fixture
+def opens(network: Network, tmp_path: Path) -> Iterator[Opens]:
+    """Opens the queue of the test's folder; all are closed in the end."""
+    opened: list[Watched] = []
+
+    def open_queue(**options: Any) -> Watched:
+        opened.append(Watched(network, tmp_path / "data", **options))
+        return opened[-1]
+
+    yield open_queue
+    for one in opened:
+        one.queue.close()
+
+
+@pytest.fixture
+def item(hub: HubServer) -> Item:
+    hub.add("maker/m", {name: bytes([number + 1]) * size for number, (name, size) in enumerate(SIZES.items())})
+    target, head = (hub.remote_file("maker/m", name) for name in (TARGET, HEAD))
+    return Item(id="m", title="Target with MTP head", target=(target,), head=(head,), license="mit")
+
+
+def stored(folder: Path) -> list[str]:
+    models = folder / "data" / "models"
+    return sorted(path.relative_to(models).as_posix() for path in models.rglob("*") if path.is_file())
+
+
+def test_the_head_comes_into_the_folder_of_its_model(opens: Opens, item: Item, tmp_path: Path) -> None:
+    watched = opens()
+    watched.queue.add(item)
+    progress = watched.wait_for("m", ItemState.DONE)
+    assert (progress.done, progress.item.size) == (4 * MIB, 4 * MIB)
+    assert stored(tmp_path) == ["maker/m/Q4_K_M/mtp-target.bin", "maker/m/Q4_K_M/target.bin"]
+    target, head = watched.queue.paths("m")
+    assert head == target.with_name("mtp-target.bin")
+    origin = watched.queue.origins.get(head)
+    assert origin is not None and (origin.path, origin.license) == (HEAD, "mit")
+
+
+def test_pause_restart_and_resume(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
+    hub.faults.add(HEAD, Fault(stall_at=MIB // 2))
+    watched = opens(parallel=2)
+    watched.queue.add(item)
+    watched.wait(lambda: watched.of("m").done == 3 * MIB + MIB // 2)
+    watched.queue.pause("m")
+    watched.wait(lambda: not watched.queue.is_working())
+    watched.queue.close()
+    again = opens()
+    assert (again.of("m").item, again.of("m").state) == (item, ItemState.PAUSED)
+    hub.release()
+    again.queue.resume("m")
+    again.wait_for("m", ItemState.DONE)
+    assert [request.start for request in hub.bodies(HEAD)] == [0, MIB // 2]
+    assert len(hub.bodies(TARGET)) == 1
+    assert (tmp_path / "data/models/maker/m/Q4_K_M/mtp-target.bin").read_bytes() == bytes([2]) * MIB
+
+
+def test_a_wrong_head_is_not_kept(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
+    hub.faults.always(HEAD, Fault(content=bytes([9]) * MIB))
+    watched = opens()
+    watched.queue.add(item)
+    progress = watched.wait_for("m", ItemState.FAILED)
+    assert "doesn't match the checksum" in progress.message
+    assert "maker/m/Q4_K_M/mtp-target.bin" not in stored(tmp_path)
+    hub.faults.clear()
+    watched.queue.resume("m")
+    watched.wait_for("m", ItemState.DONE)
+
+
+def test_discarding_deletes_what_came_of_the_head(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
+    hub.faults.add(HEAD, Fault(stall_at=MIB // 2))
+    watched = opens()
+    watched.queue.add(item)
+    watched.wait(lambda: watched.of("m").done == 3 * MIB + MIB // 2)
+    watched.queue.discard("m")
+    watched.wait(lambda: stored(tmp_path) == ["maker/m/Q4_K_M/target.bin"])
+    hub.release()
+
+
+def test_a_head_that_is_added_later(hub: HubServer, opens: Opens, item: Item) -> None:
+    """Of a model that is there, only the head is fetched."""
+    watched = opens()
+    alone = msgspec.structs.replace(item, id="alone", head=())
+    watched.queue.add(alone)
+    watched.wait_for("alone", ItemState.DONE)
+    watched.queue.add(item)
+    watched.wait_for("m", ItemState.DONE)
+    assert (len(hub.bodies(TARGET)), len(hub.bodies(HEAD))) == (1, 1)
+
+
+def test_a_pair_that_an_earlier_version_began(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
+    """A pair that is no longer recommended, in a queue from before there were heads."""
+    target, draft = (msgspec.to_builtins(hub.remote_file("maker/m", name)) for name in (TARGET, DRAFT))
+    saved = {
+        "item": {
+            "id": "maker/m:0123456789abcdef maker/m:0123456789abcdef",
+            "title": "Qwen2.5 1.5B with draft 0.5B",
+            "target": [target],
+            "draft": [draft],
+            "licence": "apache-2.0",
+        },
+        "folder": str(tmp_path / "data" / "models"),
+        "state": "running",
+        "message": "",
+        "page": "",
+    }
+    file = tmp_path / "data" / FILE_NAME
+    file.parent.mkdir()
+    file.write_text(json.dumps({"version": 1, "items": [saved]}), encoding="utf-8")
+    watched = opens()
+    watched.wait_for(saved["item"]["id"], ItemState.DONE)  # type: ignore[index]
+    assert stored(tmp_path) == ["maker/m/Q4_K_M/target.bin", "maker/m/draft.bin"]
+    watched.queue.close()
+    assert opens().of(saved["item"]["id"]).state is ItemState.DONE  # type: ignore[index]
