@@ -64,7 +64,9 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
         lines = [f"Draft: {_model_line(pair.draft)}"]
     elif pair.has_head:
         file = pair.head_file
-        place = f"in a separate file, {visible(Path(file.path).name)}" if file is not None else "inside the target's file"
+        place = (
+            f"in a separate file, {visible(Path(file.path).name)}" if file is not None else "inside the target's file"
+        )
         lines = [f"MTP head: {place}"]
     else:
         lines = ["No draft"]

@@ -315,8 +315,11 @@ def _head(entry: LibraryEntry) -> str:
         return ""
     if found.mtp_head == "alone":
         return "only this, without the model it belongs to"
-    unused = found.head_problem or why_unwanted("auto", found, ALL_LAYERS)
-    return f"MTP head inside: {visible(unused)}" if unused else "MTP head inside, which drafts without a second model"
+    if found.head_problem:
+        return f"MTP head inside. {visible(found.head_problem)}"
+    if unwanted := why_unwanted("auto", found, ALL_LAYERS):
+        return f"MTP head inside, off unless you turn it on. {unwanted}"
+    return "MTP head inside, which drafts without a second model"
 
 
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:

@@ -174,9 +174,7 @@ def _off(now: Situation) -> Status:
 
 
 def _on_heading(now: Situation) -> str:
-    if "model" in now.drafters:
-        return "Drafting"
-    return "Drafting with the MTP head" if "mtp" in now.drafters else "Drafting with n-grams"
+    return "Drafting with n-grams" if now.drafters == ("ngram",) else "Drafting"
 
 
 def _paused_heading(now: Situation) -> str:
