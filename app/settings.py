@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from app.errors import KnownError
-from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH
+from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
 from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
@@ -71,6 +71,10 @@ class Settings(msgspec.Struct, kw_only=True):
         dict[str, LoadSettings], Meta(description="The same for each model, by the target's path")
     ] = msgspec.field(default_factory=dict)
     """In the order they were loaded, at most `MAX_MODEL_LOADS`."""
+    model_heads: Annotated[
+        dict[str, HeadChoice], Meta(description="Whether to use the MTP head inside a model, by its path")
+    ] = msgspec.field(default_factory=dict)
+    """Only where it isn't ``auto``; at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
     """Empty means `app.paths.models_dir`."""
@@ -101,6 +105,16 @@ class Settings(msgspec.Struct, kw_only=True):
         others = [(path, one) for path, one in self.model_loads.items() if path != target]
         self.model_loads = dict([*others, (target, load)][-MAX_MODEL_LOADS:])
 
+    def head_for(self, target: str) -> HeadChoice:
+        """Whether to use the MTP head inside the target at this path."""
+        return self.model_heads.get(target, "auto")
+
+    def remember_head(self, target: str, head: HeadChoice) -> None:
+        """Use the head inside this target, or not, from now on."""
+        others = [(path, one) for path, one in self.model_heads.items() if path != target]
+        added: list[tuple[str, HeadChoice]] = [] if head == "auto" else [(target, head)]
+        self.model_heads = dict([*others, *added][-MAX_MODEL_LOADS:])
+
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now."""
 
@@ -111,6 +125,7 @@ class Settings(msgspec.Struct, kw_only=True):
             return Pair(there(pair.target), there(pair.draft) if pair.draft else pair.draft)
 
         self.model_loads = {there(path): load for path, load in self.model_loads.items()}
+        self.model_heads = {there(path): head for path, head in self.model_heads.items()}
         self.recent_pairs = list(dict.fromkeys(map(both, self.recent_pairs)))
         self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 

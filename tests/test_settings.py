@@ -15,6 +15,8 @@ from app.errors import KnownError
 from app.protocol.messages import Generate, LoadSettings
 from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, FormerSettings, Pair, Settings, SettingsFile
 
+DATA = Path(__file__).parent / "data"
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -66,6 +68,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "accept": "rejection",
         "load": LoadSettings(context_length=4096, kv_type="q8_0", target_gpu_layers=0),
         "model_loads": {"/m/ü.gguf": LoadSettings(context_length=512), "C:\\m.gguf": LoadSettings()},
+        "model_heads": {"/m/ü.gguf": "on", "C:\\m.gguf": "off"},
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
         "last_chat_id": "abc",
@@ -237,6 +240,34 @@ def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
     assert len(settings.model_loads) == MAX_MODEL_LOADS
 
 
+def test_heads_are_used_as_they_were_the_last_time() -> None:
+    settings = Settings()
+    for number in range(MAX_MODEL_LOADS + 1):
+        settings.remember_head(f"/m/{number}.gguf", "on")
+    settings.remember_head("/m/1.gguf", "off")
+    settings.remember_head("/m/2.gguf", "auto")
+    heads = [settings.head_for(f"/m/{name}.gguf") for name in (0, 1, 2, 3, "other")]
+    assert heads == ["auto", "off", "auto", "on", "auto"]
+    assert len(settings.model_heads) == MAX_MODEL_LOADS - 1
+
+
+def test_settings_of_a_version_without_heads_are_used_as_they_are(path: Path) -> None:
+    write(path, (DATA / "settings-version-3-without-heads.json").read_text(encoding="utf-8"))
+    file = SettingsFile(path)
+    assert (file.notice, file.values.model_heads) == (None, {})
+    assert (file.values.load_for("/m/a.gguf").context_length, file.values.last_pair) == (512, Pair("/m/a.gguf"))
+    file.values.remember_head("/m/a.gguf", "on")
+    file.save()
+    assert SettingsFile(path).values.head_for("/m/a.gguf") == "on"
+    assert read(path)["model_heads"] == {"/m/a.gguf": "on"}
+
+
+def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:
+    write(path, {"version": 3, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
+    values = SettingsFile(path).values
+    assert (values.zoom, values.head_for("/m/a.gguf")) == (125, "auto")
+
+
 def test_a_path_that_is_no_text_survives(path: Path) -> None:
     file = SettingsFile(path)
     file.values.remember_pair(Pair("/m/\udcff.gguf"))
@@ -307,6 +338,7 @@ def test_models_that_were_moved_stay_known(path: Path, tmp_path: Path) -> None:
         file.values.remember_pair(pair)
     file.values.remember_load(mine, LoadSettings(context_length=512))
     file.values.remember_load(other, LoadSettings(context_length=256))
+    file.values.remember_head(mine, "off")
     file.values.models_moved(old, new)
     file.save()
     values = SettingsFile(path).values
@@ -315,3 +347,4 @@ def test_models_that_were_moved_stay_known(path: Path, tmp_path: Path) -> None:
     assert values.recent_pairs == [Pair(mine, draft), Pair(mine), Pair(other, draft)]
     assert [values.load_for(one).context_length for one in (mine, other)] == [512, 256]
     assert list(values.model_loads) == [mine, other]
+    assert values.model_heads == {mine: "off"}

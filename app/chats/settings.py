@@ -217,8 +217,9 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         DrafterChoice,
         Meta(
             title="Drafter",
-            description="What drafts the next words to make answers faster: a small draft model, or text that is "
-            "already in the chat. Answers are just as good as without a draft.",
+            description="What drafts the next words to make answers faster: a small draft model, a part of the "
+            "model that predicts further words (MTP head), or text that is already in the chat. Answers are just as "
+            "good as without a draft.",
         ),
     ] = "auto"
 

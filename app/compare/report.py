@@ -296,6 +296,7 @@ def _figures(comparison: Comparison) -> dict[str, object]:
         "mean_acceptance_length": draft.mean_acceptance_length,
         "accepted_from_model": accepted.get("model", 0),
         "accepted_from_ngram": accepted.get("ngram", 0),
+        "accepted_from_mtp": accepted.get("mtp", 0),
         "difference_token": found.token if found else None,
         "difference_character": found.character if found else None,
         "plain_candidate": found.plain if found else None,

@@ -336,6 +336,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     target: ModelFile
     draft: ModelFile | None = None
+    head: ModelFile | None = None
+    """The file with the MTP head in use; the target's if it is inside."""
     template: str = "model"
     context_length: int = 0
     threads: int = 0

@@ -55,6 +55,7 @@ def setup_of(
         machine=_this_machine(list(devices)),
         target=_model(pair.target),
         draft=_model(pair.draft) if pair.draft else None,
+        head=_model(pair.head_file or pair.target) if pair.has_head else None,
         template="none" if command.raw else pair.template,
         context_length=pair.context_length,
         threads=pair.threads,
@@ -87,7 +88,11 @@ def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lam
     draft = setup.draft
     if draft is not None and pair.draft is not None:
         draft = msgspec.structs.replace(draft, sha256=model_hash(Path(pair.draft.path), should_stop))
-    return msgspec.structs.replace(setup, target=target, draft=draft)
+    head = setup.head
+    if head is not None:
+        file = Path((pair.head_file or pair.target).path)
+        head = msgspec.structs.replace(head, sha256=model_hash(file, should_stop))
+    return msgspec.structs.replace(setup, target=target, draft=draft, head=head)
 
 
 _hashes: dict[tuple[str, int, int], str] = {}

@@ -107,8 +107,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("engine", f"{setup.engine}, Python {setup.python}" if setup.python else setup.engine),
         ("target", _model(setup.target)),
         ("target SHA-256", setup.target.sha256 or UNKNOWN),
-        ("draft", _model(setup.draft) if setup.draft else "none"),
-        *([("draft SHA-256", setup.draft.sha256 or UNKNOWN)] if setup.draft else []),
+        *_drafts(setup),
         ("machine", machine(setup.machine)),
         ("loaded with", _loading(setup)),
         ("sampling", sampling(setup.sampling)),
@@ -121,6 +120,22 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
     if setup.prompt_set_sha256:
         found.append(("prompts SHA-256", setup.prompt_set_sha256))
     return found
+
+
+def _drafts(setup: Setup) -> list[tuple[str, str]]:
+    """The second file, or that the target's own head drafts."""
+    if setup.draft is not None:
+        return [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or UNKNOWN)]
+    if setup.head is None:
+        return [("draft", "none")]
+    if has_head_inside(setup):
+        return [("draft", "MTP head inside the target")]
+    return [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or UNKNOWN)]
+
+
+def has_head_inside(setup: Setup) -> bool:
+    """Whether an MTP head inside the target drafts."""
+    return setup.head is not None and setup.head.file == setup.target.file
 
 
 def _thinking(setup: Setup) -> str:
@@ -180,7 +195,9 @@ def command(setup: Setup) -> str:
     words += _options(**msgspec.structs.asdict(setup.sampling))
     thinking = [setup.thinking or None, setup.thinking_budget]
     words += [word for choice in thinking if choice is not None for word in ("--thinking", str(choice))]
-    drafter = setup.drafter if setup.draft else "ngram"  # without a draft model, auto means just that
+    drafter = setup.drafter
+    if not (setup.draft or setup.head):
+        drafter = "ngram"  # auto means just that
     words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)
 
@@ -192,6 +209,8 @@ _SHORT = {"draft_context_length": "draft_context"}
 def _model_options(setup: Setup) -> list[str]:
     target, draft = setup.target, setup.draft
     words = []
+    if setup.head is not None and not has_head_inside(setup):
+        draft = setup.head
     if not (target.bundled and (draft is None or draft.bundled)):
         words += ["--target", target.file]
         words += ["--draft", draft.file] if draft else []

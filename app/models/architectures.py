@@ -7,6 +7,7 @@ error if it doesn't know it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Models without a KV cache: their recurrent state can't be cut back to an earlier token."""
@@ -62,6 +63,16 @@ _ENCODERS = (
     "nomic-bert",
     "nomic-bert-moe",
 )
+ASSISTANTS = {"gemma4-assistant": "gemma4"}
+"""Architectures of MTP heads that read the KV cache of their target, with the target's. They are always in a file of
+their own.
+"""
+_HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
+_FIRST_LAYER = "blk.0.attn_norm.weight"
+
+HeadPlace = Literal["none", "inside", "alone"]
+"""Whether a file has an MTP head, and if so, with the model it belongs to or without."""
+
 _HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
 _DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
@@ -90,6 +101,14 @@ _TYPE_REFUSALS = {
 def refusal(architecture: str, general_type: str) -> str | None:
     """Why a file of this kind isn't a text model, as the rest of a sentence that begins with its name."""
     return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
+
+
+def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> HeadPlace:
+    """Whether a file with tensors of these names has an MTP head: it must say so, and contain it."""
+    names = list(tensors)
+    if mtp_layers <= 0 or not any(name.endswith(_HEAD_TENSORS) for name in names):
+        return "none"
+    return "alone" if architecture in ASSISTANTS or _FIRST_LAYER not in names else "inside"
 
 
 def is_part_of_model(architecture: str, general_type: str) -> bool:

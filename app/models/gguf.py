@@ -20,7 +20,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from app.errors import KnownError
-from app.models.architectures import refusal, running_state
+from app.models.architectures import HeadPlace, head_place, refusal, running_state
 from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
@@ -111,6 +111,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     experts_used: int
     mtp_layers: int
     """Layers that predict further tokens (``nextn``)."""
+    mtp_head: HeadPlace = "none"
     running_state: str | None = msgspec.field(name="kept_state")
     """``recurrent`` or ``hybrid`` if the model has a recurrent state, which can't be cut back to an earlier token."""
     tokenizer: TokenizerFacts | None
@@ -271,7 +272,8 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         ),
         experts=_whole(values, own("expert_count")),
         experts_used=_whole(values, own("expert_used_count")),
-        mtp_layers=_whole(values, own("nextn_predict_layers")),
+        mtp_layers=(mtp_layers := _whole(values, own("nextn_predict_layers"))),
+        mtp_head=head_place(architecture, mtp_layers, (tensor.name for tensor in tensors)),
         chat_template=text_of(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
         tokenizer=read_tokenizer(values),
         split=split,
@@ -313,10 +315,14 @@ def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
 # ---------------------------------------------------------------- what llama.cpp may load
 
 
+_HEAD_ONLY = "contains only the MTP head of a model. Open that model, with this file as its draft model."
+
+
 def _kind_problem(header: GgufHeader) -> str | None:
     if not header.architecture:
         return "doesn't say which architecture it has, so it can't be loaded."
-    return refusal(header.architecture, header.general_type)
+    problem = refusal(header.architecture, header.general_type)
+    return problem or (_HEAD_ONLY if header.mtp_head == "alone" else None)
 
 
 def _split_problem(header: GgufHeader) -> str | None:

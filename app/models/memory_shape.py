@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.models.architectures import ASSISTANTS
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
-from app.models.mtp import ASSISTANTS, head_problem, is_head_only
+from app.models.mtp import head_problem, is_head_only
 from app.protocol.limits import default_context_length
 
 _FLOAT_BYTES = 4

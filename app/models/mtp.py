@@ -5,7 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Protocol
 
-from app.models.gguf import GgufHeader, whole_numbers
+from app.models.architectures import ASSISTANTS
+from app.models.gguf import GgufHeader, ModelFacts, whole_numbers
 from app.models.text import printable
 from app.protocol.limits import HeadChoice
 
@@ -28,15 +29,13 @@ ARCHITECTURES = (
 """Those for which llama.cpp of October 2026 can compute a head by itself (``LLM_GRAPH_TYPE_DECODER_MTP``). For others
 it would compute something else, or stop the process.
 """
-ASSISTANTS = {"gemma4-assistant": "gemma4"}
-"""Architectures of heads that read the KV cache of their target, with the target's. They are always in a file of their
-own.
-"""
-_HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 """Metadata of a head and its target that has to be the same if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
+TURNED_OFF = "It is turned off for this model."
+_SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
+_ON_METAL = "On the GPU of a Mac, models of this kind usually answer faster without it."
 
 
 class TargetFacts(Protocol):
@@ -48,9 +47,9 @@ class TargetFacts(Protocol):
     def experts(self) -> int: ...
 
 
-def has_head(header: GgufHeader) -> bool:
+def has_head(header: ModelFacts) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
-    return header.mtp_layers > 0 and any(tensor.name.endswith(_HEAD_TENSORS) for tensor in header.tensors)
+    return header.mtp_head != "none"
 
 
 def _names_of_head(header: GgufHeader) -> list[str]:
@@ -58,13 +57,12 @@ def _names_of_head(header: GgufHeader) -> list[str]:
     return [tensor.name for tensor in header.tensors if tensor.name.startswith(tuple(f"{head}." for head in heads))]
 
 
-def is_head_only(header: GgufHeader) -> bool:
+def is_head_only(header: ModelFacts) -> bool:
     """Whether the file contains an MTP head without the model it belongs to."""
-    is_alone = is_assistant(header) or all(tensor.name != "blk.0.attn_norm.weight" for tensor in header.tensors)
-    return is_alone and has_head(header)
+    return header.mtp_head == "alone"
 
 
-def is_assistant(header: GgufHeader) -> bool:
+def is_assistant(header: ModelFacts) -> bool:
     """Whether the file contains a head that reads the KV cache of its target."""
     return header.architecture in ASSISTANTS
 
@@ -79,10 +77,17 @@ def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
 
     Both the memory plan and the engine ask this, so that a plan counts what is loaded.
     """
+    return why_unwanted(choice, target, gpu_layers) is None
+
+
+def why_unwanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> str | None:
+    """Why the head inside ``target`` isn't to be loaded, a sentence for the user; ``None`` if it is."""
     if choice != "auto":
-        return choice == "on"
+        return None if choice == "on" else TURNED_OFF
+    if not pays_off(target):
+        return _SMALL
     slow_here = platform.system() == "Darwin" and not target.experts and gpu_layers != 0
-    return pays_off(target) and not slow_here
+    return _ON_METAL if slow_here else None
 
 
 def head_problem(header: GgufHeader) -> str | None:
@@ -117,6 +122,9 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
         if is_assistant(head)
         else ((head.architecture, head.width) == (target.architecture, target.width))
     )
+    first, second = target.tokenizer, head.tokenizer
+    if first is not None and second is not None:
+        belongs = belongs and (first.kind, first.size) == (second.kind, second.size)
     return None if belongs else f"The MTP head in {printable(head.path.name)} belongs to another model."
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -51,11 +52,14 @@ class Verdict:
 
 def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
     """Decide whether ``draft``, a model or a file with only an MTP head, can draft for ``target``."""
+    first, second = target.tokenizer, draft.tokenizer
+    different = partial(first_difference, first, second) if first and second else lambda: None
     if is_head_only(draft):
         problem = mismatch(target, draft)
-        return Verdict(problem is None, problem or "Compatible: the MTP head in this file belongs to the target.")
-    first, second = target.tokenizer, draft.tokenizer
-    return judge(target, draft, lambda: first_difference(first, second) if first and second else None)
+        if problem is None and (found := different()) is not None:
+            problem = _different_token(found)
+        return Verdict(problem is None, problem or "Compatible: this file is the target's MTP head.")
+    return judge(target, draft, different)
 
 
 def judge(target: ModelFacts, draft: ModelFacts, difference: Callable[[], Difference | None]) -> Verdict:
@@ -68,10 +72,7 @@ def judge(target: ModelFacts, draft: ModelFacts, difference: Callable[[], Differ
     if problem is None and first.fingerprint != second.fingerprint:
         different = difference()
         if different is not None:
-            problem = (
-                f'The vocabularies differ: token {different.id:,} is "{different.target}" in the target '
-                f'and "{different.draft}" in the draft.'
-            )
+            problem = _different_token(different)
     return Verdict(
         fits=problem is None,
         reason=problem or _fit(first, second),
@@ -92,6 +93,13 @@ def first_difference(first: Tokenizer, second: Tokenizer) -> Difference | None:
         if ours != theirs:
             return Difference(index, printable(ours), printable(theirs))
     return None
+
+
+def _different_token(found: Difference) -> str:
+    return (
+        f'The vocabularies differ: token {found.id:,} is "{found.target}" in the target and "{found.draft}" in the '
+        "draft."
+    )
 
 
 def _kind_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.models.architectures import ASSISTANTS
 from app.models.gguf import ModelFileError, read_header
 from app.models.library.entry import LibraryEntry
-from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, first_difference, judge
+from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, compare, first_difference, judge
 from app.models.tokenizer import Tokenizer
 from app.models.trials import FileKey, Trial, Trials
 
@@ -43,15 +44,25 @@ class Judge:
     def verdict(self, target: LibraryEntry, draft: LibraryEntry) -> Verdict:
         """Whether ``draft`` can draft for ``target``, with the reason."""
         for role, entry in (("target", target), ("draft", draft)):
-            if entry.problem:
+            if entry.problem and not (entry is draft and entry.is_head):
                 return Verdict(False, entry.problem)
             if not entry.available:
                 return Verdict(False, f"The {role} is in a folder that isn't available right now.")
         assert target.summary is not None and draft.summary is not None  # or there was a problem
         try:
+            if draft.is_head:
+                return self._head_verdict(target, draft)
             return judge(target.summary, draft.summary, lambda: self._difference(target, draft))
         except ModelFileError as error:
             return Verdict(False, str(error))
+
+    def _head_verdict(self, target: LibraryEntry, head: LibraryEntry) -> Verdict:
+        """Reads both files, unless they are clearly of different models. Raises `ModelFileError`."""
+        assert target.summary is not None and head.summary is not None
+        architecture = head.summary.architecture
+        if target.summary.architecture != ASSISTANTS.get(architecture, architecture):
+            return Verdict(False, "The MTP head in this file belongs to another model.")
+        return compare(read_header(target.path), read_header(head.path))
 
     def _difference(self, target: LibraryEntry, draft: LibraryEntry) -> Difference | None:
         """Reads the tokens of both, unless these lists were compared before. Raises `ModelFileError`."""
@@ -69,8 +80,9 @@ def rank_drafts(
     """All ``candidates`` except the target itself, best first.
 
     Measurements come before guesses: pairs that were faster than plain first, those that were slower after those that
-    weren't tried. Guesses are ordered by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), then by family, then by how
-    close the size is to that of usual pairs. Those that don't fit come last, with the reason.
+    weren't tried. Of those, the target's own MTP head comes first. Guesses are ordered by size (`SMALL_DRAFT_SHARE`,
+    `LARGE_DRAFT_SHARE`), then by family, then by how close the size is to that of usual pairs. Those that don't fit
+    come last, with the reason. A head that belongs to another model isn't listed.
     """
     key = _file_key(target) if target.available else None
     measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if key else {}
@@ -86,13 +98,14 @@ def rank_drafts(
         for entry in candidates
         if entry.path != target.path
     ]
-    return sorted(drafts, key=_rank)
+    return sorted((draft for draft in drafts if draft.verdict.fits or not draft.entry.is_head), key=_rank)
 
 
 def _rank(draft: RankedDraft) -> tuple[int, float, int, bool, float, str]:
     gain = draft.trial.speed_up if draft.trial else 0.0
     distance = abs(math.log(draft.share / _USUAL_SHARE)) if 0 < draft.share < math.inf else math.inf
-    group = 3 if not draft.verdict.fits else 1 if draft.trial is None else 0 if gain > 1 else 2
+    untried = 1 if draft.entry.is_head else 2
+    group = 4 if not draft.verdict.fits else untried if draft.trial is None else 0 if gain > 1 else 3
     size_band = 0 if draft.share <= SMALL_DRAFT_SHARE else 1 if draft.share <= LARGE_DRAFT_SHARE else 2
     return group, -gain, size_band, not draft.same_family, distance, draft.entry.title.casefold()
 

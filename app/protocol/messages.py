@@ -370,6 +370,10 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Whether an MTP head drafts."""
     head_refused: str | None = None
     """Why the requested MTP head isn't used, for the user."""
+    head_off: str | None = None
+    """Why a head inside the target wasn't requested although it could be used, for the user."""
+    head_file: ModelInfo | None = None
+    """The file that the head in use is in, if that isn't the target's."""
     drafting_off: str | None = None
     """Why nothing can draft for this target, for the user."""
     context_length: int = 0

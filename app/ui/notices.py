@@ -121,10 +121,18 @@ def draft_refused(reason: str) -> Notice:
     return Notice("warning", f"The draft model isn't used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
 
 
-def draft_failed(reason: str) -> Notice:
-    """The draft model failed in the middle of an answer; ``reason`` is the engine's sentence."""
-    text = f"The draft model failed, so this answer continued without it. {reason}"
-    return Notice("warning", text, (Action.DISMISS,))
+def head_refused(reason: str) -> Notice:
+    """The MTP head can't be used; ``reason`` is the engine's sentence."""
+    text = f"{reason} Answers arrive at the model's normal speed."
+    return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
+
+
+def draft_failed(reason: str, *, is_head: bool = False) -> Notice:
+    """A draft model or an MTP head is no longer used in an answer; ``reason`` is the engine's sentence."""
+    what = "The draft model failed, so this answer continued without it."
+    if is_head:
+        what = "The MTP head stopped drafting in this answer."
+    return Notice("warning", f"{what} {reason}", (Action.DISMISS,))
 
 
 def slower(change: SpeedChange) -> Notice:

@@ -13,6 +13,7 @@ from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.library_parts import library, small_model, titles
+from tests.support.mtp_models import make_head_file, make_table_model
 
 
 @pytest.fixture
@@ -133,6 +134,22 @@ def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry
     (entry,) = library(tmp_path).scan()
     path.unlink()
     assert "no longer exists" in Judge({}).verdict(target, entry).reason
+
+
+def test_the_mtp_head_of_the_target_comes_first_and_others_are_not_listed(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    target_path = make_table_model(models / "whole.gguf", "glm4moe")
+    make_head_file(models / "named-anyhow.gguf", "glm4moe")
+    make_head_file(models / "mtp-whole.gguf", "qwen35")
+    entries = {entry.title: entry for entry in library(tmp_path).scan()}
+    target, head = entries["whole"], entries["named-anyhow"]
+    assert head.is_head and not head.usable and "only the MTP head" in head.problem
+    assert target.summary is not None and target.summary.mtp_head == "inside" and not target.drafts_itself
+    assert target.path == target_path
+    ranked = rank(tmp_path, target)
+    assert order(ranked)[0] == "named-anyhow" and ranked[0].verdict.fits
+    assert "mtp-whole" not in order(ranked)
 
 
 # ---------------------------------------------------------------- searching and sorting

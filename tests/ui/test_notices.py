@@ -28,6 +28,7 @@ ALL = [
     notices.not_opened("notes.txt is no model."),
     notices.draft_refused("The vocabularies differ."),
     notices.draft_failed("The draft ran out of memory."),
+    notices.head_refused("The MTP head in model.gguf can't be computed."),
     notices.slower(SpeedChange(before="llama-cpp-python 0.3.36", now="llama-cpp-python 0.3.37", times=1.31)),
     notices.died_while_loading("big.gguf"),
     notices.unanswered(),

@@ -126,6 +126,8 @@ class Engine:
             draft_refused=refused,
             has_head=target.head is not None,
             head_refused=target.head_refused,
+            head_off=loader.head_off,
+            head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             context_length=target.context.length,
             threads=target.context.threads,

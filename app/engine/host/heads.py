@@ -15,13 +15,14 @@ from app.engine.llama.model import Model
 from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch
-from app.protocol.messages import Load
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, why_unwanted
+from app.protocol.messages import Load, ModelInfo
 
 log = logging.getLogger("slipstream.engine")
 
 N_GRAMS_LATER = ("qwen35", "qwen35moe")
 """Targets whose head drafts before n-grams do, unless those gain: https://github.com/ggml-org/llama.cpp/issues/25819."""
+_INSTEAD = "A draft model was chosen instead."
 
 
 @dataclass
@@ -31,6 +32,8 @@ class TargetHead:
     cache: Head
     model: Model | None
     """The model it is in, if it is in a file of its own."""
+    file: ModelInfo | None = None
+    """What the window shows about that file."""
 
     def close(self) -> None:
         """Free it, before its target."""
@@ -51,6 +54,16 @@ def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
     if not is_wanted(command.head, target, command.settings.target_gpu_layers):
         return None
     return target if command.head == "on" or has_head(target) else None
+
+
+def why_unused(command: Load, target: GgufHeader) -> str | None:
+    """Why ``command``, which wants no head, doesn't want that inside ``target``, for the user.
+
+    ``None`` if there is none that can be used.
+    """
+    if head_problem(target) is not None:
+        return None
+    return _INSTEAD if command.draft else why_unwanted(command.head, target, command.settings.target_gpu_layers)
 
 
 def load_head(

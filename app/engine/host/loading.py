@@ -19,7 +19,7 @@ from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.host.heads import TargetHead, header_of_head, load_head
+from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
 from app.engine.host.load_options import ModelOptions
 from app.engine.host.thinking import ModelThinking
 from app.engine.host.threads import remembered_threads
@@ -309,6 +309,11 @@ class Loader:
         """Whether the command names a draft model, and not a file with a head."""
         return bool(self._command.draft) and self._head is None
 
+    @property
+    def head_off(self) -> str | None:
+        """Why the command wants no head although the target has one, for the user."""
+        return None if self._head else why_unused(self._command, self._files.header)
+
     def target(self) -> Target:
         """Load the target."""
         helper.shared().start()  # it prepares for the chat template while the model is loading
@@ -345,6 +350,8 @@ class Loader:
                 raise KnownError(NO_ROLL_BACK)
             files = loaded.files.header, self._head
             head = load_head(loaded.context, files, self._command, self._head_model)
+            if head.model:
+                head.file = _info(self._head, head.model, self._settings.draft_gpu_layers)
         except KnownError as error:
             log.info("the MTP head is not used: %s", error)
             return None, str(error)
@@ -401,7 +408,7 @@ class Loader:
             longest = _longest_draft(context, owner)
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
-        info = _info(files, model, options.gpu_layers)
+        info = _info(files.header, model, options.gpu_layers)
         return LoadedModel(files, self._settings, model, context, switcher, owner, info, longest)
 
     def _new_target_context(self, model: Model) -> Context:
@@ -440,8 +447,7 @@ def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:
     )
 
 
-def _info(files: ModelFiles, model: Model, gpu_layers: int) -> ModelInfo:
-    header = files.header
+def _info(header: GgufHeader, model: Model, gpu_layers: int) -> ModelInfo:
     layers = model.layers if gpu_layers < 0 else min(gpu_layers, model.layers)
     return ModelInfo(
         path=str(header.path),

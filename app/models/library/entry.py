@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.library.index import ModelSummary, Record
+from app.models.mtp import pays_off
 from app.models.origins import Origin
 
 SortKey = Literal["name", "size", "last used", "quantization", "context"]
@@ -43,6 +44,17 @@ class LibraryEntry:
     def usable(self) -> bool:
         """Whether it can be loaded."""
         return self.available and not self.problem
+
+    @property
+    def is_head(self) -> bool:
+        """Whether it has only the MTP head of a model: it can draft for that one, and can't be loaded by itself."""
+        return self.summary is not None and self.summary.mtp_head == "alone"
+
+    @property
+    def drafts_itself(self) -> bool:
+        """Whether it has an MTP head inside that is expected to save time."""
+        found = self.summary
+        return found is not None and found.mtp_head == "inside" and found.head_problem is None and pays_off(found)
 
     @property
     def read_only(self) -> bool:

@@ -15,6 +15,7 @@ from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
+from app.models.mtp import has_head, head_problem
 from app.models.pairing import Difference
 from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
@@ -44,6 +45,8 @@ class ModelSummary(ModelFacts, frozen=True, kw_only=True):
     """The number of files of the model."""
     shape: ModelShape
     """What it needs in memory, for the load plan."""
+    head_problem: str | None = None
+    """Why its MTP head can't be used, for the user; ``None`` if it can, or there is none."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
@@ -134,6 +137,7 @@ def summary_of(header: GgufHeader) -> ModelSummary:
         license=text_of(header.metadata, "general.license", _MAX_LICENSE),
         split_count=header.split.count if header.split else 1,
         shape=shape_of(header),
+        head_problem=head_problem(header) if has_head(header) else None,
     )
 
 

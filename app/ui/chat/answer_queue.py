@@ -19,6 +19,7 @@ from app.protocol.messages import (
 from app.ui import notices
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
+from app.ui.engine import drafters
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
@@ -174,7 +175,8 @@ class AnswerQueue(QObject):
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
         if (live := self._answer_to(finished.request)) is not None:
             if finished.draft_failure:
-                self._notice_list.show("draft", notices.draft_failed(finished.draft_failure))
+                is_head = drafters.has_head(self._pair_loader.pair())
+                self._notice_list.show("draft", notices.draft_failed(finished.draft_failure, is_head=is_head))
             self.live = None
             live.on_finished(finished)
             self.go_on()

@@ -195,6 +195,7 @@ class LiveAnswer(QObject):
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
+            "mtp_head": pair is not None and pair.has_head,
         }
         before = self._continued
         if before is not None:

@@ -47,11 +47,8 @@ def repeated_answer(
         settings = msgspec.convert(answer.settings, AnswerSettings)
     except msgspec.ValidationError:
         settings = now
-    notes, draft = [], answer.settings.get("draft")
-    if pair is not None and (answer.pair, draft) != (speaker(pair), pair.draft.name if pair.draft else None):
-        writer = (
-            f"{answer.author} with the draft {draft}" if isinstance(draft, str) else f"{answer.author} without a draft"
-        )
+    notes = []
+    if pair is not None and (writer := _other_writer(answer, pair)):
         notes.append(f"This answer was written by another pair ({writer}). Both runs use the pair that is loaded now.")
     if settings.draft_length == 0 or settings.drafter == "none":
         settings = replace(settings, draft_length="auto", drafter="auto")
@@ -66,6 +63,17 @@ def repeated_answer(
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
     command = msgspec.structs.replace(settings.command(messages, seed), private=is_private)
     return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), tuple(notes))
+
+
+def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
+    """Who wrote an answer, if it wasn't ``pair``."""
+    draft, had_head = answer.settings.get("draft"), answer.settings.get("mtp_head") is True
+    now = speaker(pair), pair.draft.name if pair.draft else None, pair.has_head
+    if (answer.pair, draft, had_head) == now:
+        return ""
+    if isinstance(draft, str):
+        return f"{answer.author} with the draft {draft}"
+    return f"{answer.author} with its MTP head" if had_head else f"{answer.author} without a draft"
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:

@@ -135,7 +135,7 @@ class CompareTab(QWidget):
     def note_draft_failure(self, reason: str) -> None:
         """The draft ended before the answer; mentioned below the result."""
         if self.is_running():
-            self._draft_failure = f"Drafting failed during the run. {reason}"
+            self._draft_failure = f"Drafting stopped during the run. {reason}"
 
     def set_waiting(self, waits: str) -> None:
         """What the next run is waiting for; empty if nothing."""

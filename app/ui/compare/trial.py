@@ -70,7 +70,7 @@ class PairTrial(QObject):
         self.stop()
         self._pair = self._keys = None
         self._asked += 1
-        if pair is not None and pair.draft is not None:
+        if pair is not None and (draft := _draft_path(pair)):
             number = self._asked
 
             def looked_up(keys: tuple[FileKey, FileKey] | None) -> None:
@@ -78,7 +78,7 @@ class PairTrial(QObject):
                     self._pair, self._keys = pair, keys
                     self._wait()
 
-            self._lane.submit(partial(self._keys_to_try, pair.target.path, pair.draft.path), looked_up)
+            self._lane.submit(partial(self._keys_to_try, pair.target.path, draft), looked_up)
 
     @Slot()
     def stop(self) -> None:
@@ -147,6 +147,13 @@ class PairTrial(QObject):
     def _on_ended(self, end: End) -> None:
         if end.kind != "stopped":
             self._pair = None  # tried, or it can't be tried
+
+
+def _draft_path(pair: PairLoaded) -> str:
+    """The file that drafts; the target's own if it does with an MTP head inside it, and empty if there is none."""
+    if pair.has_head:
+        return (pair.head_file or pair.target).path
+    return pair.draft.path if pair.draft else ""
 
 
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from app.models.mtp import TURNED_OFF
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
 
 NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams", "mtp": "MTP head"}
@@ -10,12 +12,32 @@ TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams", "m
 IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams", "mtp": "the MTP head"}
 
 
+_NO_MEMORY = "There isn't enough free memory for it."
+
+
 def has_model(pair: PairLoaded | None) -> bool:
     return pair is not None and pair.draft is not None
 
 
 def has_head(pair: PairLoaded | None) -> bool:
     return pair is not None and pair.has_head
+
+
+def has_own_head(pair: PairLoaded) -> bool:
+    """Whether there is an MTP head inside the target that the user can choose to use."""
+    is_inside = pair.has_head and pair.head_file is None
+    return allowed(pair) and (is_inside or pair.head_off is not None or _is_refused(pair))
+
+
+def why_no_head(pair: PairLoaded, choice: HeadChoice) -> str:
+    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is."""
+    if pair.head_off == TURNED_OFF and choice != "off":
+        return _NO_MEMORY  # the plan turned it off
+    return pair.head_off or (pair.head_refused or "" if _is_refused(pair) else "")
+
+
+def _is_refused(pair: PairLoaded) -> bool:
+    return pair.head_refused is not None and pair.draft is None
 
 
 def allowed(pair: PairLoaded | None) -> bool:

@@ -161,7 +161,7 @@ class LoadPlanner(QObject):
         draft: ModelShape | None = None
         if files.draft is not None:
             with contextlib.suppress(KnownError):  # then only the target is loaded
-                header = self._headers.read(files.draft)
+                header = self._headers.read_draft(files.draft)
                 draft = shape_of(header) if compare(target, header).fits else None
         shapes = shape_of(target), draft
         is_refused = files.draft is not None and draft is None

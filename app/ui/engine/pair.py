@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import (
     GenerationFailed,
     LoadFailed,
@@ -214,15 +215,26 @@ class PairLoader(QObject):
 
         self._files, self._given, self._refused = there(self._files), there(self._given), there(self._refused)
         if (pair := self._pair) is not None:
-            target, draft = (
+            target, draft, head = (
                 msgspec.structs.replace(one, path=moved_path(one.path, old, new)) if one is not None else None
-                for one in (pair.target, pair.draft)
+                for one in (pair.target, pair.draft, pair.head_file)
             )
-            self._pair = msgspec.structs.replace(pair, target=target, draft=draft)
+            self._pair = msgspec.structs.replace(pair, target=target, draft=draft, head_file=head)
 
     def load_again(self) -> None:
         if self._files is not None:
             self.load(self._files)
+
+    @Slot(str)
+    def use_head(self, choice: HeadChoice) -> None:
+        """Load the pair again with the MTP head inside its target, without it, or as it seems best.
+
+        A draft model gives way to a head that is to be used.
+        """
+        if self._files is not None:
+            files = replace(self._files, draft=None if choice == "on" else self._files.draft, head=choice)
+            if files != self._files:
+                self.load(files)
 
     def load_anyway(self) -> None:
         """Load the pair that was refused because it doesn't fit."""
@@ -289,6 +301,8 @@ class PairLoader(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
+        elif pair.head_refused and not pair.drafting_off:
+            self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
         if pair.slower:
@@ -311,13 +325,14 @@ class PairLoader(QObject):
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:
+        had_head = self._pair is not None and self._pair.has_head
         self._marker.clear()
         self._last_exit = ended
         self._end_measuring()
         self._set_pair(None)
         now = time.monotonic()
         self._tracker.record(now)
-        had_draft = bool(self._files and self._files.draft)
+        had_draft = bool(self._files and self._files.draft) or had_head
         if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
             notice = notices.engine_ends_too_often(ended.sentence(), had_draft=had_draft)
         else:

@@ -33,9 +33,11 @@ def model_title(model: ModelInfo) -> str:
 
 
 def pair_title(pair: PairLoaded | None) -> str:
-    """``Slipstream Guide 16M + draft 1M``."""
+    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``."""
     if pair is None:
         return ""
+    if pair.has_head:
+        return f"{model_title(pair.target)} · MTP head"
     if pair.draft is None:
         return model_title(pair.target)
     size = parameters_text(pair.draft.parameters)
@@ -52,9 +54,25 @@ def pair_details(pair: PairLoaded | None) -> str:
     if is_guide(pair.target.path):
         lines.append(f"{GUIDE_NAME}, {GUIDE_SUBTITLE}")
     lines.append(f"Target: {_model_line(pair.target)}")
-    lines.append(f"Draft: {_model_line(pair.draft)}" if pair.draft else "No draft")
+    lines += _draft_lines(pair)
     lines.append(f"Context: {pair.context_length:,} tokens")
     return "\n".join(lines)
+
+
+def _draft_lines(pair: PairLoaded) -> list[str]:
+    if pair.draft is not None:
+        lines = [f"Draft: {_model_line(pair.draft)}"]
+    elif pair.has_head:
+        file = pair.head_file
+        place = (
+            f"in a separate file, {visible(Path(file.path).name)}" if file is not None else "inside the target's file"
+        )
+        lines = [f"MTP head: {place}"]
+    else:
+        lines = ["No draft"]
+    if unused := pair.head_refused or pair.head_off:
+        lines.append(f"MTP head not in use: {visible(unused)}")
+    return lines
 
 
 def recent_title(pair: Pair) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import AcceptRule, LoadSettings
 
 
@@ -14,9 +15,12 @@ class OpenModelsChoice:
     target: str = ""
     """Path of the target's file; empty if none is chosen."""
     draft: str | None = None
+    """A draft model, or a file with the target's MTP head."""
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target."""
     load: LoadSettings = field(default_factory=LoadSettings)
     accept: AcceptRule = "coupled"
 
     def same_models(self, other: OpenModelsChoice) -> bool:
         """Whether both need the same files loaded in the same way."""
-        return (self.target, self.draft, self.load) == (other.target, other.draft, other.load)
+        return (self.target, self.draft, self.head, self.load) == (other.target, other.draft, other.head, other.load)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app import paths
 from app.models.text import size_text
 from app.models.trials import Trial
-from app.protocol.messages import PairLoaded
+from app.protocol.messages import ModelInfo, PairLoaded
 from app.settings import Settings
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
@@ -93,7 +93,7 @@ class ModelsCoordinator(QObject):
         pair, files = self._pair_loader.pair(), self._pair_loader.files()
         in_use: tuple[str | None, ...] = ()
         if pair is not None:
-            in_use = pair.target.path, pair.draft.path if pair.draft else None
+            in_use = tuple(model.path for model in _models(pair))
         elif files is not None and self._engine.state() is EngineState.LOADING:
             in_use = files.target, files.draft
         return any(name is not None and Path(name) == Path(path) for name in in_use)
@@ -116,7 +116,7 @@ class ModelsCoordinator(QObject):
             self._trial.set_pair(None)
         if pair is None or is_guide(pair.target.path):
             return
-        self.library().note_use(*(model.path for model in (pair.target, pair.draft) if model is not None))
+        self.library().note_use(*(model.path for model in _models(pair)))
         self._trials().set_pair(pair)
         self._transcript.set_proposal("")
 
@@ -164,3 +164,8 @@ class ModelsCoordinator(QObject):
         if offer is not None and self._wants_proposal():
             self.proposal = offer
             self._transcript.set_proposal(f"{offer.model.title} ({size_text(offer.size)} to download)")
+
+
+def _models(pair: PairLoaded) -> list[ModelInfo]:
+    """The files in use."""
+    return [model for model in (pair.target, pair.draft, pair.head_file) if model is not None]

@@ -11,6 +11,7 @@ from app.errors import KnownError
 from app.models.gguf import GgufHeader
 from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory_estimate import ModelShape, shape_of
+from app.models.mtp import has_head, head_problem
 from app.models.pairing import compare
 from app.models.text import count_text, printable, size_text
 from app.ui.widgets.tasks import Lane
@@ -18,6 +19,7 @@ from app.ui.widgets.tasks import Lane
 Mood = Literal["plain", "good", "warning", "bad"]
 
 _ALONE = "The target model is loaded without a draft."
+_N_GRAMS = "Draft tokens are taken from the chat itself (n-grams)."
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class PairCheck:
     """For estimating memory use."""
     draft_shape: ModelShape | None = None
     """Only if the draft fits the target."""
+    head: GgufHeader | None = None
+    """The target's header, if it has an MTP head inside that can be used."""
 
 
 NO_TARGET = PairCheck("Choose a target model file.")
@@ -60,15 +64,16 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
     except KnownError as error:
         return PairCheck(str(error), "bad")
     alone = PairCheck(
-        "No draft model. Draft tokens are taken from the chat itself (n-grams).",
+        _without_draft(first),
         target=describe(first),
+        head=None if head_problem(first) else first,
         can_load=True,
         target_shape=shape_of(first),
     )
     if draft is None:
         return alone
     try:
-        second = headers.read(draft)
+        second = headers.read_draft(draft)
     except KnownError as error:
         return replace(alone, verdict=f"{error} {_ALONE}", mood="warning")
     found = compare(first, second)
@@ -80,6 +85,13 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
         draft=describe(second),
         draft_shape=shape_of(second) if found.fits else None,
     )
+
+
+def _without_draft(target: GgufHeader) -> str:
+    if not has_head(target):
+        return f"No draft model. {_N_GRAMS}"
+    problem = head_problem(target)
+    return f"{problem} {_N_GRAMS}" if problem else "MTP head inside: this model can draft without a second one."
 
 
 class PairChecker(QObject):

@@ -9,9 +9,11 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QPushButton, QSizePolicy, QWidget
 
 from app.models.library.entry import LibraryEntry
+from app.models.mtp import why_unwanted
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text, visible
 from app.models.trials import Trial
+from app.protocol.limits import ALL_LAYERS
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.models.library_list import LibraryList, LibraryRow
 from app.ui.widgets import theme, units
@@ -171,7 +173,7 @@ class ModelPage(QWidget):
         self._path = path
         self._title.setText(printable(entry.title, 120))
         away = "" if entry.available else "This folder isn't available right now."
-        show_text(self._problem, entry.problem or away)
+        show_text(self._problem, entry.problem or away, "quiet" if entry.is_head and entry.available else "bad")
         self._show_facts([(name, value) for name, value in _facts(entry, fit) if value])
         self.open.setEnabled(entry.usable)
         self._can_verify = entry.available and (entry.origin is not None or (bool(entry.sha256) and all(entry.sha256)))
@@ -279,7 +281,10 @@ class ModelPage(QWidget):
         entry, verdict = ranked.entry, ranked.verdict
         quantization = entry.summary.quantization if entry.summary else ""
         parts = (printable(entry.title, 120), printable(quantization), size_text(entry.size))
-        title = label(" · ".join(part for part in parts if part), None if verdict.fits else "quiet", wraps=True)
+        kind = "MTP head in a separate file" if entry.is_head else ""
+        title = label(
+            " · ".join(part for part in (kind, *parts) if part), None if verdict.fits else "quiet", wraps=True
+        )
         title.setToolTip(plain_tooltip(str(entry.path)))
         words = column(title, gap=0)
         if ranked.trial is not None:
@@ -303,6 +308,20 @@ def _measured(trial: Trial) -> str:
     return f"{accepted} · {units.speed_up(trial.speed_up)} · {units.date(trial.measured_at)}"
 
 
+def _head(entry: LibraryEntry) -> str:
+    """Whether a model has an MTP head, and whether it is used; empty if it has none."""
+    found = entry.summary
+    if found is None or found.mtp_head == "none":
+        return ""
+    if found.mtp_head == "alone":
+        return "only this, without the model it belongs to"
+    if found.head_problem:
+        return f"MTP head inside. {visible(found.head_problem)}"
+    if unwanted := why_unwanted("auto", found, ALL_LAYERS):
+        return f"MTP head inside, off unless you turn it on. {unwanted}"
+    return "MTP head inside, which drafts without a second model"
+
+
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
     found = entry.summary
     facts: list[tuple[str, str]] = []
@@ -317,7 +336,7 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
             ("Context", f"{found.training_context:,} tokens in training" if found.training_context else ""),
             ("Layers", f"{found.layers}{heads}" if found.layers else ""),
             ("Experts", experts),
-            ("MTP layers", f"{found.mtp_layers}, not supported by this version" if found.mtp_layers else ""),
+            ("MTP head", _head(entry)),
             ("Vocabulary", f"{tokenizer.size:,} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
             ("Chat template", "built in" if found.template_sha256 else "none (ChatML is used)"),
         ]

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
+from app.models.mtp import why_unwanted
 from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.devices import Device
+from app.protocol.limits import HeadChoice
 from app.protocol.messages import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, wishes_of
@@ -27,6 +29,7 @@ from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
+from app.ui.widgets.head_control import HeadControl
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.section import Section
 from app.ui.widgets.tasks import Lane
@@ -53,6 +56,7 @@ class OpenModelsDialog(QDialog):
         gpus: Sequence[Device] = (),
         is_loaded: bool = True,
         load_for: Callable[[str], LoadSettings] | None = None,
+        head_for: Callable[[str], HeadChoice] = lambda _target: "auto",
         library: LibraryService | None = None,
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
@@ -61,15 +65,18 @@ class OpenModelsDialog(QDialog):
         engine can use the ``gpus``.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
-        ``load_for`` says how the target at a path was loaded the last time, which is shown when it is chosen.
+        ``load_for`` and ``head_for`` say how the target at a path was loaded the last time, which is shown when it is
+        chosen.
         """
         super().__init__(parent)
         self._current = current
         self._is_loaded = is_loaded
         self._load_for = load_for
+        self._head_for = head_for
         self._shown_target = current.target
+        self._shown_head = current.head
         self._check = NO_TARGET
-        self._proposes_draft = False
+        self._proposes: Literal["nothing", "head", "draft"] = "nothing"
         self._checker = PairChecker(self)
         self._lane = Lane(self, "dropped files")
         folder = str(Path(recent[0].target).parent) if recent else ""
@@ -78,6 +85,8 @@ class OpenModelsDialog(QDialog):
         self._picks = PairPicks(self._target.picker, self._draft.picker, library, self) if library else None
         for one in (self._target, self._draft):
             one.picker.setVisible(library is not None)
+        self._head = HeadControl()
+        self._head.hide()
         self._memory = memory
         self._plan: LoadPlan | None = None
         self._memory_part = MemoryPart()
@@ -93,7 +102,7 @@ class OpenModelsDialog(QDialog):
 
     def choice(self) -> OpenModelsChoice:
         """What is set in the dialog now."""
-        choice = OpenModelsChoice(target=self._target.path(), draft=self._draft.path() or None)
+        choice = OpenModelsChoice(target=self._target.path(), draft=self._draft.path() or None, head=self._shown_head)
         for _section, fields in self._fields:
             choice = fields.apply_to(choice)
         return choice
@@ -114,8 +123,15 @@ class OpenModelsDialog(QDialog):
         self._draft.set_path(draft)
 
     def propose_draft(self) -> None:
-        """Choose the most promising draft of the library when it is known, unless other files are chosen before."""
-        self._proposes_draft = True
+        """Choose the most promising draft of the library when it is known, unless other files are chosen before.
+
+        A target that drafts itself needs none, unless one was measured to be faster.
+        """
+        self._proposes = "draft"
+
+    def propose_head(self) -> None:
+        """The same, but only for a file with the target's MTP head."""
+        self._proposes = "head"
 
     # ------------------------------------------------------------ building
 
@@ -139,6 +155,7 @@ class OpenModelsDialog(QDialog):
         column(
             self._target,
             self._draft,
+            self._head,
             row((self._verdict, 1), self._recent_button(recent), gap=3 * SPACING),
             self._memory_part,
             margins=(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING),
@@ -179,6 +196,7 @@ class OpenModelsDialog(QDialog):
         for one in (self._target, self._draft):
             one.path_changed.connect(self._on_path_changed)
         self._checker.checked.connect(self._on_checked)
+        self._head.choice_changed.connect(self._on_head_chosen)
         if self._picks is not None:
             self._picks.ranked.connect(self._on_ranked)
         self._memory_part.context_chosen.connect(partial(self._memory_fields.set_value, "context_length"))
@@ -209,6 +227,7 @@ class OpenModelsDialog(QDialog):
         for section, fields in self._fields:
             section.set_summary(fields.summary())
         self._refresh_plan()
+        self._refresh_head()
         load = "Load anyway" if self.does_not_fit else "Load"
         self._load.setText(load if self.needs_reload else "Apply")
         theme.set_role(self._load, "" if self.does_not_fit and self.needs_reload else "primary")
@@ -223,11 +242,25 @@ class OpenModelsDialog(QDialog):
         if target is None or self._memory is None:
             return
         machine, draft = self._memory.machine(), self._check.draft_shape
-        wishes = wishes_of(self.choice().load, "off" if self._draft.path() and draft is None else "auto")
+        wishes = wishes_of(self.choice().load, "off" if self._draft.path() and draft is None else self._shown_head)
         plan = self._plan = make_plan(target, draft, machine, wishes)
         others = [] if plan.fits else alternatives(target, draft, machine, wishes)
         longest = max(target.training_context, plan.context_length)
         self._memory_part.show_plan(plan, others, target, machine, longest=longest, has_draft=draft is not None)
+
+    def _refresh_head(self) -> None:
+        if self._check is READING:
+            return
+        header, plan = self._check.head, self._plan
+        self._head.setVisible(header is not None and not self._draft.path())
+        if header is not None:
+            layers = plan.target_gpu_layers if plan else self.choice().load.target_gpu_layers
+            self._head.show_choice(self._shown_head, why_unwanted(self._shown_head, header, layers) or "")
+
+    @Slot(str)
+    def _on_head_chosen(self, choice: HeadChoice) -> None:
+        self._shown_head = choice
+        self._refresh()
 
     @Slot(object)
     def _on_checked(self, check: PairCheck) -> None:
@@ -244,19 +277,25 @@ class OpenModelsDialog(QDialog):
 
     @Slot()
     def _on_path_changed(self) -> None:
-        self._proposes_draft = False
         target = self._target.path()
+        self._proposes = "nothing" if target == self._shown_target else "head"
         if target != self._shown_target and self._load_for is not None:
             load = self._load_for(target)
             for fields in (self._memory_fields, self._special_fields):
                 fields.show_values(load)
+            self._shown_head = self._head_for(target)
         self._shown_target = target
         self._ask()
 
     @Slot(list)
     def _on_ranked(self, drafts: list[RankedDraft]) -> None:
         best = next((draft for draft in drafts if draft.verdict.fits and draft.verdict.warning is None), None)
-        if self._proposes_draft and best is not None and not self._draft.path():
+        if self._proposes == "nothing" or best is None or self._draft.path():
+            return
+        was_faster = best.trial is not None and best.trial.speed_up > 1
+        drafts_itself = self._picks is not None and self._picks.entry is not None and self._picks.entry.drafts_itself
+        is_wanted = was_faster or not drafts_itself
+        if best.entry.is_head if self._proposes == "head" else is_wanted:
             self._draft.set_path(str(best.entry.path))
 
     @Slot(object)

@@ -188,6 +188,8 @@ class PairPicks(QObject):
         self._drafts = drafts
         self._library = library
         self._target = ""
+        self.entry: LibraryEntry | None = None
+        """The target that drafts were ranked for."""
         library.scanned.connect(self._on_scanned)
         self._drafts.show_picks([], _NO_TARGET)
         self._on_scanned()
@@ -209,10 +211,11 @@ class PairPicks(QObject):
 
     def _rank(self, path: str, target: LibraryEntry) -> None:
         if isValid(self) and path == self._target:
-            self._library.rank(target, partial(self._on_ranked, path))
+            self._library.rank(target, partial(self._on_ranked, path, target))
 
-    def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
+    def _on_ranked(self, path: str, target: LibraryEntry, ranked: list[RankedDraft]) -> None:
         if isValid(self) and path == self._target:
+            self.entry = target
             self._drafts.show_picks([_draft_pick(one) for one in ranked], "No other models in the library.")
             self.ranked.emit(ranked)
 
@@ -234,6 +237,8 @@ def _target_pick(entry: LibraryEntry) -> Pick:
 
 def _draft_pick(ranked: RankedDraft) -> Pick:
     text, trial = _name(ranked.entry), ranked.trial
+    if ranked.entry.is_head:
+        text = f"MTP head · {text}"
     if ranked.verdict.fits and trial is not None:
         accepted = "" if trial.acceptance_rate is None else f"{units.accepted(trial.acceptance_rate)}, "
         text += f" · {accepted}{units.speed_up(trial.speed_up)} here"

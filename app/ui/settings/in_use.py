@@ -30,7 +30,7 @@ def guide_to_load(values: Settings) -> PairFiles:
 
 def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
     """This pair, loaded as its target was last time."""
-    return PairFiles(target, draft, values.load_for(target))
+    return PairFiles(target, draft, values.load_for(target), values.head_for(target))
 
 
 def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
@@ -38,6 +38,7 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
     return OpenModelsChoice(
         target=files.target if files else "",
         draft=files.draft if files else None,
+        head=files.head if files else "auto",
         load=files.settings if files else values.load,
         accept=values.accept,
     )
@@ -46,12 +47,13 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
 def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
     """Put the dialog's result into the settings; returns what to load, if anything."""
     values.accept = choice.accept
-    return PairFiles(choice.target, choice.draft, choice.load)
+    return PairFiles(choice.target, choice.draft, choice.load, choice.head)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
     """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
     values.remember_load(files.target, files.settings)
+    values.remember_head(files.target, files.head)
     if is_guide(files.target):
         values.last_pair = None
     else:

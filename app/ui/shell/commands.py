@@ -240,7 +240,9 @@ class AppCommands(QObject):
 
     def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
-            return self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
+            dialog = self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
+            dialog.propose_head()
+            return dialog
         dialog.show_files(target, draft)
         dialog.activateWindow()
         return dialog
@@ -255,6 +257,7 @@ class AppCommands(QObject):
             gpus=hello.devices if hello else (),
             is_loaded=is_loaded and self._pair_loader.pair() is not None,
             load_for=self._values.load_for,
+            head_for=self._values.head_for,
             library=self._coordinator.library(),
             memory=self._coordinator.memory,
             parent=self._window,

@@ -215,6 +215,7 @@ class Controller(QObject):
         panel = window.speed_panel
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
+        panel.head.choice_changed.connect(self.pair_loader.use_head)
         for button in panel.plain_speed.buttons:
             button.clicked.connect(commands.measure_plain)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)

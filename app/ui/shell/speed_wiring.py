@@ -49,6 +49,7 @@ class SpeedWiring(QObject):
         engine.engine_exited.connect(self._on_engine_exited)
         engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
         pair_loader.load_progressed.connect(self._on_load_progressed)
+        pair_loader.pair_refused.connect(self._show_head)
         pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
         pair_loader.plain_speed_measured.connect(self._on_plain_speed_measured)
         models.plain_speed_measured.connect(self._on_plain_speed_measured)
@@ -63,6 +64,12 @@ class SpeedWiring(QObject):
         files = self._pair_loader.files()
         self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
         self._window.speed_panel.set_pair(pair)
+        self._show_head()
+
+    @Slot()
+    def _show_head(self) -> None:
+        files = self._pair_loader.files()
+        self._window.speed_panel.show_head(files.head if files else "auto")
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH, HeadChoice
 from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
 from app.protocol.statistics import sums_by_kind
 from app.ui.engine import drafters, thinking
@@ -21,6 +21,7 @@ from app.ui.speed.meter import Meter
 from app.ui.speed.parts import CurveSection, Heading, KindsSection, LiveFigure, PlainSpeed, StatusLines
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, stacked
+from app.ui.widgets.head_control import HeadControl
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
@@ -32,7 +33,7 @@ class SpeedPanel(QScrollArea):
     """Give it rounds as they arrive; it asks for nothing and computes nothing while it is hidden.
 
     Attributes:
-        draft_length, drafter, show_drafted, plain_speed: Its controls, which hold the user's choices.
+        draft_length, drafter, head, show_drafted, plain_speed: Its controls, which hold the user's choices.
     """
 
     def __init__(self) -> None:
@@ -48,7 +49,7 @@ class SpeedPanel(QScrollArea):
         self._curve: list[float] = []
         """From the last answer that had one."""
         self._length_used: int | None = None
-        """Draft length of the draft model in the last answer."""
+        """Draft length of the draft model or MTP head in the last answer."""
         self._kinds: list[KindFigures] = []
         """Over all answers of the pair."""
         self._timer = QTimer(self, interval=REFRESH_MS)
@@ -71,6 +72,12 @@ class SpeedPanel(QScrollArea):
             self._status_lines.set_default_length(pair.default_draft_length)
         self._rows = self._least_rows()
         self._note_change()
+
+    def show_head(self, choice: HeadChoice) -> None:
+        """The user's choice about the MTP head inside the target; while nothing is loaded, nothing changes."""
+        if (pair := self._told.pair) is not None:
+            self.head.show_choice(choice, drafters.why_no_head(pair, choice))
+            self.head.setVisible(drafters.has_own_head(pair))
 
     def set_engine_state(self, text: str) -> None:
         """One or two words: starting, loading 40%, ready, answering, stopped."""
@@ -146,6 +153,8 @@ class SpeedPanel(QScrollArea):
         self._round = RoundBar()
         self.draft_length = DraftLengthControl()
         self.drafter = DrafterControl()
+        self.head = HeadControl()
+        self.head.hide()
         self.show_drafted = ShowDrafted()
         self._curve_section = CurveSection()
         self._kinds_section = KindsSection()
@@ -161,7 +170,7 @@ class SpeedPanel(QScrollArea):
             stacked(self._speed, self._acceptance, self.plain_speed),
             _explained("positions", Heading("Accepted by position"), self._positions),
             _explained("round", self._round_heading, self._round),
-            stacked(self.draft_length, self.drafter, self.show_drafted),
+            stacked(self.draft_length, self.drafter, self.head, self.show_drafted),
             self._curve_section,
             self._kinds_section,
             None,

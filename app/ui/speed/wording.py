@@ -117,6 +117,9 @@ def status(now: Situation) -> Status:
     if now.pair.draft_refused is not None and not _has_drafted(now):
         instead = "n-grams are used instead." if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
+    if now.pair.head_refused is not None and not _has_drafted(now):
+        instead = " n-grams are used instead." if now.drafters else ""
+        return Status("MTP head not used", f"{_sentence(now.pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
@@ -127,7 +130,7 @@ def status(now: Situation) -> Status:
 
 
 def _has_drafted(now: Situation) -> bool:
-    """Whether there are figures to show for the n-grams that replace a refused draft model."""
+    """Whether there are figures to show for the n-grams that replace a refused draft model or MTP head."""
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
@@ -171,11 +174,11 @@ def _off(now: Situation) -> Status:
 
 
 def _on_heading(now: Situation) -> str:
-    return "Drafting" if "model" in now.drafters else "Drafting with n-grams"
+    return "Drafting with n-grams" if now.drafters == ("ngram",) else "Drafting"
 
 
 def _paused_heading(now: Situation) -> str:
-    return "Drafting is paused" if "model" in now.drafters else "Drafting with n-grams is paused"
+    return f"{_on_heading(now)} is paused"
 
 
 def _paused(now: Situation, pause: Pause) -> Status:
@@ -231,9 +234,14 @@ def _on(now: Situation) -> Status:
 def _waiting(now: Situation) -> str:
     if now.answering:
         return f"Processing the prompt · {_length(now.draft_length)}"
-    if drafters.has_model(now.pair):
+    if drafters.has_model(now.pair) or drafters.has_head(now.pair):
         return f"Figures appear with the next answer · {_length(now.draft_length)}"
-    return "Draft tokens are taken from the chat itself. A small draft model of the same family helps more."
+    more = (
+        "This model's MTP head isn't in use."
+        if now.pair is not None and now.pair.head_off
+        else "A small draft model of the same family helps more."
+    )
+    return f"Draft tokens are taken from the chat itself. {more}"
 
 
 def _figures(now: Situation) -> str:
@@ -256,17 +264,19 @@ def _sentence(text: str) -> str:
 
 
 def length_used(asked: Asked, figures: Figures) -> int | None:
-    """The draft length of the draft model in an answer; for Auto the mean, 0 if most passes had no draft from it.
+    """The draft length of the draft model or MTP head in an answer; for Auto the mean, 0 if most passes had no draft
+    from it.
 
-    ``None`` if the draft model wasn't used.
+    ``None`` if neither was used.
     """
-    if "model" not in asked.drafters:
+    name = next((name for name in asked.drafters if name != "ngram"), None)
+    if name is None:
         return None
     if asked.draft_length != "auto":
         return asked.draft_length
     draft = figures.draft
-    model = next((one for one in draft.drafters if one.name == "model"), None)
-    passes = draft.verify_passes - sum(one.verify_passes for one in draft.drafters if one.name != "model")
+    model = next((one for one in draft.drafters if one.name == name), None)
+    passes = draft.verify_passes - sum(one.verify_passes for one in draft.drafters if one.name != name)
     if model is None or 2 * model.verify_passes < passes:
         return 0
     return round(model.drafted / model.verify_passes) if model.verify_passes else None
@@ -340,9 +350,10 @@ HELP = {
         "Changes take effect with the next answer."
     ),
     "drafter": (
-        "What proposes the draft tokens. The draft model works on any text. n-grams repeat what followed the same "
-        "words earlier in the chat: they cost almost nothing and work well on repetitive text such as code. Automatic "
-        "uses n-grams where they have a match and the draft model otherwise. Changes take effect with the next answer."
+        "What proposes the draft tokens. A draft model works on any text, and so does an MTP head, which is the part "
+        "of a model that predicts further tokens. n-grams repeat what followed the same words earlier in the chat: "
+        "they cost almost nothing and work well on repetitive text such as code. Automatic uses whichever promises "
+        "more. Changes take effect with the next answer."
     ),
     "show-drafted": (
         "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "

@@ -196,7 +196,7 @@ def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
     tab.begin(ASKED)
     tab.note_draft_failure("It ran out of memory.")
     tab.show_result(compared(comparison()))
-    assert tab.verdict.text().endswith("accepted Drafting failed during the run. It ran out of memory.")
+    assert tab.verdict.text().endswith("accepted Drafting stopped during the run. It ran out of memory.")
 
 
 def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:

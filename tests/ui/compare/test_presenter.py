@@ -132,7 +132,7 @@ def test_a_draft_that_fails_is_told_here_and_not_in_the_chat(make: MakeComparing
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
-    assert at.verdict().endswith("Drafting failed during the run. It ran out of memory.")
+    assert at.verdict().endswith("Drafting stopped during the run. It ran out of memory.")
     assert "draft" not in at.chat.notice_list.notices()
 
 
