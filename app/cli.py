@@ -24,12 +24,11 @@ import msgspec
 from app import __version__
 from app.commands import bench, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
-from app.commands.options import add_command, add_model_options, add_sampling_options, level_or_tokens
-from app.commands.output import wrong_usage
+from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
+from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
 from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
 
 
@@ -97,13 +96,6 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
-    parser.add_argument(
-        "--thinking",
-        type=level_or_tokens,
-        metavar="LEVEL|TOKENS",
-        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
-        "many tokens",
-    )
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -120,8 +112,6 @@ def _generate(options: argparse.Namespace) -> int:
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
         command = generate_command(options, pair, messages, raw=options.raw)
-        if options.thinking is not None:
-            command = _with_thinking(command, options.thinking, pair)
         for event in engine.generate(command):
             match event:
                 case GenerationStarted():
@@ -139,19 +129,6 @@ def _generate(options: argparse.Namespace) -> int:
         else:
             print()
     return 130 if finished.finish_reason == "cancelled" else 0
-
-
-def _with_thinking(command: Generate, choice: int | str, pair: PairLoaded) -> Generate:
-    """Exits with a message where the model doesn't know the level."""
-    if command.raw:
-        wrong_usage("--thinking needs a chat template, and --raw goes without one")
-    if isinstance(choice, int):
-        return msgspec.structs.replace(command, thinking_budget=choice)
-    if choice not in pair.thinking:
-        known = ", ".join(pair.thinking)
-        can = f"It can be {known}, or a number of tokens." if known else "Only a number of tokens can limit it."
-        wrong_usage(f"--thinking {choice}: this model has no such level. {can}")
-    return msgspec.structs.replace(command, thinking=choice)
 
 
 def _result(

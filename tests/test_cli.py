@@ -126,7 +126,9 @@ def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:
 @pytest.mark.parametrize("accept", get_args(AcceptRule))
 def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     options = "--raw --temperature 1.1 --top-k 0 --top-p 0.9 --min-p 0.1 --seed 1 --max-tokens 6 --draft-length 2 "
-    options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json"
+    options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json "
+    options += "--batch-threads 1 --n-cpu-moe 1 --split-mode layer --draft-context 128 --draft-kv-type f16 "
+    options += "--flash-attention on --batch-size 64 --micro-batch-size 32"
     result = slipstream("generate", *models(pair), "--prompt", "x", *options.split())
     assert json.loads(result.stdout)["completion_tokens"] <= 6
 

@@ -18,7 +18,7 @@ from typing import Any
 from app.chats.model import Chat, Found, Snippet
 from app.chats.rows import CHAT, SEARCHED
 from app.chats.search_index import LEAST, MOST, SearchIndex, SearchIndexError
-from app.chats.search_text import fold, snippet, words_of
+from app.chats.search_text import fold, message_snippets, words_of
 from app.chats.search_upkeep import Upkeep
 
 MOST_SNIPPETS = 3
@@ -200,19 +200,17 @@ class _Run:
     def _shown(self, chat: Chat, messages: Sequence[tuple[Any, ...]], most: int) -> Found | None:
         """A chat with its snippets; ``None`` if its messages no longer contain a word."""
         missing = [word for word in self._words if chat.id not in word.titles]
-        found: dict[int, Snippet] = {}
+        found: list[tuple[int, Snippet]] = []
         for seq, message_id, text, thinking in messages:
             if missing and len(self._words) > 1:
                 there = {*_those_in(text, missing), *_those_in(thinking, missing)}
                 missing = [word for word in missing if word not in there]
             if len(found) < most:
-                one = snippet(message_id, text, self._texts)
-                one = one or snippet(message_id, thinking, self._texts, is_thinking=True)
-                if one is not None:
-                    found[seq] = one
+                some = message_snippets(message_id, text, thinking, self._texts)
+                found += [(seq, one) for one in some[: most - len(found)]]
         if missing and not (found and len(self._words) == 1):
             return None
-        return Found(chat, tuple(found[one] for one in sorted(found)))
+        return Found(chat, tuple(one for _, one in sorted(found, key=lambda one: one[0])))
 
 
 def _titles(connection: sqlite3.Connection) -> _Titles:

@@ -33,6 +33,16 @@ def words_of(search: str) -> list[str]:
     return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
 
 
+def message_snippets(message_id: str, text: str, thinking: str, words: Sequence[str]) -> list[Snippet]:
+    """A line of a message; and one of the thinking before it, for the words that only the thinking contains."""
+    shown = snippet(message_id, text, words)
+    if not thinking:
+        return [shown] if shown else []
+    folded = fold(text)
+    thought = snippet(message_id, thinking, [word for word in words if word not in folded], is_thinking=True)
+    return [one for one in (shown, thought) if one is not None]
+
+
 def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False) -> Snippet | None:
     """A line around the first of the words; ``None`` if the text contains none of them."""
     text = _composed(text)

@@ -7,8 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
-from app.protocol.limits import MAX_CONTEXT_LENGTH, MAX_COUNT, MAX_DRAFT_LENGTH, MAX_THREADS, KvType
-from app.protocol.messages import AcceptRule, DrafterChoice, Propose
+from app.protocol.limits import (
+    DEFAULT_BATCH_SIZE,
+    MAX_CONTEXT_LENGTH,
+    MAX_COUNT,
+    MAX_DRAFT_LENGTH,
+    MAX_LAYERS,
+    MAX_THREADS,
+    KvType,
+)
+from app.protocol.messages import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose, SplitMode
 
 
 def add_command(
@@ -44,7 +52,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=whole(0, MAX_THREADS),
         default=0,
         metavar="N",
-        help="CPU threads (default: one per physical core)",
+        help="CPU threads (default: one per physical core, or what was quicker when the model was new)",
     )
     models.add_argument(
         "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
@@ -52,6 +60,65 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
     models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU, if different")
     models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="KV cache type")
+    _add_loading_options(parser)
+
+
+def _add_loading_options(parser: argparse.ArgumentParser) -> None:
+    """Those that few people need; the names are the fields of `LoadSettings`."""
+    loading = parser.add_argument_group("more options for loading")
+    loading.add_argument(
+        "--batch-threads",
+        type=whole(0, MAX_THREADS),
+        metavar="N",
+        help="CPU threads for prompts and verify passes (default: as --threads, or one per physical core)",
+    )
+    add_expert_option(loading)
+    loading.add_argument(
+        "--split-mode",
+        choices=get_args(SplitMode),
+        help="several GPUs: spread whole layers (default) or the rows of matrices, or use one GPU (none)",
+    )
+    loading.add_argument("--main-gpu", metavar="NAME", help="the GPU for --split-mode none, for example CUDA0")
+    loading.add_argument(
+        "--tensor-split",
+        type=_shares,
+        metavar="N,N,…",
+        help="the share of each GPU, for example 3,1 (default: by free memory)",
+    )
+    loading.add_argument("--draft-device", metavar="NAME", help="the GPU for the draft model (default: as the target)")
+    loading.add_argument(
+        "--draft-context",
+        dest="draft_context_length",
+        type=whole(0, MAX_CONTEXT_LENGTH),
+        metavar="N",
+        help="context length of the draft model, which doesn't draft in longer chats (default: as the target)",
+    )
+    loading.add_argument(
+        "--draft-kv-type", choices=get_args(DraftKvType), help="KV cache type of the draft model (auto: as the target)"
+    )
+    loading.add_argument(
+        "--flash-attention",
+        "--flash-attn",
+        choices=get_args(FlashAttention),
+        help="compute attention in less memory (auto: where the hardware can)",
+    )
+    for option, help_text in (
+        ("--batch-size", "prompt tokens that are processed before Stop takes effect"),
+        ("--micro-batch-size", "tokens that are computed at once; fewer need less memory"),
+    ):
+        sizes = whole(32, MAX_CONTEXT_LENGTH)
+        loading.add_argument(option, type=sizes, metavar="N", help=f"{help_text} (default {DEFAULT_BATCH_SIZE})")
+
+
+def add_expert_option(group: argparse._ArgumentGroup) -> None:
+    """``expert_layers_on_cpu``, also under llama.cpp's name."""
+    group.add_argument(
+        "--expert-layers-on-cpu",
+        "--n-cpu-moe",
+        type=whole(0, MAX_LAYERS),
+        metavar="N",
+        help="mixture-of-experts models: the first N layers keep their experts in system memory",
+    )
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
@@ -74,6 +141,15 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         default=max_tokens,
         metavar="N",
         help=f"maximum length of an answer (default {max_tokens})",
+    )
+    parser.add_argument(
+        "--thinking",
+        type=_level_or_tokens,
+        action="append",
+        default=[],
+        metavar="LEVEL|TOKENS",
+        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
+        "many tokens; give it twice for both",
     )
     drafting = parser.add_argument_group("drafting")
     drafting.add_argument(
@@ -132,6 +208,14 @@ def number(least: float, most: float) -> Callable[[str], float]:
     return parse
 
 
+def _shares(text: str) -> tuple[float, ...]:
+    share = number(0, 1e6)
+    return tuple(share(part) for part in text.split(","))
+
+
+_shares.__name__ = "list of shares"
+
+
 def _draft_length(text: str) -> int | str:
     return "auto" if text == "auto" else whole(0, MAX_DRAFT_LENGTH)(text)
 
@@ -139,7 +223,7 @@ def _draft_length(text: str) -> int | str:
 _draft_length.__name__ = "draft length"
 
 
-def level_or_tokens(text: str) -> int | str:
+def _level_or_tokens(text: str) -> int | str:
     """The type of ``--thinking``: a number of tokens, or the name of a level, which only the loaded model knows."""
     try:
         int(text)

@@ -125,13 +125,13 @@ def _resources(_: Workplace) -> str:
     for icon in icons:
         if b"</svg>" not in icon.read_bytes():
             raise KnownError(f"The icon {icon.name} is damaged. Reinstall Slipstream.")
-    pairs = len(load_catalog().pairs)
+    models = len(load_catalog().models)
     asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
     size = _check_guide(paths.resource("guide"))
     if not paths.licenses().is_file():
         raise KnownError("This copy has no license texts.")
     return (
-        f"{len(icons)} icons, {pairs} recommended pairs, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
+        f"{len(icons)} icons, {models} recommended models, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
     )
 
 

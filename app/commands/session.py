@@ -17,6 +17,7 @@ from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.limits import HeadChoice
+from app.protocol.load_options import SPECIAL_OPTIONS
 from app.protocol.messages import (
     DrafterChoice,
     Generate,
@@ -67,6 +68,9 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
     """The load settings in ``options``."""
+    if getattr(options, "main_gpu", None) and options.split_mode != "none":
+        wrong_usage("--main-gpu needs --split-mode none")
+    given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,
@@ -74,6 +78,7 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
         target_gpu_layers=layers,
         draft_gpu_layers=layers if options.draft_gpu_layers is None else options.draft_gpu_layers,
         kv_type=options.kv_type,
+        **{name: value for name, value in given.items() if value is not None},
     )
 
 
@@ -85,6 +90,7 @@ def generate_command(
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
         raise KnownError(pair.head_refused or "The MTP head isn't used together with a draft model.")
+    level, budget = _thinking(options.thinking, pair, raw=raw)
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return Generate(
@@ -98,7 +104,26 @@ def generate_command(
         propose=options.propose,
         accept=options.accept,
         raw=raw,
+        thinking=level,
+        thinking_budget=budget,
     )
+
+
+def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> tuple[str, int | None]:
+    """The level and the limit that ``--thinking`` asks for. Exits with a message where the model lacks the level."""
+    if choices and raw:
+        wrong_usage("--thinking needs a chat template, and --raw goes without one")
+    level, budget = "", None
+    for choice in choices:
+        if isinstance(choice, int):
+            budget = choice
+        elif choice in pair.thinking:
+            level = choice
+        else:
+            known = ", ".join(pair.thinking)
+            can = f"It can be {known}, or a number of tokens." if known else "Only a number of tokens can limit it."
+            wrong_usage(f"--thinking {choice}: this model has no such level. {can}")
+    return level, budget
 
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:

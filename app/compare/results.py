@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -345,6 +346,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str = "f16"
     batch_size: int = 512
     micro_batch_size: int = 512
+    load_options: dict[str, Any] = {}
+    """Other fields of `LoadSettings` that aren't as by default, and the ``batch_threads`` if they differ."""
     sampling: Sampling = Sampling()
     seed: int = 0
     """For the first run of a prompt; each repetition uses the next."""

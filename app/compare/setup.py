@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -21,6 +22,7 @@ from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
 from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
+from app.protocol.load_options import chosen_options
 from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
 
 BUNDLED = "bundled"
@@ -62,6 +64,7 @@ def setup_of(
         kv_type=settings.kv_type,
         batch_size=settings.batch_size,
         micro_batch_size=settings.micro_batch_size,
+        load_options=_load_options(settings, pair),
         sampling=command.sampling,
         seed=command.seed or 0,
         repeat=repeat,
@@ -110,6 +113,11 @@ def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> s
     except OSError:
         return ""
     return _hashes[stamp]
+
+
+def _load_options(settings: LoadSettings, pair: PairLoaded) -> dict[str, Any]:
+    threads = {"batch_threads": pair.batch_threads} if pair.batch_threads not in (0, pair.threads) else {}
+    return chosen_options(settings) | threads
 
 
 def _model(info: ModelInfo) -> ModelFile:

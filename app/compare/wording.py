@@ -175,6 +175,9 @@ def _loading(setup: Setup) -> str:
     parts.append(f"batch {setup.batch_size}/{setup.micro_batch_size}")
     if setup.machine.devices:
         parts.append(f"layers on the GPU {setup.target_gpu_layers} (target), {setup.draft_gpu_layers} (draft)")
+    for name, value in setup.load_options.items():
+        words = name.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU").replace("kv", "KV")
+        parts.append(f"{words} {_value(value)}")
     return ", ".join(parts)
 
 
@@ -190,11 +193,17 @@ def command(setup: Setup) -> str:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     words += _options(**msgspec.structs.asdict(setup.sampling))
+    thinking = [setup.thinking or None, setup.thinking_budget]
+    words += [word for choice in thinking if choice is not None for word in ("--thinking", str(choice))]
     drafter = setup.drafter
     if not (setup.draft or setup.head):
         drafter = "ngram"  # auto means just that
     words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(words)
+
+
+_SHORT = {"draft_context_length": "draft_context"}
+"""Options of the command line that have other names than the fields of `LoadSettings`."""
 
 
 def _model_options(setup: Setup) -> list[str]:
@@ -212,7 +221,13 @@ def _model_options(setup: Setup) -> list[str]:
         words += _options(kv_type=setup.kv_type)
     if setup.machine.devices:
         words += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
+    words += _options(**{_SHORT.get(name, name): _value(value) for name, value in setup.load_options.items()})
     return words
+
+
+def _value(value: object) -> str:
+    """As it is given on the command line."""
+    return ",".join(f"{one:g}" for one in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _options(**values: object) -> list[str]:

@@ -45,6 +45,9 @@ LARGE_GRAPHS = (
 )
 """Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
 
+LEARNED_POSITIONS = ("gpt2", "mpt", "starcoder")
+"""Models with a table of positions: llama.cpp ends the process at the first token beyond the training context."""
+
 _STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
 """Metadata that only models with a recurrent state have; for architectures newer than the lists above."""
 

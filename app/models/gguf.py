@@ -25,10 +25,11 @@ from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Rea
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
+from app.protocol import limits
 
-MAX_LAYERS = 512
 MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
 MAX_PARTS = 1000
+MAX_LAYERS = limits.MAX_LAYERS
 MAX_DIMENSION = 2**20
 """The upper limit for numbers that are used in calculations: heads, widths, experts."""
 _SHAPE_KEYS = (

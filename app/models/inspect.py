@@ -125,10 +125,10 @@ def _shape_row(header: GgufHeader) -> str:
 
 
 def _head_row(header: GgufHeader) -> str:
-    if not has_head(header):
-        return f"not in this file ({header.mtp_layers:,} layers)" if header.mtp_layers else ""
-    place = "without the model it belongs to" if is_head_only(header) else "inside"
     layers = f"{header.mtp_layers:,} {'layer' if header.mtp_layers == 1 else 'layers'}"
+    if not has_head(header):
+        return f"not in this file ({layers})" if header.mtp_layers else ""
+    place = "without the model it belongs to" if is_head_only(header) else "inside"
     size = size_text(shape_of(header).skipped)
     problem = head_problem(header)
     return f"{place}, {layers}, {size}. {printable(problem, 200)}" if problem else f"{place}, {layers}, {size}"

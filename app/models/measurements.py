@@ -18,7 +18,7 @@ FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
 
 
-class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a plain decode speed depends on."""
 
     name: str
@@ -30,14 +30,26 @@ class PlainKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kv_type: str
     sampler: str
     """Any text that is the same for the same sampling settings."""
+    options: str = ""
+    """Any text that is the same for the same other options of loading; empty if none is set."""
 
     @classmethod
     def of(
-        cls, target: str | Path, *, context_length: int, threads: int, gpu_layers: int, kv_type: str, sampler: str
+        cls,
+        target: str | Path,
+        *,
+        context_length: int,
+        threads: int,
+        gpu_layers: int,
+        kv_type: str,
+        sampler: str,
+        options: str = "",
     ) -> PlainKey:
         """The key for a target file as it is now; raises `ModelFileError` if it is gone."""
         file = FileKey.of(target)
-        return cls(file.name, file.size, file.modified_ns, context_length, threads, gpu_layers, kv_type, sampler)
+        return cls(
+            file.name, file.size, file.modified_ns, context_length, threads, gpu_layers, kv_type, sampler, options
+        )
 
 
 class _Measurement(msgspec.Struct, forbid_unknown_fields=True):

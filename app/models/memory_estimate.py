@@ -16,7 +16,14 @@ import msgspec
 
 from app.models.architectures import KEEPS_STATES, LARGE_GRAPHS
 from app.models.memory_shape import Layer, ModelShape, shape_of
-from app.protocol.limits import DEFAULT_BATCH_SIZE, DRAFT_OUTPUTS, TARGET_OUTPUTS, KvType, snapshots_for
+from app.protocol.limits import (
+    DEFAULT_BATCH_SIZE,
+    DRAFT_OUTPUTS,
+    TARGET_OUTPUTS,
+    WAITING_STATES_BYTES,
+    KvType,
+    snapshots_for,
+)
 
 __all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]
 
@@ -36,7 +43,7 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 _MARKS = 2
 """Copies of a recurrent state in system memory: one while a draft is being verified, one of an earlier question."""
 _KEPT_STATES = 64
-"""Hidden states that an MTP head keeps besides those of two batches (`app.engine.llama.head`)."""
+"""Hidden states that an MTP head keeps besides those that may wait (`app.engine.llama.head`)."""
 _REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
 _REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
@@ -94,12 +101,15 @@ def estimate(
     head: ModelShape | None = None,
     context_length: int,
     kv_type: KvType = "f16",
+    draft_context_length: int | None = None,
+    draft_kv_type: KvType | None = None,
     target_gpu_layers: int = 0,
     draft_gpu_layers: int = 0,
     expert_layers_on_cpu: int = 0,
     batch_size: int = DEFAULT_BATCH_SIZE,
 ) -> MemoryEstimate:
-    """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models.
+    """The memory a pair takes with ``context_length`` tokens (at least 1) of cache for each of its models, unless
+    ``draft_context_length`` gives the draft fewer.
 
     ``head`` is the file whose MTP head is loaded: the target's own, or one with only the head.
     GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
@@ -107,35 +117,36 @@ def estimate(
     system memory. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
     cells = _rounded(max(context_length, 1))
-    batch = min(batch_size, cells)
     is_own = head is not None and not head.is_head_only
-    place = partial(_Model, cells=cells, batch=batch, kv_type=kv_type)
+    place = partial(_Model, cells=cells, batch_size=batch_size, kv_type=kv_type)
     model = place(
         target,
         outputs=TARGET_OUTPUTS,
         gpu_layers=target_gpu_layers,
-        snapshots=_snapshots(target, with_head=is_own),
+        snapshots=_snapshots(target, has_head=head is not None and draft is None),
         expert_layers_on_cpu=expert_layers_on_cpu,
     )
     draft_model = head_model = None
     if draft is not None:
-        draft_model = place(draft, outputs=DRAFT_OUTPUTS, gpu_layers=draft_gpu_layers)
+        draft_model = place(
+            draft,
+            cells=min(cells, _rounded(draft_context_length or cells)),
+            kv_type=draft_kv_type or kv_type,
+            outputs=DRAFT_OUTPUTS,
+            gpu_layers=draft_gpu_layers,
+        )
     if head is not None:
         on_gpu = target_gpu_layers if is_own else draft_gpu_layers
-        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, shares_vocabulary=is_own)
-    system, gpu = (
-        _parts(model, draft_model, head_model, _Model.system),
-        _parts(model, draft_model, head_model, _Model.gpu),
-    )
-    states = _hidden_states(target, batch) if head else 0
+        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, is_head=True)
+    system = _parts(model, draft_model, head_model, _Model.system)
     return MemoryEstimate(
         system=msgspec.structs.replace(
             system,
             target_kv=system.target_kv + _MARKS * _state(target),
-            head=system.head + states,
+            head=system.head + (_hidden_states(target, model.batch, model.cells) if head else 0),
             compute=system.compute + _PROCESS_BYTES,
         ),
-        gpu=gpu,
+        gpu=_parts(model, draft_model, head_model, _Model.gpu),
         repacked=sum(one.repacked() for one in (model, draft_model, head_model) if one),
         skipped=0 if is_own else target.skipped,
     )
@@ -167,16 +178,17 @@ class _Model:
 
     shape: ModelShape
     cells: int
-    batch: int
+    batch_size: int
     kv_type: KvType
     outputs: int
     gpu_layers: int
     snapshots: int = 0
     expert_layers_on_cpu: int = 0
-    shares_vocabulary: bool = False
-    """With another model of the same file."""
+    is_head: bool = False
+    """It is the MTP head of another one, with whose file it shares the vocabulary if it isn't alone in its own."""
 
     def __post_init__(self) -> None:
+        self.batch = min(self.batch_size, self.cells)
         slots = self.shape.gpu_slots
         self._on_gpu = slots if self.gpu_layers < 0 else min(self.gpu_layers, slots)
         first = slots - self._on_gpu
@@ -242,7 +254,8 @@ class _Model:
         return max(widest * self.batch * _FLOAT + self._masks(), self._logits())
 
     def _masks(self) -> int:
-        sizes = {self._cells_of(layer) for layer in self.shape.layers if layer.keys}
+        # a head without keys reads those of its target
+        sizes = {self._cells_of(layer) for layer in self.shape.layers if layer.keys or (self.is_head and layer.weights)}
         return sum(sizes) * self.batch * _HALF
 
     def _logits(self) -> int:
@@ -255,14 +268,15 @@ class _Model:
         else:
             nodes = max(_LEAST_NODES, shape.tensors * _NODES_PER_TENSOR)
         texts = shape.vocabulary * _BYTES_PER_TOKEN + shape.merges * _BYTES_PER_MERGE
-        return nodes * _BYTES_PER_NODE + (0 if self.shares_vocabulary else texts)
+        return nodes * _BYTES_PER_NODE + (0 if self.is_head and not shape.is_head_only else texts)
 
 
 def _head_shape(file: ModelShape) -> ModelShape:
     """The MTP head in ``file`` as a model; inside a target it has nothing but its layer."""
     assert file.head is not None
     layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
-    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0)
+    width = file.head_feed_forward or file.feed_forward
+    shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0, feed_forward=width)
     if file.is_head_only:
         return shape
     trunk = max(sum(layer.weights for layer in file.layers), 1)
@@ -270,9 +284,12 @@ def _head_shape(file: ModelShape) -> ModelShape:
     return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
 
 
-def _hidden_states(target: ModelShape, batch: int) -> int:
+def _hidden_states(target: ModelShape, batch: int, cells: int) -> int:
     """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
-    return (2 * (batch + _KEPT_STATES) + 2 * batch) * target.width * _FLOAT
+    row = target.width * _FLOAT
+    waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
+    kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
+    return (kept + 2 * batch) * row
 
 
 def _state(shape: ModelShape) -> int:
@@ -280,13 +297,12 @@ def _state(shape: ModelShape) -> int:
     return sum(layer.state for layer in shape.layers)
 
 
-def _snapshots(target: ModelShape, *, with_head: bool) -> int:
-    """How many snapshots of a running state the engine lets llama.cpp keep."""
+def _snapshots(target: ModelShape, *, has_head: bool) -> int:
+    """How many snapshots of a running state the engine lets llama.cpp keep. It goes by the size of the whole file."""
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0
-    head = target.head.weights if with_head and target.head else 0
-    return snapshots_for(state, target.weights + head)
+    return snapshots_for(state, target.weights + target.skipped, has_head=has_head)
 
 
 def _rounded(tokens: int) -> int:

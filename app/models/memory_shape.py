@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from app.models.architectures import ASSISTANTS
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
 from app.models.mtp import head_problem, is_head_only
@@ -104,6 +105,8 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """In the file, but only loaded with an MTP head."""
     head: Layer | None = None
     """What the MTP head adds if it is used: all its layers as one; ``None`` if there is none that can be used."""
+    head_feed_forward: int = 0
+    """As ``feed_forward``, of the head's layers."""
     is_head_only: bool = False
     """The file has an MTP head and not the model that it belongs to."""
     largest_experts: int = 0
@@ -170,6 +173,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         by_type=_by_type([*loaded, *outside], tied),
         skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
         head=_head(facts, names) if head_problem(header) is None else None,
+        head_feed_forward=_head_feed_forward(facts, names),
         is_head_only=is_head_only(header),
         largest_experts=max((tensor.size for tensor in loaded if _EXPERTS.search(tensor.name)), default=0),
         tensors=len(header.tensors),
@@ -291,11 +295,26 @@ def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
 
 
 def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
-    """Every layer of a head has attention and a KV cache, whatever the layers of its target have."""
+    """Every layer of a head has attention, whatever the layers of its target have, and a KV cache of its own unless it
+    reads its target's.
+    """
     numbers = range(facts.trunk, facts.layers)
     weights = sum(tensor.size for number in numbers for tensor in tensors.get(number, []))
-    kept = [facts.kv(number) for number in numbers]
+    kept = [facts.kv(number) for number in numbers if facts.architecture not in ASSISTANTS]
     return Layer(weights, sum(keys for keys, _ in kept), sum(values for _, values in kept))
+
+
+def _head_feed_forward(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> int:
+    used = {".ffn_up.": 1, ".ffn_up_exps.": facts.number("expert_used_count")}
+    widths = [
+        width * count
+        for number in range(facts.trunk, facts.layers)
+        for tensor in tensors.get(number, [])
+        for part, count in used.items()
+        for width in tensor.shape[1:2]
+        if part in tensor.name
+    ]
+    return min(max(widths, default=facts.feed_forward()), MAX_DIMENSION)
 
 
 def _by_layer(tensors: Iterable[Tensor]) -> dict[int | None, list[Tensor]]:

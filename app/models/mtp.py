@@ -18,7 +18,6 @@ ARCHITECTURES = (
     "deepseek4",
     "glm-dsa",
     "glm4moe",
-    "glm5-next",
     "hy_v3",
     "mimo2",
     "nemotron_h_moe",
@@ -51,6 +50,11 @@ class TargetFacts(Protocol):
 def has_head(header: ModelFacts) -> bool:
     """Whether the file contains an MTP head, by itself or with a model."""
     return header.mtp_head != "none"
+
+
+def _names_of_head(header: GgufHeader) -> list[str]:
+    heads = {tensor.name.split(".nextn.")[0] for tensor in header.tensors if ".nextn." in tensor.name}
+    return [tensor.name for tensor in header.tensors if tensor.name.startswith(tuple(f"{head}." for head in heads))]
 
 
 def is_head_only(header: ModelFacts) -> bool:
@@ -99,7 +103,14 @@ def head_problem(header: GgufHeader) -> str | None:
         return f"The {header.mtp_layers} MTP heads in {name} aren't used, because only single ones are supported."
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
+    if header.architecture == "mimo2" and all(not name.endswith(".attn_qkv.weight") for name in _names_of_head(header)):
+        return f"The MTP head in {name} isn't used, because llama.cpp expects its attention in one tensor."
     return None
+
+
+def can_compute(architecture: str) -> bool:
+    """Whether heads of this architecture can be used at all; `head_problem` says why a certain one can't."""
+    return architecture in ARCHITECTURES or architecture in ASSISTANTS
 
 
 def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:

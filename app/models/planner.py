@@ -17,18 +17,13 @@ import msgspec
 
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import MemoryEstimate, ModelShape, estimate, takes_kv_type
+from app.models.memory_limits import MemoryLimits
 from app.models.mtp import is_wanted
 from app.models.text import size_text
-from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvType
 
 LEAST_CONTEXT = 1024
 """In tokens; no automatic plan goes below this."""
-SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
-"""Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
-chats live there."""
-GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
-"""Left free on each GPU: a twentieth, at least half a GiB. The driver and the desktop need some of it."""
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +41,12 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """As `app.protocol.messages.Load.head`."""
     expert_layers_on_cpu: int | None = None
     """Of how many layers, counted from the first, the experts stay in system memory."""
+    draft_context_length: int | None = None
+    """Tokens; by default as many as the target has, and never more."""
+    draft_kv_type: KvType | None = None
+    """By default the target's."""
+    only_gpu: str | None = None
+    """`Device.name` of the only GPU to use, empty for the first one; all are used by default."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
@@ -77,39 +78,6 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     def needed(self) -> int:
         """Bytes, system and GPUs together."""
         return self.estimate.system.total + self.estimate.gpu.total
-
-
-class MemoryLimits:
-    """How much memory of a machine a pair may take, and whether an estimate keeps to that.
-
-    Attributes:
-        gpus: Those in use, which llama.cpp spreads its layers over: integrated ones only where there are no others.
-        is_shared: Whether the GPU's memory is the system's.
-        system_bytes, gpu_bytes: What a pair may take, of all GPUs together.
-    """
-
-    def __init__(self, machine: MachineMemory) -> None:
-        self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
-        self.is_shared = any(device.kind == "integrated" for device in self.gpus)
-        margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)
-        self.system_bytes = max(machine.memory_free - margin, 0)
-        self.gpu_bytes = sum(map(_usable_bytes, self.gpus))
-
-    def fit(self, estimate: MemoryEstimate) -> bool:
-        """Whether everything fits."""
-        return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
-
-    def fit_gpus(self, estimate: MemoryEstimate) -> bool:
-        """Whether there is space for what goes on the GPUs."""
-        return not estimate.gpu.total or self.on_gpus(estimate) <= self.gpu_bytes
-
-    def in_system(self, estimate: MemoryEstimate) -> int:
-        """Bytes of system memory."""
-        return estimate.system.total + (estimate.gpu.total if self.is_shared else 0)
-
-    def on_gpus(self, estimate: MemoryEstimate) -> int:
-        """Bytes; each GPU has compute buffers of its own."""
-        return estimate.gpu.total + estimate.gpu.compute * max(len(self.gpus) - 1, 0)
 
 
 def make_plan(
@@ -149,7 +117,7 @@ class _Planner:
         self._draft = None if is_sidecar else draft
         self._sidecar = draft if is_sidecar else None
         self._wishes = wishes
-        self._limits = MemoryLimits(machine)
+        self._limits = MemoryLimits(machine, wishes.only_gpu)
         self._wished = _Options(
             self._draft is not None,
             self._sidecar is not None or (target.head is not None and wishes.head != "off"),
@@ -194,8 +162,10 @@ class _Planner:
 
     def _takes(self, options: _Options) -> bool:
         """Whether the models can have this kind of KV cache at all."""
-        shapes = self._target, self._draft if options.draft else None, self._sidecar if options.head else None
-        return all(takes_kv_type(shape, options.kv_type) for shape in shapes if shape)
+        shapes = self._target, self._sidecar if options.head else None
+        draft, draft_type = self._draft, self._wishes.draft_kv_type or options.kv_type
+        takes_draft = not options.draft or draft is None or takes_kv_type(draft, draft_type)
+        return takes_draft and all(takes_kv_type(shape, options.kv_type) for shape in shapes if shape)
 
     def _head(self, options: _Options, target_layers: int) -> ModelShape | None:
         """The file whose head the engine would use, as `app.engine.host.heads` decides."""
@@ -273,6 +243,8 @@ class _Planner:
             head=self._head(options, target_layers),
             context_length=options.context,
             kv_type=options.kv_type,
+            draft_context_length=self._wishes.draft_context_length,
+            draft_kv_type=self._wishes.draft_kv_type,
             target_gpu_layers=target_layers if self._limits.gpus else 0,
             draft_gpu_layers=draft_layers if self._limits.gpus else 0,
             expert_layers_on_cpu=expert_layers,
@@ -349,8 +321,9 @@ class _Planner:
         """Why ``plan`` does not fit."""
         if not takes_kv_type(self._target, plan.kv_type):
             return f"the target's KV cache can't be {plan.kv_type}"
-        if plan.with_draft and self._draft and not takes_kv_type(self._draft, plan.kv_type):
-            return f"the draft's KV cache can't be {plan.kv_type}"
+        draft_type = self._wishes.draft_kv_type or plan.kv_type
+        if plan.with_draft and self._draft and not takes_kv_type(self._draft, draft_type):
+            return f"the draft's KV cache can't be {draft_type}"
         subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
         found = plan.estimate
         if not self._limits.fit_gpus(found):
@@ -391,8 +364,3 @@ def layers_text(layers: int) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _usable_bytes(device: Device) -> int:
-    margin = max(device.total_bytes // GPU_MARGIN_SHARE, LEAST_GPU_MARGIN)
-    return max(device.free_bytes - margin, 0)

@@ -13,6 +13,8 @@ MAX_THREADS = 512
 """The most that ggml accepts; it aborts the process above that."""
 DEFAULT_BATCH_SIZE = 512
 """Prompt tokens that are computed at once."""
+MAX_LAYERS = 512
+"""The most that llama.cpp can load."""
 ALL_LAYERS = -1
 """As a number of GPU layers."""
 KvType = Literal["f16", "q8_0", "q4_0"]
@@ -20,11 +22,19 @@ HeadChoice = Literal["auto", "on", "off"]
 """Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Positions whose logits are requested at once."""
+WAITING_STATES_BYTES = 64 * 1024 * 1024
+"""What hidden states may take at most that wait until the target's MTP head processes them. Only what is used takes
+memory: an answer after a prompt of a thousand tokens takes less.
+"""
 
 _DEFAULT_CONTEXT_LENGTH = 8192
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2
 """Snapshots cost memory, and time in every pass (8 of them cost 2% in a hybrid model of 0.2 B on a CPU). Drafts that
 are longer need a copy of the state, and their accepted tokens have to be processed again.
+"""
+_HEAD_SNAPSHOTS = 4
+"""The most for a target that drafts with its own head: long drafts of a head are seldom right to their end, so 8 cost
+more time in every pass than they bring.
 """
 _SNAPSHOT_SHARE = 8
 
@@ -34,12 +44,14 @@ def default_context_length(training_context: int | None) -> int:
     return min(training_context or _DEFAULT_CONTEXT_LENGTH, _DEFAULT_CONTEXT_LENGTH)
 
 
-def snapshots_for(state_bytes: int, memory_bytes: int) -> int:
+def snapshots_for(state_bytes: int, memory_bytes: int, *, has_head: bool = False) -> int:
     """How many snapshots of a running state of ``state_bytes`` llama.cpp should keep after each pass.
 
     They may take an eighth of ``memory_bytes``, which is the size of the weights or the free memory, whichever is less.
+    ``has_head``: an MTP head drafts, and no draft model.
     """
-    count = min(memory_bytes // _SNAPSHOT_SHARE // state_bytes, _MOST_SNAPSHOTS) if state_bytes else 0
+    most = _HEAD_SNAPSHOTS if has_head else _MOST_SNAPSHOTS
+    count = min(memory_bytes // _SNAPSHOT_SHARE // state_bytes, most) if state_bytes else 0
     return count if count >= _LEAST_SNAPSHOTS else 0
 
 

@@ -19,6 +19,7 @@ from app.protocol.limits import (
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
     MAX_DRAFT_LENGTH,
+    MAX_LAYERS,
     MAX_THREADS,
     HeadChoice,
     KvType,
@@ -37,6 +38,12 @@ ProposalMethod = Literal["coupled", "greedy"]
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
 """``auto`` leaves it to the policy, 0 means decoding without a draft."""
+SplitMode = Literal["layer", "row", "none"]
+"""How a model is spread over several GPUs: whole layers, or the rows of its matrices; ``none``: it is on one."""
+FlashAttention = Literal["auto", "on", "off"]
+"""``auto``: where llama.cpp's backend has it."""
+DraftKvType = Literal["auto", "f16", "q8_0", "q4_0"]
+"""``auto``: as the target's."""
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """For weights that are written again (quantized)."""
 Role = Literal["system", "user", "assistant"]
@@ -95,17 +102,31 @@ class LoadSettings(_Struct, frozen=True, kw_only=True):
     context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in the KV cache; 0 means the target's training context, at most 8,192."""
     threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
-    """0 means one per physical core."""
+    """For passes over one token. 0 leaves it to the engine, which times two numbers when a model is new."""
+    batch_threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
+    """For passes over several tokens: prompts and verify passes. 0 means as many as ``threads`` if that is given,
+    otherwise one per physical core."""
     target_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
     """Layers of the target on the GPU; -1 means all of them, 0 none."""
     draft_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
-    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 0
+    main_gpu: str = ""
+    """The GPU that everything is on with the ``split_mode`` ``none``: `Device.name`; empty means the first."""
+    split_mode: SplitMode = "layer"
+    tensor_split: tuple[Annotated[float, msgspec.Meta(ge=0.0, le=1e6)], ...] = ()
+    """The share of each GPU, in their order, in any unit; empty means by their free memory."""
+    draft_device: str = ""
+    """The GPU that a draft model is on: `Device.name`; empty means as the target."""
+    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0, le=MAX_LAYERS)] = 0
     """Of a mixture-of-experts target, how many layers, counted from the first, keep their experts in system memory
     while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them."""
     batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
+    flash_attention: FlashAttention = "auto"
+    draft_context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
+    """Tokens in the KV cache of a draft model, which doesn't draft in longer chats; 0 means as many as the target."""
+    draft_kv_type: DraftKvType = "auto"
     chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1, le=MAX_COUNT)] = -1
     """Memory for the KV caches of recently used chats, in MiB; 0 keeps none, -1 means an eighth of the system's memory,
     at most 2,048.
@@ -357,6 +378,8 @@ class PairLoaded(_Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Why nothing can draft for this target, for the user."""
     context_length: int = 0
     threads: int = 0
+    """For passes over one token."""
+    batch_threads: int = 0
     template: Literal["model", "chatml"] = "model"
     """``chatml``: the model has no chat template."""
     thinking: list[str] = []

@@ -92,7 +92,7 @@ def _build(build: Path, names: Sequence[str]) -> None:
     environment = {**_with_cmake(), **_flags()}
     options = [f"-D{key}={value}" for key, value in _OPTIONS.items()]
     options += [*_native(backend()), *shlex.split(os.environ.get("CMAKE_ARGS", ""))]
-    _run(["cmake", "-S", str(_source()), "-B", str(build), "-G", "Ninja", *options], environment)
+    _run(["cmake", "-S", str(source()), "-B", str(build), "-G", "Ninja", *options], environment)
     _run(["cmake", "--build", str(build), "--target", *names], environment)
 
 
@@ -113,7 +113,7 @@ def _flags() -> Mapping[str, str]:
     return {name: f"{os.environ.get(name, '')} {without}" for name in ("CFLAGS", "CXXFLAGS")}
 
 
-def _source() -> Path:
+def source() -> Path:
     """llama.cpp's source tree, downloaded and unpacked once."""
     sys.path.append(str(ROOT / "packaging"))
     from installer import native

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import gguf
+import msgspec
 import numpy as np
 import psutil
 
@@ -36,6 +37,8 @@ from app.models.memory_estimate import estimate, shape_of
 from app.models.mtp import is_head_only
 from app.protocol.limits import HeadChoice, KvType
 from app.protocol.messages import (
+    DrafterChoice,
+    DraftLength,
     Generate,
     GenerationFailed,
     GenerationFinished,
@@ -52,6 +55,7 @@ from app.protocol.messages import (
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
+from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, Weights, llama_weights, make_model
 from tests.support.mtp_models import HeadArchitecture, make_table_model
 
@@ -60,7 +64,7 @@ CONTEXTS = (1024, 4096, 8192)
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0", "q4_0")
 SHORT_PROMPT = 2048
 """Tokens, for models over `LARGE`: a full context of theirs takes minutes and touches no other page."""
-LARGE = 300 * MIB
+LARGE = 100 * MIB
 _ROOM_FOR_ANSWER = 64
 
 
@@ -196,6 +200,12 @@ def _sidecar(architecture: HeadArchitecture) -> Callable[[Path], Pair]:
     return made
 
 
+def _assistant(folder: Path) -> Pair:
+    options: dict[str, Any] = {"width": 1536, "weights": "F16", "context_length": 16384}
+    target = make_gemma4(folder / "gemma4.gguf", **options)
+    return Pair("gemma4 F16, assistant", target, make_assistant(folder / "mtp-gemma4.gguf", **options))
+
+
 MODELS: dict[str, Callable[[Path], Pair]] = {
     "guide": _guide,
     "vocabulary": _vocabulary,
@@ -212,7 +222,7 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
     "glm_beside": _sidecar("glm4moe"),
     "qwen_alone": _with_head("qwen35", "off", "Q8_0"),
     "qwen_head": _with_head("qwen35", "on", "Q8_0"),
-    "qwen_beside": _sidecar("qwen35"),
+    "assistant": _assistant,
 }
 
 # ---------------------------------------------------------------- measuring
@@ -232,7 +242,7 @@ def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False) -> 
         if pair.has_head != event.has_head or (pair.draft and not (event.draft or event.has_head)):
             raise SystemExit(f"{pair.name}: {event.head_refused or event.draft_refused}")
         tokens = _prompt_tokens(pair, event.context_length)
-        _answer(engine, tokens)
+        _answer(engine, tokens, "mtp" if pair.has_head else "auto")
         if paged_out:
             _page_out(process, {str(path.resolve()) for path in (pair.target, pair.draft) if path})
             _ask(engine, 4, "3" * min(tokens, 512))
@@ -266,17 +276,20 @@ def _prompt_tokens(pair: Pair, context: int) -> int:
     return min(room, SHORT_PROMPT) if pair.target.stat().st_size > LARGE else room
 
 
-def _answer(engine: EngineProcess, tokens: int) -> None:
+def _answer(engine: EngineProcess, tokens: int, drafter: DrafterChoice) -> None:
     """Have the pair answer a prompt of nearly ``tokens`` tokens; how many a text has is tried out first."""
     probe = 256
     used = _ask(engine, 2, "1" * probe)
-    _ask(engine, 3, "2" * (tokens * probe // used - probe // 8))
+    _ask(engine, 3, "2" * (tokens * probe // used - probe // 8), drafter)
 
 
-def _ask(engine: EngineProcess, request: int, text: str) -> int:
+def _ask(engine: EngineProcess, request: int, text: str, drafter: DrafterChoice = "auto") -> int:
+    """Ask for a short answer; returns the tokens of the prompt. An MTP head drafts from the first token on."""
     messages = [Message(role="user", content=text)]
     sampling = Sampling(temperature=0)
-    engine.send(Generate(request=request, messages=messages, sampling=sampling, max_tokens=16, raw=True))
+    length: DraftLength = 3 if drafter == "mtp" else "auto"
+    asked = Generate(request=request, messages=messages, sampling=sampling, max_tokens=16, raw=True)
+    engine.send(msgspec.structs.replace(asked, drafter=drafter, draft_length=length))
     tokens = 0
     while not isinstance(event := engine.next(600), GenerationFinished):
         if isinstance(event, GenerationStarted):

@@ -7,7 +7,8 @@ The models are constructed (`tests.support.mtp_models`): layers of random weight
 that is right except after a chosen share of the tokens, so that the acceptance is. By default one thread computes, and
 processor time is counted, which other processes disturb little; ``--threads`` with more of them counts the time on the
 clock. What is compared takes turns in one process; figures are medians. With ``--server``, llama.cpp's ``llama-server``
-answers the same with the same file: its text and its counters have to be the same.
+answers the same with the same file: its text and its counters have to be the same. Of ``--architecture gemma4``, whose
+head is a file of its own, there are only small models: for them, the figures are of no interest, but the counters are.
 """
 
 from __future__ import annotations
@@ -38,22 +39,25 @@ from app.protocol.messages import (
 )
 from tests.benchmarks.contestants import Question, Settings, server
 from tests.benchmarks.llama_cpp_tools import Tools
+from tests.support import gemma4_models
 from tests.support.generation import ask, run
 from tests.support.mtp_models import HeadArchitecture, cycle, make_table_model
 
 CONTEXT = 8192
 ANSWER_TOKENS = 200
 DEPTHS: tuple[DraftLength, ...] = (0, 1, 2, 3, 5, "auto")
+GEMMA4 = "gemma4"
 WRONG_SHARES = (0.0, 0.1, 0.3, 0.6)
 """Of the tokens, after which the head is wrong."""
 Clock = Callable[[], float]
 
 
-def loaded(path: Path, head: HeadChoice, threads: int) -> Engine:
-    """An engine with the model at ``path``."""
+def loaded(path: Path, head: HeadChoice, threads: int, beside: Path | None = None) -> Engine:
+    """An engine with the model at ``path``, and its head if that is in a file ``beside`` it."""
     engine = Engine()
     settings = LoadSettings(context_length=CONTEXT, threads=threads, chat_cache_mib=0)
-    pair = engine.load(Load(request=1, target=str(path), head=head, settings=settings), lambda _: None)
+    draft = str(beside) if beside and head == "on" else None
+    pair = engine.load(Load(request=1, target=str(path), draft=draft, head=head, settings=settings), lambda _: None)
     assert pair.has_head == (head == "on"), pair.head_refused
     return engine
 
@@ -126,15 +130,16 @@ def speeds(path: Path, repeat: int, threads: int, clock: Clock) -> dict[str, dic
     }
 
 
-def compared(program: Path, path: Path, repeat: int, threads: int) -> list[dict[str, Any]]:
+def compared(program: Path, path: Path, repeat: int, threads: int, beside: Path | None = None) -> list[dict[str, Any]]:
     """The same answer by llama-server at fixed depths: whether text and counters are the same, and the speeds."""
     results = []
     programs = Tools(program, Path(), "cpu")
-    engine = loaded(path, "on", threads)
+    engine = loaded(path, "on", threads, beside)
     text = question(20, 1)
     for depth in (1, 3):
         settings = Settings(path, path, depth, threads, CONTEXT, ANSWER_TOKENS)
         options = ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(depth), "--spec-draft-p-min", "0"]
+        options += ["-md", str(beside)] if beside else []
         command = asked(text, depth, ANSWER_TOKENS)
         run(engine, command)
         prompt = engine._sequence.tokens[: engine._sequence.prompt_length]
@@ -165,8 +170,28 @@ def compared(program: Path, path: Path, repeat: int, threads: int) -> list[dict[
 # ---------------------------------------------------------------- all of it
 
 
+def compared_with_assistants(options: argparse.Namespace) -> dict[str, Any]:
+    """Gemma 4's kinds with assistants that are always, mostly and sometimes right."""
+    result: dict[str, Any] = {"server": []}
+    wrong = random.Random(1).sample(list(cycle()), 38)
+    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
+        target, head = Path(name) / "target.gguf", Path(name) / "mtp.gguf"
+        for kind in gemma4_models.KINDS:
+            for share in ((), wrong, None):
+                if share is None:
+                    gemma4_models.make_gemma4(target, kind, context_length=CONTEXT, seed=1)
+                    gemma4_models.make_assistant(head, kind, seed=1)
+                else:
+                    gemma4_models.make_table_gemma4(target, kind, context_length=CONTEXT)
+                    gemma4_models.make_table_assistant(head, kind, share)
+                result["server"] += compared(options.server, target, options.repeat, options.threads, head)
+    return result
+
+
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Everything, in models of one shape."""
+    if options.architecture == GEMMA4:
+        return compared_with_assistants(options)
     clock = time.process_time if options.threads == 1 else time.perf_counter
     shape = {"layers": options.layers + 1, "width": options.width, "feed_forward": 11 * options.width // 4}
     text = list(cycle())
@@ -189,6 +214,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """The result for people."""
+    lines = _own_figures(result) if "first" in result else []
+    for one in result.get("server", []):
+        same = "the same text" if one["same_text"] else "ANOTHER TEXT"
+        counters = "tested and accepted {} {}, llama-server {} {}".format(*one["ours"], *one["theirs"])
+        lines.append(f"depth {one['depth']}: {same}, {counters}, speed ÷ llama-server's {one['speed']:.2f}")
+    return "\n".join(lines)
+
+
+def _own_figures(result: dict[str, Any]) -> list[str]:
     first = result["first"]
     lines = [
         f"to the first token after a prompt of {first['prompt']:,.0f} tokens: {first['with']:.3f} s with a head, "
@@ -199,16 +233,12 @@ def table(result: dict[str, Any]) -> str:
     for share, row in result["speeds"].items():
         cells = (f"{row[str(length)]['speedup']:.2f} ({row[str(length)]['acceptance']:.2f})" for length in DEPTHS[1:])
         lines.append(f"{share:>12.0%}" + "".join(f"{cell:>14}" for cell in cells))
-    for one in result.get("server", []):
-        same = "the same text" if one["same_text"] else "ANOTHER TEXT"
-        counters = "tested and accepted {} {}, llama-server {} {}".format(*one["ours"], *one["theirs"])
-        lines.append(f"depth {one['depth']}: {same}, {counters}, speed ÷ llama-server's {one['speed']:.2f}")
-    return "\n".join(lines)
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--architecture", choices=get_args(HeadArchitecture), default="qwen35")
+    parser.add_argument("--architecture", choices=(*get_args(HeadArchitecture), GEMMA4), default="qwen35")
     parser.add_argument("--layers", type=int, default=32, help="without the head's")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--unused", type=int, default=16_000, help="tokens of the vocabulary that no text has")
@@ -218,6 +248,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--server", type=Path, help="llama-server to compare with")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    if options.architecture == GEMMA4 and not options.server:
+        parser.error(f"{GEMMA4} is only compared: --server is missing.")
     result = measure(options)
     print(json.dumps(result) if options.json else table(result))
     return result

@@ -169,7 +169,8 @@ def test_words_of_thinking_and_answer_are_found_and_a_snippet_says_which(store: 
     assert snippets("perhaps") == [("Red or blue? Perhaps.", True)]
     assert snippets("blue") == [("The blue one.", False)]
     assert snippets("ps") == [("Red or blue? Perhaps.", True)]
-    assert snippets("perhaps one") == [("The blue one.", False)]
+    assert snippets("perhaps one") == [("The blue one.", False), ("Red or blue? Perhaps.", True)]
+    assert snippets("blue one") == [("The blue one.", False)]
     assert snippets("one.red") == []  # they are texts of their own
     store.delete_message(answer.id, following=False)
     assert snippets("perhaps") == []

@@ -18,6 +18,7 @@ from app.protocol.messages import Generate
 from app.storage.files import write_export
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
 
@@ -86,6 +87,21 @@ def test_n_grams_without_a_draft_model(pair: Pair, prompts: Path) -> None:
     assert report["setup"]["draft"] is None
     assert {d["name"] for c in report["comparisons"] for d in c["drafted"]["figures"]["draft"]["drafters"]} <= {"ngram"}
     assert report["summary"]["total"]["same"] == 3
+
+
+def test_thinking_is_compared_and_the_command_repeats_it(prompts: Path, tmp_path: Path) -> None:
+    names = ("target", "draft")
+    target, draft = (make_thinking_model(tmp_path / f"{name}.gguf", "qwen3.5") for name in names)
+    chosen = ["--thinking", "on", "--thinking", "6", "--kinds", "prose", "--json"]
+    result = slipstream(*arguments((target, draft), prompts, *chosen))
+    report = json.loads(result.stdout)
+    (comparison,) = report["comparisons"]
+    assert (result.returncode, comparison["same"]) == (0, True) and comparison["plain"]["thinking"]
+    words = shlex.split(report["command"])[1:]
+    assert "--thinking on --thinking 6" in report["command"]
+    at_once = [str(tmp_path / word) if word.endswith((".gguf", ".jsonl")) else word for word in words]
+    again = json.loads(slipstream(*at_once, "--json").stdout)
+    assert [one["drafted"]["token_ids"] for one in again["comparisons"]] == [comparison["drafted"]["token_ids"]]
 
 
 def test_the_guide_answers_the_bundled_prompts_of_a_kind() -> None:

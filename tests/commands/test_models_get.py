@@ -21,7 +21,7 @@ from app.models.downloads.item import Item, ItemState
 from app.models.downloads.part import Part, part_path
 from app.models.downloads.queue_file import FILE_NAME as QUEUE_NAME
 from app.models.downloads.queue_file import SavedItem
-from app.models.hub.catalog import load_catalog
+from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
@@ -31,6 +31,7 @@ from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 from tests.support.library_parts import small_model
+from tests.support.mtp_models import make_head_file, make_table_model
 from tests.support.saved_queue import write_queue
 
 Shown = pytest.CaptureFixture[str]
@@ -179,7 +180,7 @@ def test_a_split_model(server: HubServer, home: Path, tmp_path: Path, capsys: Sh
     [
         ("owner/nothing", "owner/nothing doesn't exist on 127.0.0.1, or is private and needs an access token."),
         ("owner/na me", "owner/na me is not a repository name. It should look like owner/name."),
-        ("gpt\x1b", "gpt\\x1b is neither a repository (owner/name) nor one of the recommended pairs: qwen2.5-1.5b,"),
+        ("gpt\x1b", "gpt\\x1b is neither a repository (owner/name) nor one of the recommended models: gemma-4-e2b,"),
         ("owner/empty", "owner/empty has no GGUF models to download."),
     ],
 )
@@ -217,16 +218,46 @@ def test_no_draft_fits(server: HubServer, target: Path, home: Path, tmp_path: Pa
 
 
 def test_a_recommended_pair(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    pair = next(pair for pair in load_catalog().pairs if pair.id == "qwen3-8b")
+    (file,) = next(model for model in load_catalog().models if model.id == "qwen3-8b").files
+    draft = file.accelerator
+    assert isinstance(draft, DraftModel)
     content = small_model(tmp_path / "any.gguf")
-    server.add(pair.target.repository, {pair.target.file: content})
-    server.add(pair.draft.repository, {pair.draft.file: content})
+    server.add(file.repository, {file.file: content})
+    server.add(draft.repository, {draft.file: content})
     assert call("get", "Qwen3-8B") == 0
     folder = home / "models"
     assert capsys.readouterr().out.splitlines() == [
-        str(folder / pair.target.repository / pair.target.file),
-        str(folder / pair.draft.repository / pair.draft.file),
+        str(folder / file.repository / file.file),
+        str(folder / draft.repository / draft.file),
     ]
+
+
+def test_a_recommended_model_of_several_sizes(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    told = refused(capsys, "get", "qwen3.8-27b")
+    assert 'Choose one, as in "slipstream models get qwen3.8-27b:UD-IQ4_XS"' in told
+    assert "  UD-Q4_K_XL (17.6 GB, for a GPU with 24 GB)" in told
+    assert "comes in these sizes" in refused(capsys, "get", "qwen3.8-27b:Q2_K")
+    repository, name = "unsloth/Qwen3.8-27B-GGUF", "Qwen3.8-27B-Q8_0.gguf"
+    server.add(repository, {name: small_model(tmp_path / "any.gguf")})
+    assert call("get", "qwen3.8-27b:q8_0") == 0
+    assert capsys.readouterr().out.splitlines() == [str(home / "models" / repository / name)]
+
+
+def test_a_head_comes_with_its_model(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    model = make_table_model(tmp_path / "m.gguf", "qwen35", without=("blk.2.",))
+    head = make_head_file(tmp_path / "head.gguf", "qwen35")
+    server.add("owner/m", {"m-Q4_0.gguf": model, "MTP/mtp-m.gguf": head})
+    assert call("get", "owner/m", "--json") == 0
+    told = capsys.readouterr()
+    got = json.loads(told.out)
+    assert "Its MTP head comes with it: mtp-m.gguf (" in told.err
+    assert got["title"] == "m Q4_0 with MTP head" and got["draft"] is None
+    folder = home / "models/owner/m"
+    assert got["head"]["path"] == str(folder / "mtp-m.gguf")
+    assert (folder / "mtp-m.gguf").read_bytes() == head.read_bytes()
+    assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mtp-m.gguf"]
+    server.add("owner/m", {"m-Q4_0.gguf": model, "mtp-m.gguf": small_model(tmp_path / "none.gguf")})
+    assert as_json(capsys, "get", "owner/m")["head"] is None
 
 
 # ---------------------------------------------------------------- what can go wrong

@@ -16,9 +16,11 @@ import msgspec
 import pytest
 
 from app.commands import compare as command_line
+from app.commands.session import load_settings
 from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
-from app.protocol.messages import Sampling
+from app.protocol.load_options import chosen_options
+from app.protocol.messages import LoadSettings, Sampling
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
 
 
@@ -129,7 +131,7 @@ def test_the_command_says_what_the_setup_says() -> None:
     assert {name: getattr(options, name) for name in Sampling.__struct_fields__} == msgspec.structs.asdict(
         SETUP.sampling
     )
-    assert (options.threads, options.context, options.accept) == (2, 2048, "coupled")
+    assert (options.threads, options.context, options.accept, options.thinking) == (2, 2048, "coupled", [])
 
 
 def test_the_command_for_other_setups() -> None:
@@ -150,11 +152,25 @@ def test_the_command_for_other_setups() -> None:
         draft_length=4,
         prompt_set="",
         prompt_set_sha256="",
+        thinking="low",
+        thinking_budget=0,
     )
     offloaded = parsed(wording.command(found.setup))
     assert (offloaded.gpu_layers, offloaded.draft_gpu_layers, offloaded.kv_type) == (20, 3, "q8_0")
-    assert (offloaded.max_tokens, offloaded.draft_length) == (2048, 4)
+    assert (offloaded.max_tokens, offloaded.draft_length, offloaded.thinking) == (2048, 4, ["low", 0])
     assert offloaded.prompts == Path("comparison.json") and "exported as JSON" in report.markdown(found)
+
+
+def test_options_of_loading_are_named_and_repeated() -> None:
+    settings = LoadSettings(
+        tensor_split=(3.0, 1.5), expert_layers_on_cpu=4, draft_context_length=512, flash_attention="on", main_gpu="G1"
+    )
+    chosen = chosen_options(msgspec.structs.replace(settings, split_mode="none"))
+    setup = with_setup(load_options=msgspec.json.decode(msgspec.json.encode(chosen))).setup
+    again = load_settings(parsed(wording.command(setup)))
+    assert chosen_options(again) == chosen
+    loading = dict(wording.facts(setup))["loaded with"]
+    assert "tensor split 3,1.5" in loading and "expert layers on CPU 4" in loading
 
 
 def test_stop_strings_are_named_where_there_are_any() -> None:

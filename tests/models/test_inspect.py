@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from app.models.gguf import read_header
 from app.models.inspect import describe, describe_pair, readable, readable_pair
+from app.models.memory_shape import shape_of
 from app.models.pairing import compare
+from app.models.text import size_text
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
+from tests.support.mtp_models import make_head_file, make_random_model
 from tests.support.raw_gguf import F32, header, pair, string
 
 
@@ -62,6 +67,25 @@ def test_the_readable_form_has_a_line_a_fact(tmp_path: Path) -> None:
     assert facts["Special"] == 'BOS 1 "<s>", EOS 2 "</s>", EOT 355 "<|im_end|>", adds BOS'
     assert facts["Template"] == "none (ChatML is used)"
     assert facts["Loadable"] == "yes"
+
+
+def test_says_what_mtp_head_there_is(tmp_path: Path) -> None:
+    def row(path: Path, **changes: Any) -> str | None:
+        header = msgspec.structs.replace(read_header(path), **changes)
+        lines = dict(line.split(":", 1) for line in readable(header).splitlines())
+        return lines["MTP head"].strip() if "MTP head" in lines else None
+
+    model = make_random_model(tmp_path / "model.gguf", "glm4moe")
+    size = size_text(shape_of(read_header(model)).skipped)
+    assert row(model) == f"inside, 1 layer, {size}"
+    assert row(model, architecture="newest") == (
+        f"inside, 1 layer, {size}. The MTP head in model.gguf isn't used, because llama.cpp can't compute heads of "
+        "newest models."
+    )
+    assert row(make_head_file(tmp_path / "mtp.gguf", "qwen35")) == "without the model it belongs to, 1 layer, 7.7 MB"
+    cut = make_model(tmp_path / "cut.gguf", layers=3, edit=lambda writer: writer.add_nextn_predict_layers(1))
+    assert row(cut) == "not in this file (1 layer)"
+    assert row(make_model(tmp_path / "plain.gguf")) is None
 
 
 def test_nothing_in_a_file_reaches_the_terminal_as_it_is(tmp_path: Path) -> None:

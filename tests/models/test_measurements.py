@@ -9,6 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.errors import KnownError
@@ -43,6 +44,11 @@ def test_a_speed_belongs_to_all_it_depends_on(tmp_path: Path, target: Path) -> N
     measurements.record_plain_speed(key(target), 41.5)
     assert measurements.plain_speed(key(target, context_length=4096)) is None
     assert measurements.plain_speed(key(target, sampler="other")) is None
+    with_options = msgspec.structs.replace(key(target), options='{"expert_layers_on_cpu":4}')
+    assert measurements.plain_speed(with_options) is None
+    measurements.record_plain_speed(with_options, 30.0)
+    assert measurements.plain_speed(key(target)) == 41.5
+    assert (tmp_path / FILE_NAME).read_text().count('"options"') == 1  # other keys are as older versions wrote them
     target.write_bytes(b"other weights")
     assert measurements.plain_speed(key(target)) is None
 

@@ -21,6 +21,7 @@ from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.messages import Load, LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
 
@@ -150,6 +151,7 @@ def test_the_head_inside_a_model_is_a_layer_apart(tmp_path: Path, architecture: 
     assert shape.weights + shape.skipped == header.tensor_bytes
     assert not shape.is_head_only
     assert (shape.parameters, shape.experts) == (header.parameters, header.experts)
+    assert shape.head_feed_forward == {"glm4moe": 2 * 32, "qwen35": 128}[architecture]
     trunk = tuple(tensor.name for tensor in header.tensors if tensor.name.startswith("blk.2."))
     others = [tensor for tensor in header.tensors if tensor.name not in trunk]
     cut = shape_of(msgspec.structs.replace(header, tensors=others, mtp_head="none"))
@@ -163,6 +165,18 @@ def test_a_head_in_a_file_of_its_own_has_no_other_layer(tmp_path: Path, architec
     shape = shape_of(header)
     assert shape.is_head_only and shape.layers == [Layer(0)] * 3
     assert shape.head is not None and shape.head.weights + shape.weights == header.tensor_bytes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_head_that_reads_its_targets_cache_has_none(tmp_path: Path, kind: Gemma4) -> None:
+    target, header = (read_header(make(tmp_path / name, kind)) for make, name in GEMMA_FILES)
+    shape = shape_of(header)
+    assert shape.is_head_only and shape.layers == [Layer(0)] * 4
+    assert shape.head == Layer(shape.skipped)
+    assert shape.skipped + shape.weights == header.tensor_bytes
+    without, found = (estimate(shape_of(target), head=head, context_length=4096).system for head in (None, shape))
+    assert found.head == header.tensor_bytes + (4096 + 2 * 512) * 64 * 4
+    assert found.compute - without.compute > 4096 * 512 * 2  # a mask over the whole context
 
 
 def test_heads_that_cannot_be_used_take_nothing(tmp_path: Path) -> None:
@@ -187,6 +201,7 @@ def test_experts_are_told_apart_from_the_rest_of_a_layer(tmp_path: Path) -> None
     assert shape.layers[1].weights == shape.layers[0].weights + 12 * matrix
 
 
+GEMMA_FILES = (make_gemma4, "target.gguf"), (make_assistant, "mtp.gguf")
 NUMBERS = st.sampled_from([0, 1, 3, 2**16, 2**31, 2**32 - 1])
 
 
@@ -270,6 +285,16 @@ def test_the_draft_has_the_targets_context() -> None:
     assert found.system.total > estimate(MODEL, context_length=4096).system.total
 
 
+def test_a_draft_may_have_a_shorter_context_of_another_type() -> None:
+    draft = msgspec.structs.replace(MODEL, layers=MODEL.layers[:2])
+    own = {"draft_context_length": 1000, "draft_kv_type": "q8_0"}
+    found = estimate(MODEL, draft, context_length=4096, **own)  # type: ignore[arg-type]
+    assert found.system.draft_kv == 2 * 512 * 1024 * 34 // 32
+    assert found.system.target_kv == 8 * 512 * 4096 * 2
+    longer = estimate(MODEL, draft, context_length=4096, draft_context_length=9000)
+    assert longer == estimate(MODEL, draft, context_length=4096)  # never longer than the target's
+
+
 HEAD = Layer(3_000_000, keys=256, values=128)
 WITH_HEAD = msgspec.structs.replace(MODEL, layers=[*MODEL.layers, Layer(0)], head=HEAD, skipped=HEAD.weights)
 
@@ -286,7 +311,7 @@ def test_a_head_that_is_not_used_takes_no_memory_that_is_needed() -> None:
 def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
     alone = estimate(WITH_HEAD, context_length=1024, kv_type=kv_type)
     found = estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, kv_type=kv_type)
-    states = (2 * (512 + 64) + 512 + 512) * 256 * 4  # two batches that wait, one for the head, one from the target
+    states = (1024 + 512 + 512) * 256 * 4  # of the whole context, a batch for the head, one from the target
     assert found.system.head == HEAD.weights + 1024 * 384 * size + states
     assert found.system.compute > alone.system.compute
     assert (found.system.target_weights, found.system.target_kv) == (
@@ -294,6 +319,16 @@ def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
         alone.system.target_kv,
     )
     assert found.skipped == 0
+
+
+def test_what_waits_for_a_head_is_limited() -> None:
+    wide = msgspec.structs.replace(WITH_HEAD, width=4096)
+    found = {
+        length: estimate(wide, head=wide, context_length=length).system.head - HEAD.weights - length * 384 * 2
+        for length in (1024, 4096, 65536)
+    }
+    most = 2 * (2048 + 64)  # half of 64 MiB, twice
+    assert found == {1024: 2048 * 16384, 4096: (4096 + 1024) * 16384, 65536: (most + 1024) * 16384}
 
 
 def test_a_head_goes_where_the_last_layer_goes_and_one_beside_where_the_draft_goes() -> None:
@@ -399,3 +434,21 @@ def test_as_many_snapshots_as_the_engine_makes(
     made = tuple(loaded.context.checkpoints.snapshots for loaded in (engine._target, engine._draft))
     engine.unload()
     assert planned == made == (expected, 0)
+
+
+@pytest.mark.parametrize(("head", "expected"), [("on", 4), ("off", 8)])
+def test_as_many_snapshots_as_the_engine_makes_beside_a_head(
+    tmp_path: Path, head: Literal["on", "off"], expected: int
+) -> None:
+    """A head that isn't loaded is part of the weights of which they may take an eighth: otherwise there were 6."""
+    path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
+    shape = shape_of(read_header(path))
+    plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)
+    engine = Engine()
+    settings = LoadSettings(context_length=512, micro_batch_size=32, threads=1)
+    loaded = engine.load(Load(request=1, target=str(path), head=head, settings=settings), lambda _: None)
+    assert engine._target is not None
+    made = engine._target.context.checkpoints.snapshots
+    engine.unload()
+    assert loaded.has_head == (head == "on")
+    assert planned_snapshots(plan.gpu.target_kv, shape) == made == expected

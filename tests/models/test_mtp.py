@@ -9,7 +9,8 @@ import pytest
 
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, mismatch, pays_off
+from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, pays_off
+from app.models.pairing import compare
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
@@ -65,6 +66,34 @@ def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:
     assert head_problem(renamed(header, mtp_layers=3)) == (
         "The 3 MTP heads in m.gguf aren't used, because only single ones are supported."
     )
-    assert head_problem(renamed(header, architecture="newest")) == (
-        "The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of newest models."
+    for name in ("newest", "glm5-next"):
+        assert head_problem(renamed(header, architecture=name)) == (
+            f"The MTP head in m.gguf isn't used, because llama.cpp can't compute heads of {name} models."
+        )
+    assert head_problem(renamed(header, architecture="mimo2")) == (
+        "The MTP head in m.gguf isn't used, because llama.cpp expects its attention in one tensor."
     )
+    embedding, *others = header.tensors
+    fused = embedding._replace(name="blk.2.attn_qkv.weight")
+    assert head_problem(renamed(header, architecture="mimo2", tensors=[*others, fused])) is None
+
+
+def test_a_file_with_only_a_head_is_compared_as_one(tmp_path: Path) -> None:
+    target = read_header(make_random_model(tmp_path / "target.gguf", "glm4moe", width=384))
+    own, other = (read_header(make_head_file(tmp_path / f"{name}.gguf", name)) for name in ARCHITECTURES)
+    fits = compare(target, own)
+    assert fits.fits and fits.warning is None
+    assert fits.reason == "Compatible: the MTP head in this file belongs to the target."
+    refused = compare(target, other)
+    assert not refused.fits and refused.reason == "The MTP head in qwen35.gguf belongs to another model."
+
+
+def test_where_a_head_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = read_header(make_random_model(tmp_path / "m.gguf", "qwen35"))
+    dense = renamed(small, parameters=4_000_000_000)
+    assert [is_wanted(choice, small, -1) for choice in ("auto", "on", "off")] == [False, True, False]
+    assert [is_wanted(choice, dense, -1) for choice in ("auto", "on", "off")] == [True, True, False]
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert [is_wanted("auto", dense, layers) for layers in (-1, 5, 0)] == [False, False, True]
+    assert is_wanted("auto", renamed(dense, experts=64), -1)
+    assert is_wanted("on", dense, -1)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import ModelShape, estimate
+from app.models.memory_limits import MemoryLimits
 from app.models.memory_shape import Layer
-from app.models.planner import LoadPlan, MemoryLimits, Wishes, alternatives, make_plan
+from app.models.planner import LoadPlan, Wishes, alternatives, make_plan
 from app.models.text import size_text
 from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS
@@ -122,6 +123,22 @@ def test_an_integrated_gpu_beside_another_one_is_not_used() -> None:
     integrated = Device(name="I", description="", kind="integrated", total_bytes=9 * GIB, free_bytes=9 * GIB)
     both = msgspec.structs.replace(both, devices=[integrated, *both.devices])
     assert MemoryLimits(both).gpu_bytes == MemoryLimits(machine(16, 12)).gpu_bytes
+
+
+def test_where_only_one_gpu_is_to_be_used_the_others_do_not_count() -> None:
+    both = machine(16, 4, 8)
+    for name, used in (("G1", 8), ("G0", 4), ("", 4)):
+        assert MemoryLimits(both, name).gpu_bytes == MemoryLimits(machine(16, used)).gpu_bytes
+    assert make_plan(TARGET, None, both, Wishes(only_gpu="")).target_gpu_layers != ALL_LAYERS
+    assert make_plan(TARGET, None, both, Wishes(only_gpu="G1")).target_gpu_layers == ALL_LAYERS
+
+
+def test_a_draft_with_a_context_of_its_own_takes_less() -> None:
+    plan = make_plan(TARGET, DRAFT, machine(6.4), Wishes(draft_context_length=1024))
+    assert plan.fits and plan.with_draft and not make_plan(TARGET, DRAFT, machine(6.4)).with_draft
+    odd = msgspec.structs.replace(DRAFT, key_length=80, value_length=80)
+    refused = make_plan(TARGET, odd, machine(64), Wishes(draft_kv_type="q4_0", keep_draft=True))
+    assert refused.sentence == "The draft's KV cache can't be q4_0."
 
 
 def test_several_gpus_count_together_less_a_margin_each() -> None:

@@ -21,7 +21,7 @@ from app.engine.policy.calibration import measure
 from app.errors import KnownError
 from app.models.architectures import RECURRENT
 from app.models.gguf import GgufHeader, read_header
-from app.models.mtp import has_head
+from app.models.mtp import is_head_only
 from app.protocol.limits import HeadChoice
 from app.protocol.messages import DrafterName, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
 from tests.support.generation import (
@@ -29,19 +29,22 @@ from tests.support.generation import (
     Answer,
     ask,
     first_difference,
-    is_near_tie,
-    one_by_one,
     run,
+    scores_at,
 )
 from tests.support.scripted_drafter import ScriptedDrafter
 
 CONTEXT = 512
 """With a micro batch of 32, the cache of sliding windows holds 256 tokens: an answer outgrows it."""
-LONG, USUAL, SHORT = 220, 48, 24
-"""Tokens of an answer; a long one leaves no window of what was before it."""
+USUAL, SHORT = 48, 24
+"""Tokens of an answer."""
+LONG, LONG_WITH_WINDOWS = 80, 220
+"""The same, of which the latter leave no window of what was before them."""
 SAMPLINGS = {"greedy": GREEDY, "temperature 1": Sampling(temperature=1.0)}
 LARGEST_ERROR = 0.03
 """Between logits of both memories: mean squared difference ÷ variance, as in `app.engine.llama.checkpoints`."""
+HEAD = "+head"
+"""What the name of a model with an added head ends with."""
 Result = Literal["same", "near-tie", "different", "failed", "refused"]
 
 
@@ -112,20 +115,31 @@ class Reference:
             self._known[key] = answer, list(self.engine._sequence.tokens)
         return self._known[key]
 
-    def forget(self) -> None:
-        """Compute all answers again from now on."""
-        self._known.clear()
-
 
 class Check:
     """An engine that drafts in one way, and the answers it is compared with."""
 
-    def __init__(self, target: Path, other: Path, way: str, snapshots: int, reference: Reference) -> None:
-        """``other``: a model with the same vocabulary that guesses wrong. Raises `KnownError` if loading fails."""
+    def __init__(
+        self, target: Path, other: Path, way: str, snapshots: int, reference: Reference, head: Path | None = None
+    ) -> None:
+        """``other``: a model with the same vocabulary that guesses wrong; ``head``: the file of a head that is not in
+        the target. Raises `KnownError` if loading fails.
+        """
         self.name, self.way, self.snapshots, self.reference = way, WAYS[way], snapshots, reference
-        draft = {"none": None, "itself": target, "other": other}[self.way.draft]
+        draft = {"none": head, "itself": target, "other": other}[self.way.draft]
         self.ours, self.pair = loaded(target, draft, self.way.head, snapshots)
         self.length = self.way.lengths[0]
+        assert self.ours._target is not None
+        self.letters = letters_of(self.ours)
+        self.long = LONG_WITH_WINDOWS if self.ours._target.context.checkpoints.window else LONG
+
+    def asked(self, sampling: str) -> Generate:
+        """The first question of a chat."""
+        return ask(self.question(50), sampling=SAMPLINGS[sampling], seed=3, max_tokens=USUAL)
+
+    def question(self, tokens: int, number: int = 0) -> str:
+        """See `question`."""
+        return question(tokens, self.letters, number)
 
     def run(self, command: Generate, cancel_after: int | None = None) -> Answer:
         """The answer of the checked engine; with ``cancel_after`` it is stopped after so many rounds."""
@@ -146,17 +160,15 @@ class Check:
         about: dict[str, Any] = {"way": self.name, "sampling": sampling, "event": event, "snapshots": self.snapshots}
         try:
             clear(self.ours)
-            command = happen(self, asked(SAMPLINGS[sampling]))
+            command = happen(self, self.asked(sampling))
             answer = self.run(command)
             error = self._error()
             plain = self.reference.answer(command)[0]
-            place = first_difference(answer, plain)
-            result: Result = "same"
+            place, message = first_difference(answer, plain), _failure(answer)
+            result: Result = "same" if answer.text == plain.text and not message else "different"
             if place is not None:
-                clear(self.reference.engine)
-                explained = is_near_tie(self.reference.engine, command, answer, plain, place)
-                result = "near-tie" if explained and self._is_same_one_by_one(sampling, happen) else "different"
-            elif answer.finished.draft_failure or answer.text != plain.text or error > LARGEST_ERROR:
+                result, message = self._judged(command, answer, plain, place)
+            if error > LARGEST_ERROR:
                 result = "different"
         except Exception as problem:
             return Case(**about, result="failed", message=f"{type(problem).__name__}: {problem}")
@@ -170,7 +182,7 @@ class Check:
             error=error,
             tested=draft.tested,
             accepted=draft.accepted,
-            message=answer.finished.draft_failure or "",
+            message=message,
         )
 
     def _error(self) -> float:
@@ -184,15 +196,22 @@ class Check:
             fresh.decode(tokens[start : start + fresh.chunk], 0)
         return _error(ours.decode([7], 1)[0].copy(), fresh.decode([7], 1)[0])
 
-    def _is_same_one_by_one(self, sampling: str, happen: Event) -> bool:
-        """Whether the texts are the same once all passes have the same width."""
-        self.reference.forget()
-        with one_by_one():
-            clear(self.ours)
-            command = happen(self, asked(SAMPLINGS[sampling]))
-            answer, plain = self.run(command), self.reference.answer(command)[0]
-        self.reference.forget()
-        return answer.token_ids == plain.token_ids
+    def _judged(self, command: Generate, answer: Answer, plain: Answer, place: int) -> tuple[Result, str]:
+        """Whether rounding explains the token that differs, and by how much it lost."""
+        clear(self.reference.engine)
+        scored = scores_at(self.reference.engine, command, answer, plain, place)
+        if not scored:
+            return "different", "one answer is shorter"
+        result: Result = "near-tie" if scored.could_win == [True, True] else "different"
+        ours, theirs = scored.logits if command.sampling.temperature == 0 else scored.scores
+        gap = "" if ours is None or theirs is None else f"{abs(ours - theirs):.1g} apart, "
+        return result, f"{gap}rounding moves a logit by up to {scored.rounding:.1g}"
+
+
+def _failure(answer: Answer) -> str:
+    """Why drafting ended early. Random models repeat themselves, and then a head isn't asked any more."""
+    reason = answer.finished.draft_failure or ""
+    return "" if "repeats itself" in reason else reason
 
 
 Event = Callable[[Check, Generate], Generate]
@@ -202,18 +221,22 @@ Event = Callable[[Check, Generate], Generate]
 # ---------------------------------------------------------------- what happens to a chat
 
 
-def asked(sampling: Sampling, **options: Any) -> Generate:
-    return ask(question(50), sampling=sampling, seed=3, **{"max_tokens": USUAL, **options})
+def letters_of(engine: Engine) -> float:
+    """Letters of a `question` per token; five in the generator's models."""
+    assert engine._target is not None
+    text = question(100, 5.0)
+    return len(text) / len(engine._target.prompts.tokenizer.tokens((text, {}), goes_on=True))
 
 
-def question(tokens: int, number: int = 0) -> str:
-    """Text of so many tokens of the ``test`` tokenizer (five letters each), the second half like the first."""
+def question(tokens: int, letters: float, number: int = 0) -> str:
+    """Text of so many tokens of so many ``letters``, the second half like the first."""
     half = "".join(f"{number}{place * 7919 % 9973:04d}" for place in range(tokens // 2))
+    half = half[: int(tokens / 2 * letters)]
     return half + half
 
 
 def _nothing(check: Check, command: Generate) -> Generate:
-    return msgspec.structs.replace(command, max_tokens=LONG)
+    return msgspec.structs.replace(command, max_tokens=check.long)
 
 
 def _stopped(rounds: int) -> Event:
@@ -225,7 +248,7 @@ def _stopped(rounds: int) -> Event:
 
 
 def _again(check: Check, command: Generate) -> Generate:
-    check.run(msgspec.structs.replace(command, max_tokens=LONG))
+    check.run(msgspec.structs.replace(command, max_tokens=check.long))
     return msgspec.structs.replace(command, max_tokens=SHORT)
 
 
@@ -235,43 +258,43 @@ def _continued(check: Check, command: Generate) -> Generate:
 
 
 def _second_turn(check: Check, command: Generate) -> Generate:
-    return _turn_after(command, check.run(command))
+    return _turn_after(check, command, check.run(command))
 
 
 def _turn_after_stop(check: Check, command: Generate) -> Generate:
-    return _turn_after(command, check.run(command, cancel_after=7))
+    return _turn_after(check, command, check.run(command, cancel_after=7))
 
 
-def _turn_after(command: Generate, answer: Answer) -> Generate:
+def _turn_after(check: Check, command: Generate, answer: Answer) -> Generate:
     said = Message(role="assistant", content=answer.text)
-    messages = [*command.messages, said, Message(role="user", content=question(8, 1))]
+    messages = [*command.messages, said, Message(role="user", content=check.question(8, 1))]
     return msgspec.structs.replace(command, messages=messages, max_tokens=SHORT)
 
 
 def _edited(check: Check, command: Generate) -> Generate:
     check.run(command)
     text = command.messages[0].content
-    edited = [Message(role="user", content=text[: len(text) * 3 // 5] + question(12, 2))]
+    edited = [Message(role="user", content=text[: len(text) * 3 // 5] + check.question(12, 2))]
     return msgspec.structs.replace(command, messages=edited, max_tokens=SHORT)
 
 
 def _another_chat(check: Check, command: Generate) -> Generate:
     command = msgspec.structs.replace(command, max_tokens=SHORT)
     stopped = check.run(command)
-    other = [Message(role="user", content=question(60, 3))]
+    other = [Message(role="user", content=check.question(60, 3))]
     check.run(msgspec.structs.replace(command, messages=other))
     return msgspec.structs.replace(command, continued=stopped.token_ids)
 
 
 def _full(check: Check, command: Generate) -> Generate:
-    messages = [Message(role="user", content=question(450, 4))]
+    messages = [Message(role="user", content=check.question(450, 4))]
     return msgspec.structs.replace(command, messages=messages, max_tokens=None)
 
 
 def _dropped(check: Check, command: Generate) -> Generate:
     full = _full(check, command)
     said = Message(role="assistant", content=check.run(full).text)
-    messages = [*full.messages, said, Message(role="user", content=question(250, 5))]
+    messages = [*full.messages, said, Message(role="user", content=check.question(250, 5))]
     return msgspec.structs.replace(command, messages=messages, max_tokens=SHORT)
 
 
@@ -304,7 +327,7 @@ def loaded(
     settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
     command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
     with (
-        patch.object(loading, "_affordable_snapshots", lambda *_: snapshots),
+        patch.object(loading, "_affordable_snapshots", lambda *_, **__: snapshots),
         patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
     ):
         return engine, engine.load(command, lambda _: None)
@@ -331,10 +354,15 @@ def memory_of(engine: Engine, header: GgufHeader) -> str:
 
 
 def check(path: Path, other: Path) -> Iterator[Kind | Case]:
-    """Everything about the model at ``path``; ``other`` guesses wrong."""
+    """Everything about the model at ``path``; ``other`` guesses wrong.
+
+    If the name ends with `HEAD`, only about the head in it, or about the head that it is of the model without that.
+    """
     header = read_header(path)
+    head = path if is_head_only(header) else None
+    target = path.with_name(path.name.replace(HEAD, "")) if head else path
     try:
-        engine, pair = loaded(path, snapshots=8)
+        engine, pair = loaded(target, snapshots=8)
     except KnownError as error:
         yield Kind(architecture=header.architecture, refused=str(error))
         return
@@ -342,22 +370,22 @@ def check(path: Path, other: Path) -> Iterator[Kind | Case]:
     counts = {engine._target.context.checkpoints.snapshots, 0}
     yield Kind(architecture=header.architecture, memory=memory_of(engine, header), drafting_off=pair.drafting_off)
     engine.unload()
-    ways = [way for way in WAYS if way != "MTP head" or has_head(header)]
+    ways = [way for way in WAYS if (way == "MTP head") == path.stem.endswith(HEAD)]
     with (
         patch.object(chat_cache, "LEAST_SECONDS", 0.0),
         patch.object(chat_cache, "READ_SECONDS_PER_BYTE", 0.0),
     ):
-        reference = Reference(path)
+        reference = Reference(target)
         for snapshots in sorted(counts, reverse=True):
             for way in ways:
-                yield from _cases(path, other, way, snapshots, reference)
+                yield from _cases(Check(target, other, way, snapshots, reference, head))
         reference.engine.unload()
 
 
-def _cases(path: Path, other: Path, way: str, snapshots: int, reference: Reference) -> Iterator[Case]:
-    checked = Check(path, other, way, snapshots, reference)
+def _cases(checked: Check) -> Iterator[Case]:
     if refused := checked.pair.draft_refused or checked.pair.head_refused:
-        yield Case(way=way, sampling="", event="", snapshots=snapshots, result="refused", message=refused)
+        snapshots = checked.snapshots
+        yield Case(way=checked.name, sampling="", event="", snapshots=snapshots, result="refused", message=refused)
     else:
         for sampling in SAMPLINGS:
             yield from checked.cases(sampling)

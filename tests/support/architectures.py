@@ -1,4 +1,4 @@
-"""Tiny random models of architectures whose memory is not an ordinary KV cache: recurrent, hybrid, sliding windows.
+"""Tiny random models of other architectures than llama: with a running state, sliding windows, MLA, experts.
 
 Names and shapes of the tensors are those of llama.cpp's ``src/models``.
 """
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import gguf
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.support.gguf_files import (
     CHATML_TEMPLATE,
@@ -25,9 +26,15 @@ from tests.support.gguf_files import (
     spm_vocabulary,
 )
 
-Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "llama"]
+Architecture = Literal["mamba", "qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2", "cogvlm", "gpt2", "llama"]
 _CONV = 4
 _STATE = 32
+EXPERTS, EXPERTS_USED = 4, 2
+"""Of a layer with experts, which has a shared one besides."""
+_QUERY_RANK, _LATENT, _ROTATED = 48, 32, 16
+"""Widths of what deepseek2 keeps of a query, of keys and values, and of the part of a key that is rotated."""
+POSITIONS = 300
+"""Of gpt2's table: the training context has to be as long."""
 WINDOW = 32
 """Tokens a sliding-window layer of gemma3 looks back."""
 
@@ -246,11 +253,128 @@ def _gemma3(shape: Shape, random: RandomWeights) -> Tensors:
     return _whole(shape, random, layer)
 
 
+# ---------------------------------------------------------------- deepseek2: latent attention (MLA), experts
+
+
+def experts(block: str, shape: Shape, random: RandomWeights) -> Tensors:
+    """The feed-forward part of a layer with experts, without the norm before it."""
+    width, hidden = shape.width, shape.feed_forward // 4
+
+    def matrices(rows: int, columns: int) -> NDArray[np.float32]:
+        return np.stack([random.matrix(rows, columns, columns**-0.5) for _ in range(EXPERTS)])
+
+    return {
+        block + "ffn_gate_inp.weight": random.matrix(EXPERTS, width, width**-0.5),
+        block + "exp_probs_b.bias": np.zeros(EXPERTS, np.float32),
+        block + "ffn_gate_exps.weight": matrices(hidden, width),
+        block + "ffn_up_exps.weight": matrices(hidden, width),
+        block + "ffn_down_exps.weight": matrices(width, hidden),
+        block + "ffn_gate_shexp.weight": random.matrix(hidden, width, width**-0.5),
+        block + "ffn_up_shexp.weight": random.matrix(hidden, width, width**-0.5),
+        block + "ffn_down_shexp.weight": random.matrix(width, hidden, hidden**-0.5),
+    }
+
+
+def expert_metadata(writer: gguf.GGUFWriter, dense: int) -> None:
+    """What a model needs besides the usual whose layers have `experts`, except for the first ``dense`` ones."""
+    writer.add_expert_count(EXPERTS)
+    writer.add_expert_used_count(EXPERTS_USED)
+    writer.add_expert_shared_count(1)
+    writer.add_expert_feed_forward_length(_value(writer, "feed_forward_length") // 4)
+    writer.add_leading_dense_block_count(dense)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def _deepseek_metadata(writer: gguf.GGUFWriter) -> None:
+    width_of_head = _value(writer, "embedding_length") // _value(writer, "attention.head_count")
+    for key in ("attention.head_count_kv", "rope.dimension_count"):
+        del writer.kv_data[0][f"deepseek2.{key}"]
+    expert_metadata(writer, dense=1)
+    writer.add_head_count_kv(1)
+    writer.add_rope_dimension_count(_ROTATED)
+    writer.add_q_lora_rank(_QUERY_RANK)
+    writer.add_kv_lora_rank(_LATENT)
+    writer.add_key_length(_LATENT + _ROTATED)
+    writer.add_value_length(_LATENT)
+    writer.add_key_length_mla(width_of_head + _ROTATED)
+    writer.add_value_length_mla(width_of_head)
+
+
+def _deepseek(shape: Shape, random: RandomWeights) -> Tensors:
+    width, heads, head = shape.width, shape.heads, shape.width // shape.heads
+
+    def by_head(rows: int, columns: int) -> NDArray[np.float32]:
+        return np.stack([random.matrix(rows, columns, columns**-0.5) for _ in range(heads)])
+
+    def layer(number: int, block: str) -> Tensors:
+        latent = {
+            **_norms(block, width, "attn_norm", "ffn_norm"),
+            **_norms(block, _QUERY_RANK, "attn_q_a_norm"),
+            **_norms(block, _LATENT, "attn_kv_a_norm"),
+            block + "attn_q_a.weight": random.matrix(_QUERY_RANK, width, width**-0.5),
+            block + "attn_q_b.weight": random.matrix(heads * (head + _ROTATED), _QUERY_RANK, 2 * _QUERY_RANK**-0.5),
+            block + "attn_kv_a_mqa.weight": random.matrix(_LATENT + _ROTATED, width, width**-0.5),
+            block + "attn_k_b.weight": by_head(_LATENT, head),
+            block + "attn_v_b.weight": by_head(head, _LATENT),
+            block + "attn_output.weight": random.matrix(width, width, width**-0.5),
+        }
+        return latent | (experts(block, shape, random) if number else feed_forward(block, shape, random))
+
+    return _whole(shape, random, layer)
+
+
+# ---------------------------------------------------------------- cogvlm: llama with weights for images besides
+
+
+def _cogvlm(shape: Shape, random: RandomWeights) -> Tensors:
+    def layer(_number: int, block: str) -> Tensors:
+        tensors = attention(block, shape, random) | feed_forward(block, shape, random)
+        parts = [tensors.pop(f"{block}attn_{part}.weight") for part in "qkv"]
+        tensors[block + "attn_qkv.weight"] = np.concatenate(parts)
+        for name in ("attn_qkv", "attn_output"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}{name}.weight"]
+        for name in ("gate", "up", "down"):
+            tensors[f"{block}vis_{name}.weight"] = tensors[f"{block}ffn_{name}.weight"]
+        return tensors
+
+    return _whole(shape, random, layer)
+
+
+# ---------------------------------------------------------------- gpt2: a table of positions
+
+
+def _gpt2_metadata(writer: gguf.GGUFWriter) -> None:
+    writer.add_layer_norm_eps(1e-5)
+
+
+def _gpt2(shape: Shape, random: RandomWeights) -> Tensors:
+    width = shape.width
+
+    def biased(tensors: Tensors) -> Tensors:
+        biases = {
+            name.replace(".weight", ".bias"): np.zeros(len(tensor), np.float32) for name, tensor in tensors.items()
+        }
+        return tensors | biases
+
+    def layer(_number: int, block: str) -> Tensors:
+        tensors = attention(block, shape, random) | feed_forward(block, shape, random)
+        parts = [tensors.pop(f"{block}attn_{part}.weight") for part in "qkv"]
+        del tensors[block + "ffn_gate.weight"]
+        return biased(tensors | {block + "attn_qkv.weight": np.concatenate(parts)})
+
+    tensors = _whole(shape, random, layer)
+    tensors["output_norm.bias"] = np.zeros(width, np.float32)
+    return tensors | {"position_embd.weight": random.matrix(POSITIONS, width, 1.0)}
+
+
 _KINDS: dict[str, tuple[Callable[[gguf.GGUFWriter], None], Callable[[Shape, RandomWeights], Tensors]]] = {
     "mamba": (_mamba_metadata, _mamba),
     "granitehybrid": (_granite_metadata, _granite),
     "lfm2": (_lfm2_metadata, _lfm2),
     "qwen35": (qwen_metadata, qwen_tensors),
     "gemma3": (_gemma3_metadata, _gemma3),
+    "deepseek2": (_deepseek_metadata, _deepseek),
+    "gpt2": (_gpt2_metadata, _gpt2),
+    "cogvlm": (lambda _: None, _cogvlm),
     "llama": (lambda _: None, llama_weights),
 }

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
 import pytest
 
-from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.llama.context import Context
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.messages import (
     Generate,
@@ -25,6 +20,7 @@ from app.protocol.messages import (
     Round,
     Sampling,
     ScoreTokens,
+    TokensScored,
 )
 
 GREEDY = Sampling(temperature=0)
@@ -114,7 +110,8 @@ def assert_same(engine: Engine, command: Generate, answer: Answer, plain: Answer
     if place is None:
         assert answer.text == plain.text
     else:
-        assert is_near_tie(engine, command, answer, plain, place), f"token {place} differs, and not because of rounding"
+        scored = scores_at(engine, command, answer, plain, place)
+        assert scored and scored.could_win == [True, True], f"token {place} differs, and not because of rounding"
 
 
 def first_difference(answer: Answer, plain: Answer) -> int | None:
@@ -126,11 +123,11 @@ def first_difference(answer: Answer, plain: Answer) -> int | None:
     return place
 
 
-def is_near_tie(engine: Engine, command: Generate, answer: Answer, plain: Answer, place: int) -> bool:
-    """Whether rounding explains that the two answers differ at ``place``."""
+def scores_at(engine: Engine, command: Generate, answer: Answer, plain: Answer, place: int) -> TokensScored | None:
+    """How both tokens score where the two answers differ; ``None`` where one of them ends."""
     if place >= min(len(answer.token_ids), len(plain.token_ids)):
-        return False
-    scored = engine.score_tokens(
+        return None
+    return engine.score_tokens(
         ScoreTokens(
             request=1,
             messages=command.messages,
@@ -142,24 +139,6 @@ def is_near_tie(engine: Engine, command: Generate, answer: Answer, plain: Answer
             raw=command.raw,
         )
     )
-    return scored.could_win == [True, True]
-
-
-@contextlib.contextmanager
-def one_by_one() -> Iterator[None]:
-    """Every token in a pass of its own, so that rounding is the same in every pass and a twin agrees to the last bit.
-
-    For memories that can be rolled back without llama.cpp's snapshots, which are of the tokens of one pass.
-    """
-    decode = Context.decode
-
-    def slowly(context: Context, tokens: Sequence[int], outputs: int) -> Floats:
-        first = len(tokens) - outputs
-        rows = [decode(context, [token], int(place >= first)).copy() for place, token in enumerate(tokens)]
-        return np.concatenate(rows[first:]) if outputs else rows[-1]
-
-    with patch.object(Context, "decode", slowly):
-        yield
 
 
 def assert_sums_close(answer: Answer) -> None:

@@ -22,7 +22,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.architectures import qwen_metadata, qwen_tensors
+from tests.support.architectures import expert_metadata, experts, qwen_metadata, qwen_tensors
 from tests.support.gguf_files import (
     CHATML_TEMPLATE,
     NORMAL,
@@ -41,7 +41,6 @@ HeadArchitecture = Literal["glm4moe", "qwen35"]
 ARCHITECTURES: tuple[HeadArchitecture, ...] = ("glm4moe", "qwen35")
 _TRUNK = 2
 """Layers without the head's."""
-_EXPERTS, _EXPERTS_USED = 4, 2
 SIZE = 384
 """Tokens of the vocabulary."""
 CERTAIN = 20.0
@@ -205,38 +204,13 @@ def _head(shape: Shape) -> Tensors:
 # ---------------------------------------------------------------- glm4moe: dense layers, experts in the head
 
 
-def _glm_metadata(writer: gguf.GGUFWriter, trunk: int) -> None:
-    writer.add_expert_count(_EXPERTS)
-    writer.add_expert_used_count(_EXPERTS_USED)
-    writer.add_expert_shared_count(1)
-    writer.add_expert_feed_forward_length(writer.kv_data[0]["glm4moe.feed_forward_length"].value // 4)
-    writer.add_leading_dense_block_count(trunk)
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-
-
 def _glm(shape: Shape, random: RandomWeights) -> Tensors:
-    width, hidden = shape.width, shape.feed_forward // 4
-
-    def experts(block: str) -> Tensors:
-        def matrices(rows: int, columns: int) -> Any:
-            return np.stack([random.matrix(rows, columns, columns**-0.5) for _ in range(_EXPERTS)])
-
-        return {
-            block + "ffn_gate_inp.weight": random.matrix(_EXPERTS, width, width**-0.5),
-            block + "exp_probs_b.bias": np.zeros(_EXPERTS, np.float32),
-            block + "ffn_gate_exps.weight": matrices(hidden, width),
-            block + "ffn_up_exps.weight": matrices(hidden, width),
-            block + "ffn_down_exps.weight": matrices(width, hidden),
-            block + "ffn_gate_shexp.weight": random.matrix(hidden, width, width**-0.5),
-            block + "ffn_up_shexp.weight": random.matrix(hidden, width, width**-0.5),
-            block + "ffn_down_shexp.weight": random.matrix(width, hidden, hidden**-0.5),
-        }
-
+    width = shape.width
     tensors = {"token_embd.weight": random.matrix(shape.vocabulary, width, 1.0)}
     for number in range(shape.layers):
         block = f"blk.{number}."
         tensors |= attention(block, shape, random)
-        tensors |= feed_forward(block, shape, random) if number < shape.layers - 1 else experts(block)
+        tensors |= feed_forward(block, shape, random) if number < shape.layers - 1 else experts(block, shape, random)
         tensors.pop(block + "ffn_norm.weight", None)
         tensors[block + "post_attention_norm.weight"] = np.ones(width, np.float32)
     return tensors | _head(shape) | output(shape, random)
@@ -250,7 +224,7 @@ def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
 
 
 _METADATA: dict[HeadArchitecture, Callable[[gguf.GGUFWriter, int], None]] = {
-    "glm4moe": _glm_metadata,
+    "glm4moe": expert_metadata,
     "qwen35": lambda writer, _trunk: qwen_metadata(writer),
 }
 _TENSORS: dict[HeadArchitecture, Callable[[Shape, RandomWeights], Tensors]] = {"glm4moe": _glm, "qwen35": _qwen}

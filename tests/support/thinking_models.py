@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tests.support.gguf_files import (
     CONTROL,
@@ -200,12 +201,10 @@ def make_thinking_model(path: Path, family: str | Family, *, noise: float = 0.0,
     if noise:
         table += np.random.default_rng(1).normal(0.0, noise, table.shape)
 
-    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = llama_weights(shape, random)
+    def tensors(shape: Shape, _: RandomWeights) -> Tensors:
+        made = llama_weights(shape, _Nothing(0, 0.0))
         made["token_embd.weight"] = np.eye(shape.vocabulary, dtype=np.float32)
         made["output.weight"] = (table.T / shape.width**0.5).astype(np.float32)
-        for tensor in ("blk.0.attn_output.weight", "blk.0.ffn_down.weight"):
-            made[tensor] *= 0.0
         return made
 
     size = len(vocabulary.tokens)
@@ -225,12 +224,20 @@ def make_thinking_model(path: Path, family: str | Family, *, noise: float = 0.0,
     )
 
 
+class _Nothing(RandomWeights):
+    """Weights of 0, with which attention and feed-forward write nothing."""
+
+    def matrix(self, rows: int, columns: int, spread: float) -> NDArray[np.float32]:  # noqa: ARG002
+        return np.zeros((rows, columns), np.float32)
+
+
 def _table(family: Family, vocabulary: Vocabulary) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
     """Logits of the next token, shape (last token, next token)."""
     words = {**_WORDS, **family.ends, "</s>": 0.3}
     rows = {**dict.fromkeys(_WORDS, words), "<0xC3>": {"<0xA9>": 1.0}, "<0xA9>": words, **family.rows}
+    places = {text: place for place, text in reversed(list(enumerate(vocabulary.tokens)))}
     table = np.full((len(vocabulary.tokens), len(vocabulary.tokens)), _NEVER)
     for last, text in enumerate(vocabulary.tokens):
         for word, weight in rows.get(text, family.begins).items():
-            table[last, vocabulary.tokens.index(word)] = np.log(weight)
+            table[last, places[word]] = np.log(weight)
     return table

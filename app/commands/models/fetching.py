@@ -17,10 +17,13 @@ from app.errors import KnownError
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.wording import figures
+from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub, HubConnection, network_settings
-from app.models.hub.catalog import load_catalog, resolve
+from app.models.hub.catalog import CatalogModel, Offer, load_catalog
+from app.models.hub.catalog_items import resolve
 from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
 from app.models.hub.errors import NoAccessError
+from app.models.hub.heads import look_at
 from app.models.hub.network import Network
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
@@ -40,33 +43,61 @@ def run(options: argparse.Namespace) -> int:
     connection = HubConnection(network_settings(values))
     try:
         item = _item(connection.hub, options.wanted, with_draft=options.with_draft)
-        target, draft = _fetch(connection.network, item, values)
+        target, beside = _fetch(connection.network, item, values)
     finally:
         show_progress("")
         connection.network.close()
-    files = [str(path) for path in (target, draft) if path is not None]
-    show_result(options, _described(item, target, draft), files)
+    files = [str(path) for path in (target, beside) if path is not None]
+    show_result(options, _described(item, target, beside), files)
     return 0
 
 
 def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
     name, _, file = wanted.partition(":")
     if "/" not in name:
-        pairs = {pair.id: pair for pair in load_catalog().pairs}
-        if wanted.casefold() not in pairs:
+        models = {model.id: model for model in load_catalog().models}
+        if name.casefold() not in models:
             raise KnownError(
-                f"{printable(wanted)} is neither a repository (owner/name) nor one of the recommended pairs: "
-                f"{', '.join(pairs)}."
+                f"{printable(name)} is neither a repository (owner/name) nor one of the recommended models: "
+                f"{', '.join(models)}."
             )
-        return resolve(hub, pairs[wanted.casefold()])
+        return resolve(hub, _offer(models[name.casefold()], file))
     show_progress(f"looking up {printable(name)}")
     repository = hub.repository(name)
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     if not with_draft:
-        return Item.of(title, target, None, (repository.license,))
+        head = _head(hub, repository, target)
+        return Item.of(f"{title} with MTP head" if head else title, target, None, (repository.license,), head)
     draft = _draft(hub, repository, target)
     return Item.of(f"{title} with draft", target, draft.model, (repository.license, draft.license))
+
+
+def _offer(model: CatalogModel, quantization: str) -> Offer:
+    """The file of a recommended model. Raises `KnownError` with a list of them if it isn't clear which one is meant."""
+    files = [file for file in model.files if quantization.casefold() in ("", file.quantization.casefold())]
+    if len(files) == 1:
+        return Offer.of(model, files[0])
+    example = f"{model.id}:{model.files[0].quantization}"
+    lines = [f"  {one.quantization} ({size_text(one.size)}, for a GPU with {one.gpu} GB)" for one in model.files]
+    raise KnownError(
+        "\n".join([f'{model.title} comes in these sizes. Choose one, as in "slipstream models get {example}":', *lines])
+    )
+
+
+def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel | None:
+    """The MTP head in a file beside the model, if this version can use it."""
+    if not repository.heads:
+        return None
+    show_progress("looking for its MTP head")
+    try:
+        found = look_at(hub.network, target, repository.heads)
+    except ModelFileError:
+        return None  # the download says so
+    if found.head is None or not found.can_run:
+        return None
+    _say(f"Its MTP head comes with it: {found.head.name} ({size_text(found.head.size)}).")
+    return found.head
 
 
 # ---------------------------------------------------------------- which of a repository's models
@@ -135,7 +166,7 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
 
 
 def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
-    """Download ``item`` into the models folder; returns the paths of its target and draft.
+    """Download ``item`` into the models folder; returns the paths of its target, and of its draft or head.
 
     The queue is separate: the command continues nothing that the window left in its queue, and the window may be open.
     A file that is just being downloaded there is refused. Raises `KnownError`.
@@ -191,13 +222,14 @@ def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:
 # ---------------------------------------------------------------- what came
 
 
-def _described(item: Item, target: Path, draft: Path | None) -> dict[str, Any]:
+def _described(item: Item, target: Path, beside: Path | None) -> dict[str, Any]:
     return {
         "title": item.title,
         "size": item.size,
         "license": item.license or None,
         "target": _model(item.target, target),
-        "draft": _model(item.draft, draft) if draft is not None else None,
+        "draft": _model(item.draft, beside) if item.draft and beside is not None else None,
+        "head": _model(item.head, beside) if item.head and beside is not None else None,
     }
 
 

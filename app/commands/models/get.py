@@ -20,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "wanted",
         metavar="REPO[:FILE]",
         help="a repository such as Qwen/Qwen3-8B-GGUF, followed by a quantization or file name if it has several "
-        "models; or a recommended pair such as qwen3-8b",
+        "models; or a recommended model such as qwen3.5-9b. An MTP head in a file of its own comes with it",
     )
     parser.add_argument("--with-draft", action="store_true", help="also download the best draft that fits")
 

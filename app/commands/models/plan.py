@@ -10,7 +10,7 @@ import msgspec
 
 from app.client.process import EngineProcess
 from app.commands.models import choosing
-from app.commands.options import whole
+from app.commands.options import add_expert_option, whole
 from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
@@ -40,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     wishes.add_argument("--kv-type", choices=get_args(KvType), help="KV cache type")
     wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 means all")
     wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU")
+    add_expert_option(wishes)
     wishes.add_argument("--keep-draft", action="store_true", help="fail rather than leave the draft out")
 
 
@@ -53,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
         kv_type=options.kv_type,
         target_gpu_layers=options.gpu_layers,
         draft_gpu_layers=options.draft_gpu_layers,
+        expert_layers_on_cpu=options.expert_layers_on_cpu,
         keep_draft=options.keep_draft,
     )
     plan = make_plan(target, draft, machine, wishes)

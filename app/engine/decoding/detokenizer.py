@@ -65,6 +65,11 @@ class TokenTexts:
         """See `Splitter.between`."""
         return self._splitter.between(told) if self._splitter else ""
 
+    def close_thinking(self) -> None:
+        """See `Splitter.close`."""
+        if self._splitter:
+            self._splitter.close()
+
     @property
     def can_be_closed(self) -> bool:
         """Whether the thinking could end here: neither inside a mark nor inside a character."""

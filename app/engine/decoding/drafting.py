@@ -92,6 +92,8 @@ class Drafting:
         """
         if "mtp" in self._drafters and self._is_repeated():
             self._drafters, self.failure = {}, _REPEATED
+        if self._model in self._drafters and self._drafters[self._model].is_full():
+            del self._drafters[self._model]  # for the rest of this answer: the text only gets longer
         ngrams, has_model = self._drafters.get("ngram"), self._model in self._drafters
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
         if not found.tokens and not has_model:

@@ -138,6 +138,8 @@ class Decoding:
             shown += self._show(Piece(text="", id=token, round=self._round))
             if self.finish_reason:
                 break
+        if self._texts.thinking:  # this vocabulary has other tokens for the mark than for its text
+            self._texts.close_thinking()
         added = len(self._sequence) - before
         since = self._since_start()
         return Round(

@@ -143,6 +143,9 @@ class Splitter(Protocol):
         """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
         if that ends the thinking."""
 
+    def close(self) -> None:
+        """What follows is the answer, though no mark said so."""
+
     def feed(self, text: str) -> list[Run]:
         """The answer goes on with ``text``, its marks as symbols: what is decided by now, without gaps."""
 
@@ -282,6 +285,10 @@ class TagSplitter:
         """See `Splitter.between`."""
         return told if self._format.spelled in told else self._format.between
 
+    def close(self) -> None:
+        """See `Splitter.close`."""
+        self._state, self._trims = self._begin, True
+
     def feed(self, text: str) -> list[Run]:
         """See `Splitter.feed`."""
         if self._state is None:
@@ -415,6 +422,10 @@ class ChannelSplitter:
     def between(self, told: str) -> str:  # noqa: ARG002
         """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""
         return f"<|end|><|start|>assistant{_FINAL}"
+
+    def close(self) -> None:
+        """See `Splitter.close`."""
+        self.thinking, self._held, self._header = False, "", None
 
     def feed(self, text: str) -> list[Run]:
         """See `Splitter.feed`."""

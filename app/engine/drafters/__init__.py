@@ -87,6 +87,10 @@ class Drafter(ABC):
     def forget(self) -> None:
         """Forget the content of chats. A cache is cleared by its owner."""
 
+    def is_full(self) -> bool:
+        """Whether the sequence has become too long for it to propose anything."""
+        return False
+
     def missing(self) -> int:
         """How many tokens of the sequence it has to process before it can propose. This costs time, and the policy
         decides whether and when to spend it.

@@ -84,6 +84,10 @@ class ModelDrafter(Drafter):
         """Whether the cache contains the beginning of this sequence, and nothing else."""
         self._check(sequence.tokens)
 
+    def is_full(self) -> bool:
+        """See `Drafter.is_full`: the draft model's context may be shorter than the target's."""
+        return len(self._sequence) >= self._cache.length
+
     def missing(self) -> int:
         """See `Drafter.missing`. The last token doesn't count: it is processed with the first proposal."""
         held = len(self._cache.tokens) if self._is_prepared else self._draft.chats.usable(self._sequence.tokens[:-1])

@@ -32,7 +32,6 @@ from app.engine.host.loading import (
 )
 from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
-from app.engine.llama.thread_count import default_threads
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
@@ -104,9 +103,8 @@ class Engine:
 
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
-        threads = command.settings.threads or default_threads()
         self.caches.set_limit(memory_limit(command.settings.chat_cache_mib))
-        loader = Loader(command, threads, on_progress, self._should_abort, self.caches)
+        loader = Loader(command, on_progress, self._should_abort, self.caches)
         self._close_draft()
         if not (self._target and loader.is_loaded(self._target)):
             self.unload()
@@ -119,7 +117,7 @@ class Engine:
                 refused = str(error)
         self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target), self._loaded_head(target))
         if target.longest_draft:
-            self._costs = measured_costs(target, self._draft, threads, self._should_abort)
+            self._costs = measured_costs(target, self._draft, self._should_abort)
         sampling, recommended = recommended_sampling(target.model)
         return PairLoaded(
             request=command.request,
@@ -132,7 +130,8 @@ class Engine:
             head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             context_length=target.context.length,
-            threads=threads,
+            threads=target.context.threads,
+            batch_threads=target.context.batch_threads,
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
             may_think=target.thinking.may_think,

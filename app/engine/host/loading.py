@@ -9,9 +9,8 @@ import math
 import os
 import platform
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import psutil
@@ -21,11 +20,14 @@ from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
+from app.engine.host.load_options import ModelOptions
 from app.engine.host.thinking import ModelThinking
+from app.engine.host.threads import remembered_threads
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.thread_count import Threads, default_threads
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.mtp import head_problem
@@ -178,19 +180,26 @@ def default_draft_length(model: Model) -> int:
 # ---------------------------------------------------------------- contexts
 
 
-def target_context(model: Model, settings: LoadSettings, length: int, threads: int) -> Context:
+def target_context(
+    model: Model, settings: LoadSettings, length: int, threads: Threads, *, has_head: bool = False
+) -> Context:
     """With as many snapshots of its running state as there is memory for, or none if it wouldn't fit otherwise."""
-    snapshots = _affordable_snapshots(model, settings, threads)
+    snapshots = _affordable_snapshots(model, settings, threads.batch, has_head=has_head)
+
+    def with_snapshots(count: int) -> Context:
+        one, batch = threads
+        return Context(model, settings, length=length, threads=one, batch_threads=batch, snapshots=count)
+
     while snapshots:
         try:
-            return Context(model, settings, length=length, threads=threads, snapshots=snapshots)
+            return with_snapshots(snapshots)
         except KnownError as error:
             log.info("too little memory for %d snapshots: %s", snapshots, error)
             snapshots = fewer_snapshots(snapshots)
-    return Context(model, settings, length=length, threads=threads)
+    return with_snapshots(0)
 
 
-def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) -> int:
+def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool = False) -> int:
     if not model.has_running_state:
         return 0
     small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
@@ -199,7 +208,8 @@ def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int) ->
         if not probe.checkpoints.snapshots:
             return 0
         size = probe.checkpoints.size()
-    return snapshots_for(size, min(model.size_bytes, psutil.virtual_memory().available))  # 0: llama.cpp can't tell
+    memory = min(model.size_bytes, psutil.virtual_memory().available)
+    return snapshots_for(size, memory, has_head=has_head)  # 0: llama.cpp can't tell
 
 
 def _longest_draft(context: Context, owner: str) -> int:
@@ -272,7 +282,6 @@ class Loader:
     def __init__(
         self,
         command: Load,
-        threads: int,
         on_progress: Callable[[LoadProgressed], None],
         is_canceled: Callable[[], bool],
         caches: ChatCaches,
@@ -281,11 +290,12 @@ class Loader:
         self._settings = msgspec.structs.replace(
             command.settings, chat_cache_mib=0
         )  # doesn't change anything that is loaded
+        self._options = ModelOptions.of_target(self._settings)
         self._caches = caches
-        self._threads = threads
         self._on_progress = on_progress
         self._is_canceled = is_canceled
         self._files = ModelFiles.checked(Path(command.target))
+        self._threads = self._number_of_threads()
         self._head = header_of_head(command, self._files.header)
         self._head_stamp = _stamp((self._head.path,)) if self._head else None
 
@@ -308,8 +318,7 @@ class Loader:
         """Load the target."""
         helper.shared().start()  # it prepares for the chat template while the model is loading
         with contextlib.ExitStack() as undo:
-            layers = self._settings.target_gpu_layers
-            loaded = self._loaded(undo, self._files, "target", layers, self._new_target_context)
+            loaded = self._loaded(undo, self._files, self._options, self._new_target_context)
             prompts = PromptBuilder(loaded.model, loaded.context.length)
             head, refused = self._add_head(loaded)
             undo.pop_all()
@@ -325,6 +334,12 @@ class Loader:
             head_stamp=self._head_stamp,
             head_refused=refused,
         )
+
+    def _number_of_threads(self) -> Threads:
+        """As chosen; otherwise as it was timed for this target, or as usual for this machine."""
+        chosen, batch = self._settings.threads, self._settings.batch_threads
+        usual = chosen or default_threads()
+        return Threads(chosen or remembered_threads(self._files.stamp) or usual, batch or usual)
 
     def _add_head(self, loaded: LoadedModel) -> tuple[TargetHead | None, str | None]:
         """Load the requested head of a target; if that isn't possible, ``None`` and the reason."""
@@ -345,7 +360,8 @@ class Loader:
         return head, None
 
     def _head_model(self, path: Path) -> Model:
-        return self._model(path, self._settings.draft_gpu_layers, "draft", with_head=True)
+        options = replace(self._options, stage="draft", gpu_layers=self._settings.draft_gpu_layers)
+        return self._model(path, options, with_head=True)
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which must fit ``target``."""
@@ -355,15 +371,17 @@ class Loader:
             raise KnownError(verdict.reason)
         if not target.longest_draft:
             raise KnownError(NO_ROLL_BACK)
+        options = ModelOptions.of_draft(self._settings, target.context.length)
 
         def context_of(model: Model) -> Context:
             # below this size, waiting for each other costs threads more than they gain
-            threads = 1 if model.parameters < _SMALL_DRAFT_PARAMETERS else self._threads
-            length = target.context.length
-            return Context(model, self._settings, length=length, threads=threads, outputs=DRAFT_OUTPUTS)
+            is_small = model.parameters < _SMALL_DRAFT_PARAMETERS
+            one, batch = (1, 1) if is_small else (self._settings.threads or self._threads.batch, self._threads.batch)
+            length, outputs = options.settings.context_length, DRAFT_OUTPUTS
+            return Context(model, options.settings, length=length, threads=one, batch_threads=batch, outputs=outputs)
 
         with contextlib.ExitStack() as undo:
-            loaded = self._loaded(undo, files, "draft", self._settings.draft_gpu_layers, context_of)
+            loaded = self._loaded(undo, files, options, context_of)
             if not loaded.longest_draft:
                 raise KnownError(_DRAFT_NO_ROLL_BACK)
             undo.pop_all()
@@ -373,24 +391,24 @@ class Loader:
         self,
         undo: contextlib.ExitStack,
         files: ModelFiles,
-        stage: Literal["target", "draft"],
-        gpu_layers: int,
+        options: ModelOptions,
         context_of: Callable[[Model], Context],
     ) -> LoadedModel:
         """A model and its context, which ``undo`` frees."""
-        has_head = stage == "target" and self._head is files.header and head_problem(files.header) is None
-        model = self._model(files.header.path, gpu_layers, stage, with_head=has_head)
+        is_target = options.stage == "target"
+        has_head = is_target and self._head is files.header and head_problem(files.header) is None
+        model = self._model(files.header.path, options, with_head=has_head)
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
         with context.aborting(self._is_canceled):
             context.decode([0], 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
-            owner = self._owner(context, files, gpu_layers)
+            owner = _owner(context, files, options)
             longest = _longest_draft(context, owner)
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
-        info = _info(files.header, model, gpu_layers)
+        info = _info(files.header, model, options.gpu_layers)
         return LoadedModel(files, self._settings, model, context, switcher, owner, info, longest)
 
     def _new_target_context(self, model: Model) -> Context:
@@ -398,36 +416,35 @@ class Loader:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads)
+        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
 
-    def _owner(self, context: Context, files: ModelFiles, gpu_layers: int) -> str:
-        """A name for everything that the memory of ``context`` depends on."""
-        settings = self._settings
-        return key_of(
-            {
-                "file": (*files.stamp, files.fingerprint()),
-                "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
-                "gpu_layers": gpu_layers,
-                "engine": engine_name(),
-                "devices": gpu_devices(),
-                "machine": platform.machine(),
-            }
-        )
-
-    def _model(
-        self, path: Path, gpu_layers: int, stage: Literal["target", "draft"], *, with_head: bool = False
-    ) -> Model:
+    def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
         last = -1.0
 
         def report(share: float) -> bool:
             nonlocal last
             if share - last >= 0.01 or share == 1.0:
                 last = share
-                self._on_progress(LoadProgressed(request=self._command.request, stage=stage, fraction=share))
+                self._on_progress(LoadProgressed(request=self._command.request, stage=options.stage, fraction=share))
             return not self._is_canceled()
 
-        log.info("loading %s %s", stage, path.name)
-        return Model(path, gpu_layers, report, with_head=with_head)
+        log.info("loading %s %s", options.stage, path.name)
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=options.placement)
+
+
+def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:
+    """A name for everything that the memory of ``context`` depends on."""
+    settings = options.settings
+    return key_of(
+        {
+            "file": (*files.stamp, files.fingerprint()),
+            "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
+            **options.memory_facts(),
+            "engine": engine_name(),
+            "devices": gpu_devices(),
+            "machine": platform.machine(),
+        }
+    )
 
 
 def _info(header: GgufHeader, model: Model, gpu_layers: int) -> ModelInfo:

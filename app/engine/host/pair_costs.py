@@ -4,19 +4,28 @@ stored.
 
 from __future__ import annotations
 
+import logging
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import msgspec
-
+from app.engine.host.load_options import cost_facts
 from app.engine.host.loading import LoadedModel, Target
+from app.engine.host.threads import remember_threads, remembered_threads
 from app.engine.llama.backend import driver_name, engine_name, gpu_devices
-from app.engine.policy.calibration import Build, MeasuredCosts, measure, up_to_date
+from app.engine.llama.thread_count import default_threads, other_threads
+from app.engine.policy.calibration import Build, MeasuredCosts, measure, time_plain, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.messages import SpeedChange
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
+
+log = logging.getLogger("slipstream.engine")
+
+_THREADS_BUDGET = 0.2
+"""In seconds."""
+_QUICKER = 0.95
+"""The other number of threads is used if a pass takes at most this share of the time."""
 
 
 @dataclass
@@ -40,21 +49,21 @@ class PairCosts:
         self.history.save()
 
 
-def measured_costs(
-    target: Target, draft: LoadedModel | None, threads: int, is_canceled: Callable[[], bool]
-) -> PairCosts:
+def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Callable[[], bool]) -> PairCosts:
     """The costs of this pair's passes here, from the last time if nothing has changed, and its history.
+
+    When they are measured, another number of threads is timed, too, if that was never done for this target.
 
     Raises `Canceled`.
     """
     pair = {
         "target": target.files.stamp,
         "draft": draft.files.stamp if draft else None,
-        "threads": threads,
+        "threads": target.settings.threads or default_threads(),  # whatever was timed
         "machine": (platform.node(), platform.machine(), platform.processor()),
     }
-    settings = msgspec.to_builtins(target.settings)
-    layers = (settings["target_gpu_layers"], settings["draft_gpu_layers"])
+    settings = cost_facts(target.settings)
+    layers = (target.settings.target_gpu_layers, target.settings.draft_gpu_layers)
     settings["kept_cache_mib"] = settings.pop("chat_cache_mib")  # the name under which older versions stored it
     if target.head:
         pair["head"] = target.head_stamp
@@ -71,7 +80,36 @@ def measured_costs(
 
     latest, slower = up_to_date(written, build, measured)
     if latest is not written:
+        latest = _with_quicker_threads(target, latest, is_canceled)
         store.put(key, latest)
     history_key = key_of({**pair, "layers": layers, "kv": target.settings.kv_type})
     history = PairHistory(history_file(cache_file("history.json")), history_key)
     return PairCosts(latest.costs, latest, store, key, history, slower)
+
+
+def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: Callable[[], bool]) -> MeasuredCosts:
+    """Time plain passes with the other number of threads, unless the user has chosen one, or they were timed before for
+    this target, and use it from now on if it is clearly quicker. Returns ``measured`` with the time of what is used.
+
+    It takes one pass, or a few within ``_THREADS_BUDGET``. Passes over more tokens keep the usual number: reading the
+    weights, which a few cores can do as quickly, is a smaller part of their time. Raises `Canceled`.
+    """
+    stamp, other = target.files.stamp, other_threads()
+    if target.settings.threads or other is None or remembered_threads(stamp) or not _computes_on_cpu(target):
+        return measured
+    usual, before = target.context.threads, measured.costs.verify[1]
+    target.context.use_threads(other)
+    seconds = time_plain(target.context, is_canceled, _THREADS_BUDGET)
+    log.info("a pass takes %.2f ms with %d threads, %.2f ms with %d", 1e3 * before, usual, 1e3 * seconds, other)
+    if seconds > _QUICKER * before:
+        target.context.use_threads(usual)
+        remember_threads(stamp, usual)
+        return measured
+    remember_threads(stamp, other)
+    costs = replace(measured.costs, verify={**measured.costs.verify, 1: seconds})
+    return replace(measured, costs=costs, plain=seconds)
+
+
+def _computes_on_cpu(target: Target) -> bool:
+    """Whether the processor computes any of its layers."""
+    return target.info.gpu_layers < target.info.layers or target.settings.expert_layers_on_cpu > 0

@@ -47,6 +47,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_description": (ctypes.c_char_p, ctypes.c_void_p),
     "ggml_backend_dev_type": (ctypes.c_int, ctypes.c_void_p),
     "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
+    "ggml_backend_dev_buffer_type": (ctypes.c_void_p, ctypes.c_void_p),
     "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
 }
 """ggml functions that llama-cpp-python doesn't declare: their return and argument types."""
@@ -106,6 +107,18 @@ def processor_features() -> list[str]:
 def gpu_devices() -> list[str]:
     """Descriptions of the GPUs this build of llama.cpp can offload to; empty on a CPU build."""
     return [_text(_library().ggml_backend_dev_description(handle)) for handle in _handles(GPU, INTEGRATED_GPU)]
+
+
+def offload_handles() -> dict[str, int]:
+    """llama.cpp's handles of the GPUs that it offloads to, by name: integrated ones only if there are no others."""
+    handles = _handles(GPU) or _handles(INTEGRATED_GPU)
+    return {_text(_library().ggml_backend_dev_name(handle)): handle for handle in handles}
+
+
+def cpu_buffer_type() -> int:
+    """llama.cpp's handle for memory that the processor computes in."""
+    handle: int = _library().ggml_backend_dev_buffer_type(_handles(CPU)[0])
+    return handle
 
 
 def devices(*kinds: int) -> list[Device]:

@@ -19,12 +19,17 @@ from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
-from app.protocol.messages import LoadSettings
+from app.protocol.messages import FlashAttention, LoadSettings
 
 _KV_TYPES: dict[KvType, int] = {
     "f16": llama_cpp.GGML_TYPE_F16,
     "q8_0": llama_cpp.GGML_TYPE_Q8_0,
     "q4_0": llama_cpp.GGML_TYPE_Q4_0,
+}
+_FLASH_ATTENTION: dict[FlashAttention, int] = {
+    "auto": llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    "on": llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    "off": llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED,
 }
 _ABORTED = 2
 _NO_SLOT = 1
@@ -58,24 +63,26 @@ class Context:
         *,
         length: int,
         threads: int,
+        batch_threads: int = 0,
         outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
         target: int = 0,
     ) -> None:
         """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
-        logits are asked at once.
+        logits are asked at once; ``batch_threads`` compute passes over more than one token, 0 for as many as
+        ``threads``.
 
         ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none. With
         a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``.
         """
         has_running_state = model.has_running_state and not target
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = max(length, _LEAST_CONTEXT)
+        params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
         params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
         params.n_outputs_max = outputs
-        params.n_threads = params.n_threads_batch = threads
-        params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO
+        params.n_threads, params.n_threads_batch = threads, batch_threads or threads
+        params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
         params.swa_full = has_running_state  # otherwise, what is outside the windows would only take up memory
@@ -85,15 +92,12 @@ class Context:
         backend.errors.clear()
         self.handle = model.new_context(params)
         if not self.handle:
-            reason = f" ({backend.reason()})" if backend.errors else ""
-            raise KnownError(
-                f"There isn't enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
-            )
+            raise _refused(settings, length)
         self.model = model
-        self.threads = threads
+        self.threads, self.batch_threads = threads, batch_threads or threads
         self.head: Follower | None = None
         """Reads the hidden states, and has to follow wherever this goes back to."""
-        self.length: int = llama_cpp.llama_n_ctx(self.handle)
+        self.length: int = min(llama_cpp.llama_n_ctx(self.handle), model.longest_context)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
         self._memory = Memory(self.handle)
@@ -112,8 +116,15 @@ class Context:
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = SEQUENCE
+        # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
+        self._outputs_first = model.metadata("general.architecture") == "cogvlm"
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
+
+    def use_threads(self, threads: int) -> None:
+        """Compute passes over one token with this many from now on."""
+        llama_cpp.llama_set_n_threads(self.handle, threads, self.batch_threads)
+        self.threads = threads
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Add ``tokens`` (at most a batch) after the cached ones.
@@ -125,6 +136,9 @@ class Context:
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
+        if 0 < outputs < count and self._outputs_first:
+            self.decode(tokens[:-outputs], 0)
+            tokens, count = tokens[-outputs:], outputs
         if count == 1:  # a draft's token, for which arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
         else:
@@ -191,12 +205,15 @@ class Context:
     def clear(self, *, overwrite: bool = False) -> None:
         """See `SavableCache.clear`."""
         self.checkpoints.forget()
-        self._memory.erase(overwrite)
+        self._erase(overwrite)
         self.tokens.clear()
         if self.head:
             self.head.clear(overwrite=overwrite)
         if overwrite:
             self._views[0][:] = 0
+
+    def _erase(self, overwrite: bool) -> None:
+        self._memory.erase(overwrite)
 
     def reach(self, length: int) -> int:
         """See `SavableCache.reach`."""
@@ -276,3 +293,13 @@ class Context:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self.handle)
             self.handle = 0
+
+
+def _refused(settings: LoadSettings, length: int) -> KnownError:
+    """Why llama.cpp made no context of ``length`` tokens."""
+    reason = f" ({backend.reason()})" if backend.errors else ""
+    if any("cache type" in line or "V cache" in line for line in backend.errors):
+        return KnownError(f"This model can't have a KV cache of type {settings.kv_type}{reason}. Choose f16.")
+    return KnownError(
+        f"There isn't enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
+    )

@@ -3,7 +3,8 @@ target's hidden state after the one before.
 
 The head has a KV cache of its own. Its cell at position p comes from token p and the target's hidden state after token
 p − 1, which exists only while the target processes that token. So the target's context hands over the hidden states of
-every pass (`Head.read`), and the head processes them when a chunk has come together, or when it is asked to draft.
+every pass (`Head.read`). They wait until the head is asked to draft, so that the first token comes earlier; where too
+many of them would wait, the oldest are processed in chunks.
 
 The functions for this are C++ functions that llama.cpp exports without promising to keep them, so they are looked up by
 name (``docs/mtp.md``).
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,11 +30,12 @@ from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.limits import DRAFT_OUTPUTS
+from app.protocol.limits import DRAFT_OUTPUTS, WAITING_STATES_BYTES
 from app.protocol.messages import LoadSettings
 
 log = logging.getLogger("slipstream.llama")
 
+_FLOAT_BYTES = 4
 _HISTORY = 64
 """Hidden states that are kept although they were processed, because a verify pass may be undone."""
 _REMEMBERED = 64
@@ -87,6 +90,8 @@ class _States:
 
     def __init__(self, capacity: int, width: int) -> None:
         self._rows = np.zeros((capacity, width), np.float32)
+        self._used = 0
+        """How many rows have ever been written to; the others take up no memory yet."""
         self.first = self.end = 0
         """The positions of the first of these tokens, and of the one after the last."""
 
@@ -102,6 +107,7 @@ class _States:
             self._rows[:kept] = self._rows[held - kept : held].copy()
             self.first = self.end - kept
         self._rows[kept : kept + len(rows)] = rows
+        self._used = max(self._used, kept + len(rows))
         self.end += len(rows)
 
     def cut(self, end: int) -> None:
@@ -117,7 +123,7 @@ class _States:
     def overwrite(self) -> None:
         """Leave nothing of them in memory."""
         self.first = self.end = 0
-        self._rows[:] = 0.0
+        self._rows[: self._used] = 0.0
 
 
 class Head(Context):
@@ -139,7 +145,10 @@ class Head(Context):
             raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
-        self._states = _States(2 * (self._capacity + _HISTORY), width)
+        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `_States`
+        self._waiting = max(min(room, self.length), self.chunk)
+        """How many tokens may wait to be processed."""
+        self._states = _States(2 * (max(self._waiting, self._capacity) + _HISTORY), width)
         self._own: Floats = np.zeros(width, np.float32)
         """The head's own hidden state after its last output, with which it drafts on."""
         self._exact = 0
@@ -191,14 +200,16 @@ class Head(Context):
             shared = start + common_length(np.array(self.tokens[start:held]), np.array(tokens[start:]))
             held = held if shared == len(tokens) else shared
         self.roll_back(held)
-        if len(tokens) - held >= self.chunk:
-            self.catch_up(tokens)
+        if len(tokens) - held >= self._waiting:
+            self.catch_up(tokens, len(tokens) - self._waiting + 1)
 
-    def catch_up(self, tokens: Sequence[int]) -> None:
-        """Process what the head has not processed yet of ``tokens``, which are all that the target has."""
+    def catch_up(self, tokens: Sequence[int], least: int = sys.maxsize) -> None:
+        """Process what the head has not processed yet of ``tokens``, which are all that the target has; at ``least`` so
+        many of them, or all, and whole chunks.
+        """
         self.roll_back(min(len(tokens), self._exact))
         try:
-            while (held := len(self.tokens)) < len(tokens):
+            while (held := len(self.tokens)) < min(least, len(tokens)):
                 self.decode(tokens[held : held + self.chunk], 0)
         except KnownError as error:
             log.info("the MTP head has not followed its target: %s", error)

@@ -10,7 +10,10 @@ from pathlib import Path
 import llama_cpp
 
 from app.engine.llama import backend
+from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import Canceled, KnownError
+from app.models.architectures import LEARNED_POSITIONS
+from app.protocol.limits import MAX_CONTEXT_LENGTH
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -19,12 +22,18 @@ class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
 
     def __init__(
-        self, path: Path, gpu_layers: int, on_progress: Callable[[float], bool], *, with_head: bool = False
+        self,
+        path: Path,
+        gpu_layers: int,
+        on_progress: Callable[[float], bool],
+        *,
+        with_head: bool = False,
+        placement: Placement = WHERE_IT_FITS,
     ) -> None:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all), and ``with_head`` its MTP head.
 
         ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
-        Raises `KnownError` if llama.cpp can't load the file.
+        Raises `KnownError` if llama.cpp can't load the file, or there are no GPUs for its ``placement``.
         """
         canceled = False
         failure: BaseException | None = None
@@ -41,6 +50,7 @@ class Model:
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
+        _kept = placement.apply(params)
         params.progress_callback = report
         backend.errors.clear()
         self._handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
@@ -74,6 +84,12 @@ class Model:
         """Recurrent and hybrid models have a state that can't be cut at a token."""
         recurrent = llama_cpp.llama_model_is_recurrent(self._handle)
         return bool(recurrent or llama_cpp.llama_model_is_hybrid(self._handle))
+
+    @property
+    def longest_context(self) -> int:
+        """How many tokens it can compute at most."""
+        has_table = self.metadata("general.architecture") in LEARNED_POSITIONS
+        return self.training_context if has_table else MAX_CONTEXT_LENGTH
 
     @property
     def has_decoder_only(self) -> bool:

@@ -61,7 +61,7 @@ class SharedHead(Head):
         self.tokens.extend(tokens[same:])
         self._exact, self._is_drafting = len(tokens), False
 
-    def catch_up(self, tokens: Sequence[int]) -> None:
+    def catch_up(self, tokens: Sequence[int], least: int = 0) -> None:
         """Nothing is missing."""
 
     def roll_back(self, length: int) -> None:
@@ -81,6 +81,9 @@ class SharedHead(Head):
         """See `Head.clear`."""
         super().clear(overwrite=overwrite)
         self._is_drafting = False
+
+    def _erase(self, overwrite: bool) -> None:
+        """The cells are the target's, which may just have been restored."""
 
     # ------------------------------------------------------------ copies
 

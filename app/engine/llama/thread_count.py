@@ -1,8 +1,8 @@
-"""How many threads to compute with: one for each core that isn't a slow one.
+"""How many threads to compute with: one for each core that isn't a slow one, and what else may be quicker.
 
-A pass waits for its slowest thread, so the efficiency cores of a hybrid processor slow it down. The number follows from
-the hardware alone and nothing is timed, because a different number of threads rounds differently, and the same seed
-would give a different text after the next start.
+A pass waits for its slowest thread, so the efficiency cores of a hybrid processor usually slow it down. The numbers
+follow from the hardware alone. Which of them is quicker is timed once per model and remembered, because a different
+number of threads rounds differently, and the same seed would give a different text after the next start.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -20,10 +21,16 @@ _FAST = 0.8
 """As a fraction of the fastest core's capacity; cores of one kind differ slightly."""
 
 
+class Threads(NamedTuple):
+    """How many compute a pass over one token, and one over several."""
+
+    one: int
+    batch: int
+
+
 def default_threads() -> int:
     """The physical performance cores this process may use, at least 1."""
-    process = psutil.Process()
-    allowed = set(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else set(range(psutil.cpu_count() or 1))
+    allowed = _allowed()
     if sys.platform == "linux":
         cores = _linux_cores(_CPUS, allowed)
     elif sys.platform == "darwin":
@@ -33,6 +40,23 @@ def default_threads() -> int:
     else:
         cores = 0
     return max(1, min(cores or psutil.cpu_count(logical=False) or 1, len(allowed)))
+
+
+def other_threads() -> int | None:
+    """The number that may be quicker for passes over one token: all physical cores where some are efficiency cores.
+    Elsewhere half of them, because a few cores can use all of the memory's bandwidth and wait less for each other.
+    ``None`` with up to two cores.
+    """
+    usual, cores = default_threads(), min(psutil.cpu_count(logical=False) or 1, len(_allowed()))
+    if cores <= 2:
+        return None
+    return cores if cores > usual else (usual + 1) // 2
+
+
+def _allowed() -> set[int]:
+    """The logical processors this process may use."""
+    process = psutil.Process()
+    return set(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else set(range(psutil.cpu_count() or 1))
 
 
 def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:

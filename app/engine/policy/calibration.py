@@ -77,6 +77,22 @@ def measure(
     return Costs(verify=verify, draft=each, catch_up=catch_up, growth=growth, draft_growth=draft_growth)
 
 
+def time_plain(cache: MeasurableCache, canceled: Callable[[], bool], budget: float) -> float:
+    """Seconds of a plain pass over the empty cache, which is empty again afterwards: the least of a few that fit into
+    ``budget`` (seconds), and of one at least. Raises `Canceled`.
+    """
+    end = time.perf_counter() + budget
+    passes = _Passes(cache, canceled)
+    try:
+        seconds = passes.seconds(1)
+        for _ in range(_MOST_TIMED - 1):
+            if time.perf_counter() + seconds < end:
+                seconds = min(seconds, passes.seconds(1))
+    finally:
+        cache.roll_back(0)
+    return seconds
+
+
 class _Passes:
     """Verify passes as the loop runs them, after at least one token: no running state can be saved from an empty
     memory, and it can't go back over a whole pass.

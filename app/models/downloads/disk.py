@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.errors import KnownError
+from app.models.downloads.item import Item
 from app.models.hub.names import is_safe_name
 from app.models.hub.repository import RemoteFile
 from app.models.text import printable, size_text
@@ -33,6 +34,13 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
             name = printable(f"{file.repository}/{file.path}", 200)
             raise KnownError(f"{name} wasn't downloaded: {printable(part) or 'an empty name'} isn't a safe file name.")
     return models_folder.joinpath(*parts)
+
+
+def destinations(models_folder: Path, item: Item) -> list[Path]:
+    """Where the files of an item are stored, in its order. Raises as `destination`."""
+    places = [destination(models_folder, file) for file in item.files]
+    beside = places[0].parent if places else models_folder
+    return [*places[: len(places) - len(item.head)], *(beside / file.name for file in item.head)]
 
 
 def free_bytes(folder: Path) -> int:

@@ -26,33 +26,41 @@ class ItemState(Enum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is downloaded together: a model, or a target with its draft."""
+    """What is downloaded together: a model, or a target with its draft or its MTP head."""
 
     id: str
     title: str
     """For display: ``Qwen3 8B Q4_K_M with draft``."""
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...] = ()
+    head: tuple[RemoteFile, ...] = ()
+    """A file with the target's MTP head, which is stored beside the target, where it is found with it."""
     license: str = msgspec.field(default="", name="licence")
 
     @classmethod
     def of(
-        cls, title: str, target: RemoteModel, draft: RemoteModel | None = None, licenses: tuple[str, ...] = ()
+        cls,
+        title: str,
+        target: RemoteModel,
+        draft: RemoteModel | None = None,
+        licenses: tuple[str, ...] = (),
+        head: RemoteModel | None = None,
     ) -> Item:
-        """A model, or a target with its draft. The same content of a repository always gives the same id."""
-        models = (target,) if draft is None else (target, draft)
+        """A model, or a target with its draft or head. The same content of a repository always gives the same id."""
+        models = [model for model in (target, draft, head) if model is not None]
         return cls(
             id=" ".join(f"{model.files[0].repository}:{model.files[0].sha256[:16]}" for model in models),
             title=title,
             target=target.files,
             draft=draft.files if draft is not None else (),
+            head=head.files if head is not None else (),
             license=", ".join(dict.fromkeys(license for license in licenses if license)),
         )
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
-        """All of them, the draft's last."""
-        return self.target + self.draft
+        """All of them, the target's first."""
+        return self.target + self.draft + self.head
 
     @property
     def size(self) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.errors import Canceled, KnownError
 from app.models.downloads import part
-from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destination
+from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, destinations
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
 from app.models.downloads.queued_item import QueuedItem
@@ -97,8 +97,7 @@ class DownloadQueue:
         One with the same id but other files, such as those of an older commit, is replaced. Raises `KnownError` for
         unsafe file names.
         """
-        for file in item.files:
-            destination(self.models_folder, file)
+        destinations(self.models_folder, item)
         with self._lock:
             there = self._entries.get(item.id)
             if there is not None and (there.state is ItemState.DONE or there.item.files != item.files):
@@ -167,13 +166,13 @@ class DownloadQueue:
             return bool(self._changed) or self._is_busy
 
     def paths(self, id: str) -> tuple[Path, Path | None]:
-        """The paths of an item's target and draft, now or later: for a split model, its first file, which is the one to
-        open.
+        """The paths of an item's target, and of its draft or the file with its head, now or later: for a split model,
+        its first file, which is the one to open.
         """
         with self._lock:
             entry = self._entries[id]
             places = entry.destinations
-        return places[0], places[len(entry.item.target)] if entry.item.draft else None
+        return places[0], places[len(entry.item.target)] if len(entry.item.files) > len(entry.item.target) else None
 
     # --- settings
 

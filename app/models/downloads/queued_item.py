@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.models.downloads.disk import destination
+from app.models.downloads.disk import destinations
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.part import bytes_on_disk
 from app.models.downloads.queue_file import SavedItem
@@ -63,7 +63,7 @@ class QueuedItem:
     @property
     def destinations(self) -> list[Path]:
         """The destinations of its files, in the item's order."""
-        return [destination(self.folder, file) for file in self.item.files]
+        return destinations(self.folder, self.item)
 
     @property
     def is_wanted(self) -> bool:

@@ -1,29 +1,27 @@
-"""Recommended pairs of target and draft, by the memory they take: ``resources/catalog.json``.
+"""Recommended models with what accelerates them, by the memory they take: ``resources/catalog.json``.
 
-The file says what to download and its approximate size. Commits, sizes and checksums are looked up before the download.
+The file says what to download, how large that is about, how to sample and think, and who measured what. Commits, sizes
+and checksums are looked up before the download (`app.models.hub.catalog_items`).
 """
 
 from __future__ import annotations
 
 import functools
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Literal
+import sys
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from app import paths
-from app.errors import KnownError
-from app.models.downloads.item import Item
-from app.models.hub.repository import RemoteModel, Repository, base_name
+from app.models.hub.repository import base_name
 from app.models.machine_memory import MachineMemory
+from app.models.mtp import can_compute
 from app.protocol.devices import Device
-
-if TYPE_CHECKING:
-    from app.models.hub.api import Hub  # the first start suggests a pair without the network
+from app.protocol.limits import snapshots_for
 
 BUFFER_BYTES = 600_000_000
-"""What llama.cpp needs for computing, both models together; a generous estimate."""
+"""What llama.cpp needs for computing, with a head or a draft; a generous estimate."""
 _RESERVED_BYTES = 1_000_000_000
 """The part of the system's memory left for other programs."""
 _USABLE_SHARE = 0.95
@@ -34,9 +32,16 @@ _LEAST_GB = 900_000_000
 Place = Literal["gpu", "processor"]
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
 Bytes = Annotated[int, Meta(ge=1)]
+RepositoryName = Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
+FileName = Annotated[str, Meta(pattern=r"\.gguf$")]
+"""Of the first part, if there are more; ``*`` stands for anything, and upper and lower case are the same."""
 
 
-class CatalogSampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class CatalogSampling(_Struct, frozen=True, kw_only=True):
     """The sampling recommended by a model's authors, as far as they do: fields of the protocol's `Sampling`."""
 
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
@@ -47,100 +52,225 @@ class CatalogSampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
 
 
-class CatalogModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a pair. Bytes."""
+class Advice(_Struct, frozen=True, kw_only=True):
+    """How a model's authors, or those who tried it, say that it is used."""
 
-    repository: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
-    file: Annotated[str, Meta(pattern=r"\.gguf$")]
-    """The name of its first file; ``*`` stands for anything."""
+    plain: CatalogSampling = CatalogSampling()
+    """Where it doesn't think."""
+    thinking: CatalogSampling | None = None
+    """Where it does; ``None``: the same."""
+    level: Annotated[str, Meta(max_length=20)] = ""
+    """The thinking level where the user chose none, which sets the chat template's variables
+    (`app.engine.decoding.thinking_levels`): ``medium`` is ``reasoning_effort="medium"``. Empty: the template's own.
+    """
+
+    def sampling(self, *, thinks: bool) -> CatalogSampling:
+        """For a model that thinks before it answers, or doesn't."""
+        return self.thinking if thinks and self.thinking is not None else self.plain
+
+
+# ---------------------------------------------------------------- what accelerates a model
+
+
+class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside"):
+    """An MTP head inside the model's file."""
+
+    architecture: Text
+    """Of the head, as in its header: `app.models.mtp` says whether this version can run it."""
+    draft_length: Annotated[int, Meta(ge=1, le=16)]
+    """The draft length that others found best on a GPU. Advice only: the policy measures."""
+
+
+class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):
+    """An MTP head in a file of its own, which is downloaded with the model. Bytes."""
+
+    architecture: Text
+    repository: RepositoryName | None = None
+    """``None``: the model's."""
+    file: FileName
+    size: Bytes
+    draft_length: Annotated[int, Meta(ge=1, le=16)]
+
+
+class DraftModel(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="draft"):
+    """A small model, which is downloaded with the model. Bytes."""
+
+    title: Text
+    repository: RepositoryName
+    file: FileName
+    quantization: Text
+    size: Bytes
+    kv_per_token: Bytes
+    license: Text
+
+
+class NGrams(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="ngram"):
+    """Nothing of its own: drafts come from the chat itself."""
+
+
+Accelerator = Inside | Sidecar | DraftModel | NGrams
+
+
+# ---------------------------------------------------------------- what there is
+
+
+class Alternate(_Struct, frozen=True, kw_only=True):
+    """Another file that will do."""
+
+    repository: RepositoryName
+    file: FileName
+    quantization: Text
+    metal: bool = False
+    """It is the better one on a Mac; otherwise it is for when the first is gone."""
+
+
+class CatalogFile(_Struct, frozen=True, kw_only=True):
+    """One quantization of a model, for one size of memory. Bytes."""
+
+    repository: RepositoryName
+    file: FileName
     quantization: Text
     size: Bytes
     """The approximate size of all its files."""
-    kv_per_token: Bytes
-    """In F16: 2 × layers × KV heads × head width × 2 bytes."""
-    license: Text = msgspec.field(name="licence")
-    sampling: CatalogSampling = CatalogSampling()
+    gpu: Literal[4, 6, 8, 12, 16, 24, 32, 48] | None = None
+    """GB of the smallest common GPU it is intended for; ``None``: not for GPUs."""
+    processor: Literal[4, 8, 16] | None = None
+    """GB of memory of the smallest computer without a GPU that it is fast enough for."""
+    context: Annotated[int, Meta(ge=1024)]
+    """Tokens of context the memory is calculated for."""
+    accelerator: Accelerator
+    alternates: list[Alternate] = []
 
 
-class CatalogPair(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A recommended target with its draft."""
+class VisionFile(_Struct, frozen=True, kw_only=True):
+    """What a model needs to see images (``mmproj``), for a later version. Bytes."""
+
+    file: FileName
+    """In the model's repository."""
+    size: Bytes | None = None
+
+
+class Measured(_Struct, frozen=True, kw_only=True):
+    """What somebody measured. Nothing in the catalog was measured by us."""
+
+    result: Text
+    hardware: Text
+    source: Text
+    """Who, or where they wrote it."""
+
+
+class CatalogModel(_Struct, frozen=True, kw_only=True):
+    """A recommended model. Bytes."""
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+$")]
     title: Text
     kind: Literal["chat", "code"]
-    memory: Literal[4, 6, 8, 12, 16, 24, 48]
-    """GB of the smallest common GPU, or computer, it is intended for."""
-    runs_on: Annotated[list[Place], Meta(min_length=1)]
-    """Where it is fast enough to be recommended."""
-    context: Annotated[int, Meta(ge=1024)]
-    """Tokens of context the memory is calculated for."""
     why: Text
-    measured: bool
-    """Whether we measured its speed and acceptance."""
-    target: CatalogModel
-    draft: CatalogModel
+    license: Text
+    license_note: Annotated[str, Meta(max_length=300)] = ""
+    """What one should know before using it; empty for the usual free licenses."""
+    files: Annotated[list[CatalogFile], Meta(min_length=1)]
+    """From the smallest memory to the largest."""
+    kv_per_token: Bytes
+    """Of the layers that keep the whole context, in F16: 2 × layers × KV heads × head width × 2 bytes."""
+    window: Annotated[int, Meta(ge=0)] = 0
+    """KV cache of the layers with a sliding window, which doesn't grow with the context."""
+    state: Annotated[int, Meta(ge=0)] = 0
+    """Recurrent state of one sequence; a snapshot for going back takes the same again."""
+    mmproj: VisionFile | None = None
+    advice: Advice = Advice()
+    advice_for: list[Text] = []
+    """Other names of this model, and models of its family that are used in the same way."""
+    measured: list[Measured] = []
+
+
+class Offer(NamedTuple):
+    """One file of a model, with what accelerates it in this version on this system."""
+
+    model: CatalogModel
+    file: CatalogFile
+    accelerator: Accelerator
+
+    @classmethod
+    def of(cls, model: CatalogModel, file: CatalogFile, *, metal: bool = sys.platform == "darwin") -> Offer:
+        """``metal``: whether it runs on a Mac's GPU, where heads of dense models were measured to cost time."""
+        accelerator: Accelerator = file.accelerator
+        if isinstance(accelerator, Inside | Sidecar) and (metal or not can_compute(accelerator.architecture)):
+            accelerator = NGrams()
+        return cls(model, file, accelerator)
+
+    @property
+    def leaves_head(self) -> bool:
+        """Whether there is a head that isn't used."""
+        return self.accelerator != self.file.accelerator
 
     @property
     def size(self) -> int:
         """The approximate number of bytes to download."""
-        return self.target.size + self.draft.size
+        extra = self.accelerator.size if isinstance(self.accelerator, Sidecar | DraftModel) else 0
+        return self.file.size + extra
 
     @property
     def needed(self) -> int:
-        """The approximate memory in bytes of both, with their KV caches in F16."""
-        kv = (self.target.kv_per_token + self.draft.kv_per_token) * self.context
-        return self.size + kv + BUFFER_BYTES
+        """The approximate memory in bytes of everything, with KV caches in F16 and snapshots of a state."""
+        model = self.model
+        kv = model.kv_per_token
+        if isinstance(self.accelerator, DraftModel):
+            kv += self.accelerator.kv_per_token
+        states = model.state * (1 + snapshots_for(model.state, self.file.size))
+        return self.size + kv * self.file.context + model.window + states + BUFFER_BYTES
 
     def fits(self, place: Place, total: int, free: int) -> bool:
         """Whether it is intended for this much memory, and fits now. Bytes."""
-        return place in self.runs_on and self.memory * _LEAST_GB <= total and self.needed <= free
+        memory = self.file.gpu if place == "gpu" else self.file.processor
+        return memory is not None and memory * _LEAST_GB <= total and self.needed <= free
 
 
-class Catalog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The whole file; pairs of the same memory in the order they are recommended."""
+class Catalog(_Struct, frozen=True, kw_only=True):
+    """The whole file; models for the same memory in the order they are recommended."""
 
     notes: list[Text]
     """The source of its facts."""
-    pairs: list[CatalogPair]
+    models: list[CatalogModel]
 
-    def propose(self, machine: MachineMemory) -> CatalogPair | None:
-        """The best pair for chatting that fits this machine as it is now; ``None``: only the bundled guide."""
-        for place, total, free in (_gpus(machine), _processor(machine)):
-            fitting = [pair for pair in self.pairs if pair.kind == "chat" and pair.fits(place, total, free)]
-            if fitting:
-                return max(fitting, key=lambda pair: pair.memory)
-        return None
+    def propose(self, machine: MachineMemory) -> Offer | None:
+        """The best model for chatting that fits this machine as it is now; ``None``: only the bundled guide.
 
-    def sampling_for(self, *names: str) -> CatalogSampling:
-        """The sampling for a model that has one of these names, as its file name or inside the file, in any
-        quantization.
+        On a GPU the one for the largest memory; on a processor the first, because there the small ones are fast enough.
+        Nobody is proposed a model whose license has a catch.
         """
+        free = [model for model in self.models if model.kind == "chat" and not model.license_note]
+        chat = [Offer.of(model, file) for model in free for file in model.files]
+        on_gpu = [offer for offer in chat if offer.fits(*_gpus(machine))]
+        if on_gpu:
+            return max(on_gpu, key=lambda offer: offer.file.gpu or 0)
+        return next((offer for offer in chat if offer.fits(*_processor(machine))), None)
+
+    def offers(self, machine: MachineMemory) -> list[Offer]:
+        """One of each model: the largest that fits this machine as it is now, otherwise the smallest."""
+        places = _gpus(machine), _processor(machine)
+        chosen = []
+        for model in self.models:
+            offers = [Offer.of(model, file) for file in model.files]
+            fitting = [offer for offer in offers if any(offer.fits(*place) for place in places)]
+            chosen.append((fitting or offers[:1])[-1])
+        return chosen
+
+    def advice_for(self, *names: str) -> Advice:
+        """How to use a model that has one of these names, as its file name or inside the file, in any quantization."""
         wanted = {base_name(name) for name in names} - {""}
-        models = (model for pair in self.pairs for model in (pair.target, pair.draft))
-        found = (model for model in models if wanted & {base_name(model.file), base_name(model.repository)})
-        return next((model.sampling for model in found), CatalogSampling())
+        return next((model.advice for model in self.models if wanted & _names(model)), Advice())
+
+
+def _names(model: CatalogModel) -> set[str]:
+    files = (name for file in model.files for name in (file.file, *(one.file for one in file.alternates)))
+    return {base_name(name) for name in (*files, model.title, *model.advice_for) if "*" not in name}
 
 
 @functools.cache
 def load_catalog() -> Catalog:
     """The catalog this version came with."""
     return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
-
-
-def resolve(hub: Hub, pair: CatalogPair) -> Item:
-    """Look up a pair and make one item of it, target and draft. Raises `KnownError`, also if a file is gone."""
-    repositories = [hub.repository(model.repository) for model in (pair.target, pair.draft)]
-    target, draft = map(_chosen, repositories, (pair.target, pair.draft))
-    # What the repositories say now takes precedence over the catalog.
-    licenses = (repositories[0].license or pair.target.license, repositories[1].license or pair.draft.license)
-    return Item.of(pair.title, target, draft, licenses)
-
-
-def _chosen(repository: Repository, wanted: CatalogModel) -> RemoteModel:
-    for model in repository.models:
-        if model.quantization == wanted.quantization and fnmatchcase(model.name.lower(), wanted.file.lower()):
-            return model
-    raise KnownError(f"{repository.id} no longer offers {wanted.file}. Look for another file of this model.")
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:

@@ -26,16 +26,18 @@ LARGEST_PIECE = 1024 * 1024
 
 
 def read_remote_header(
-    network: Network, model: RemoteModel, is_canceled: Callable[[], bool] = lambda: False
+    network: Network, model: RemoteModel, is_canceled: Callable[[], bool] = lambda: False, *, any_kind: bool = False
 ) -> GgufHeader:
     """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
 
+    With ``any_kind``, it isn't checked whether llama.cpp can load it as a text model: a head by itself may be none.
     Raises `ModelFileError` for a file that isn't a model, `KnownError` if the network or the hub fails, and `Canceled`
     soon after ``is_canceled()`` returns true.
     """
     files = {file.path: file for file in model.files}
     header = read_header_from(_Remote(network, files, is_canceled), Path(model.files[0].path))
-    check_loadable(header)
+    if not any_kind:
+        check_loadable(header)
     return header
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import msgspec
@@ -101,15 +101,24 @@ class Repository(SearchResult, frozen=True, kw_only=True):
 
     commit: str
     models: tuple[RemoteModel, ...] = ()
+    heads: tuple[RemoteModel, ...] = ()
+    """Files whose names say that they are MTP heads, smallest first; their headers decide (`app.models.hub.heads`)."""
 
 
-def group(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
+def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
+    """The files that are named like heads without a model, smallest first."""
+    return group(files, _is_named_head)
+
+
+def group(
+    files: Iterable[RemoteFile], wanted: Callable[[RemoteFile], bool] = lambda file: not _is_named_head(file)
+) -> tuple[RemoteModel, ...]:
     """The models among the files, smallest first. Incomplete split models are left out."""
     whole: list[tuple[RemoteFile, ...]] = []
     parts: defaultdict[tuple[str, int], dict[int, RemoteFile]] = defaultdict(dict)
     for file in files:
         name = file.name.lower()
-        if not name.endswith(".gguf") or _NO_MODEL.search(name) or _HEADS.match(name):
+        if not name.endswith(".gguf") or _NO_MODEL.search(name) or not wanted(file):
             continue
         part = PART_NAME.match(file.path)
         if part is None:
@@ -121,6 +130,10 @@ def group(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
             whole.append(tuple(numbered[number] for number in range(1, count + 1)))
     models = (RemoteModel(files=files, quantization=quantization(files[0].path)) for files in whole)
     return tuple(sorted(models, key=lambda model: (model.size, model.files[0].path)))
+
+
+def _is_named_head(file: RemoteFile) -> bool:
+    return _HEADS.match(file.name.lower()) is not None
 
 
 def quantization(path: str) -> str:

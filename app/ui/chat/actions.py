@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QBoxLayout, QMenu, QToolButton, QWidget
 
@@ -106,6 +107,15 @@ class Actions(QWidget):
         busy, continues = self._is_busy, self._continues
         fill_menu(menu, self._message, self._commands, self._asked, busy=busy, continues=continues)
 
+    def fit(self, width: int) -> None:
+        """Where there is no room for the words of the buttons, they only have icons."""
+        named = [button for button in self.findChildren(QToolButton) if button.text()]
+        for style in (Qt.ToolButtonStyle.ToolButtonTextBesideIcon, Qt.ToolButtonStyle.ToolButtonIconOnly):
+            for button in named:
+                button.setToolButtonStyle(style)
+            if self.sizeHint().width() <= width:
+                return
+
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, messages cannot be changed."""
         self._is_busy = busy
@@ -149,6 +159,7 @@ class AnswerActions(Actions):
             QWidget.setTabOrder(self.regenerate_button, button)
             QWidget.setTabOrder(button, self.more_button)
         self._show_continue()
+        self.fit(self.width())
 
     def _show_continue(self) -> None:
         if self.continue_button is not None:

@@ -216,7 +216,7 @@ class AnswerMessage(MessageWidget):
             top += 6 + self.view.content_height()
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
         if self._is_complete:
-            actions = self._measure_actions()
+            actions = self._measure_actions(widths.prose)
             if self._made_actions is not None:
                 # A little to the left, so that the icons and not their frames line up with the text.
                 self._made_actions.setGeometry(-5, top + 2, widths.prose, actions.height())

@@ -81,11 +81,13 @@ class LiveAnswer(QObject):
         pieces: Its thinking and its text so far; a continued answer begins with what it had.
         context_start: Id of the first message after those that no longer fit into the context.
         prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
+        is_thinking: Whether what arrived last is thinking.
 
     Signals:
         begun: The engine is being asked; `message` is there.
         started: The engine has read the request; seed and `context_start` are known.
         prompt_progressed: Tokens of the prompt done, and all of them.
+        thinking_changed: The model begins to think, or to answer.
         rounds_received: More `Round` objects, their pieces in `pieces` already.
         ended: Its `Figures`, or ``None`` where it came to none. `message` is complete.
         withdrawn: It was given up before the engine was asked.
@@ -94,6 +96,7 @@ class LiveAnswer(QObject):
     begun = Signal()
     started = Signal()
     prompt_progressed = Signal(int, int)
+    thinking_changed = Signal(bool)
     rounds_received = Signal(list)
     ended = Signal(object)
     withdrawn = Signal()
@@ -122,6 +125,7 @@ class LiveAnswer(QObject):
         self.pieces: list[Piece] = []
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
+        self.is_thinking = False
         self._version = version
         self._continued = continued
         self._seed = seed
@@ -240,6 +244,10 @@ class LiveAnswer(QObject):
             self.pieces += one.pieces
         self._clock.add(event.rounds)
         self.rounds_received.emit(event.rounds)
+        is_thinking = bool(self.pieces) and self.pieces[-1].thinking
+        if is_thinking is not self.is_thinking:
+            self.is_thinking = is_thinking
+            self.thinking_changed.emit(is_thinking)
 
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"

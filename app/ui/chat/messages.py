@@ -243,13 +243,14 @@ class MessageWidget(QWidget):
         actions.set_busy(self._is_busy)
         actions.show()
 
-    def _measure_actions(self) -> QSize:
-        """The size of the buttons' row, for which there is room also while it is not made."""
+    def _measure_actions(self, width: int) -> QSize:
+        """The size of the buttons' row within this width. There is room for it also while it is not made."""
         if self._made_actions is None and not MessageWidget._actions_size.isEmpty():
             turns().want(self, later=True)
         else:
             self.take_turn()
         if self._made_actions is not None:
+            self._made_actions.fit(width)
             MessageWidget._actions_size = self._made_actions.sizeHint()
         return MessageWidget._actions_size
 
@@ -279,7 +280,8 @@ class UserMessage(MessageWidget):
     def fit(self, widths: Widths) -> int:
         inner = widths.prose - 2 * _PADDING
         self.view.set_widths(inner, inner)
-        actions = self._measure_actions()
+        named = self.heading.fontMetrics().horizontalAdvance(self.heading.text())
+        actions = self._measure_actions(inner - named)
         if self._made_actions is not None:
             self._made_actions.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
         self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())

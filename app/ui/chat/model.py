@@ -21,6 +21,7 @@ from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.errors import KnownError
 from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import LiveAnswer, can_continue
 from app.ui.chat.saver import ChatSaver
 from app.ui.chat.stored_chats import StoredChats
@@ -295,7 +296,7 @@ class ChatModel(QObject):
             created_at=time.time(),
             seed=None,
             finish_reason=None,
-            figures_json=to_json({"edited": True}),
+            figures_json=to_json({"edited": True, "thinking_s": figures_of(old.figures).thinking_seconds}),
             provenance_json="[]",
             tokens=(),
             version=old.versions + 1,

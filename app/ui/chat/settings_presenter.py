@@ -89,14 +89,14 @@ class ChatSettingsPresenter(QObject):
         if self._model is None:
             return
         settings, pair = self._model.settings, self._pair_loader.pair()
-        found = recommended(pair)
+        found = recommended(pair, settings.thinking)
         self._tab.setEnabled(self._model.knows_settings)
         self._tab.show_settings(
             settings,
             found.sampling,
             {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
             drafters.offered(drafters.usable(settings.drafter, pair), pair),
-            thinking.offered(pair),
+            thinking.offered(pair, recommended(pair).thinking),
             is_other_chat=is_other_chat,
         )
         self._refresh_presets(settings)

@@ -24,7 +24,7 @@ class Welcome(QWidget):
     """The page of an empty chat: example questions and, on the first start, an introduction of the guide."""
 
     def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
-        """``guide``: say that the model is the bundled guide; ``proposal`` is a pair to get instead of it."""
+        """``guide``: say that the model is the bundled guide; ``proposal`` is a model to get instead of it."""
         super().__init__()
         self._commands = commands
         title = label("Ask anything", "heading", wraps=True, scale=1.5)
@@ -45,7 +45,7 @@ class Welcome(QWidget):
         if not proposal:
             return Card(f"{GUIDE_TEXT} open a model.", actions, role="info")
         text = f"{GUIDE_TEXT} get a model that runs well on this computer: {proposal}."
-        card = Card(text, [("Get with draft", self._get_proposed), *actions], role="info")
+        card = Card(text, [("Get this model", self._get_proposed), *actions], role="info")
         themes.set_role(card.buttons[0], "primary")
         return card
 

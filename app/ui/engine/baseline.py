@@ -9,6 +9,7 @@ import msgspec
 from PySide6.QtCore import QObject
 
 from app.models.measurements import Measurements, PlainKey
+from app.protocol.load_options import chosen_options
 from app.protocol.messages import LoadSettings, PairLoaded, Sampling
 from app.ui.widgets.tasks import Lane
 
@@ -61,6 +62,7 @@ class Baseline:
 
 def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:
     """Raises `KnownError` if the file is gone."""
+    options = {name: value for name, value in chosen_options(load).items() if not name.startswith("draft_")}
     return PlainKey.of(
         pair.target.path,
         context_length=pair.context_length,
@@ -68,4 +70,5 @@ def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:
         gpu_layers=pair.target.gpu_layers,
         kv_type=load.kv_type,
         sampler=msgspec.json.encode(sampling).decode(),
+        options=msgspec.json.encode(options).decode() if options else "",
     )

@@ -190,6 +190,9 @@ def wishes_of(settings: LoadSettings, head: HeadChoice = "auto") -> Wishes:
         batch_size=settings.micro_batch_size,
         head=head,
         expert_layers_on_cpu=settings.expert_layers_on_cpu or None,
+        draft_context_length=settings.draft_context_length or None,
+        draft_kv_type=None if settings.draft_kv_type == "auto" else settings.draft_kv_type,
+        only_gpu=settings.main_gpu if settings.split_mode == "none" else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The sampling for the loaded target unless the user chose otherwise, and who recommends it."""
+"""How the loaded target samples and thinks unless the user chose otherwise, and who recommends it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from app.protocol.messages import PairLoaded, Sampling
+from app.ui.engine.thinking import usable
 
 if TYPE_CHECKING:
     from app.models.hub.catalog import Catalog
@@ -28,11 +29,14 @@ class Recommended:
 
     sampling: Sampling
     sources: dict[str, Source]
+    thinking: str = ""
+    """The thinking level in use: the chosen one, where that leaves something open the catalog's; or empty."""
 
 
-def recommended(pair: PairLoaded | None, catalog: Catalog | None = None) -> Recommended:
+def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | None = None) -> Recommended:
     """What the target's file recommends, field by field, otherwise the catalog, otherwise llama.cpp's defaults.
 
+    ``chosen`` is the thinking level that the user chose, or empty: the catalog has other values for models that think.
     ``catalog`` is the one this version came with unless another is given.
     """
     sampling = pair.sampling if pair else Sampling()
@@ -44,7 +48,16 @@ def recommended(pair: PairLoaded | None, catalog: Catalog | None = None) -> Reco
         from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
         catalog = load_catalog()
-    published = msgspec.structs.asdict(catalog.sampling_for(PurePath(pair.target.path).name, pair.target.name))
+    advice = catalog.advice_for(PurePath(pair.target.path).name, pair.target.name)
+    level = _level(usable(chosen, pair), usable(advice.level, pair))
+    thinks = level not in ("", "off") or (pair.may_think and not pair.thinking)
+    published = msgspec.structs.asdict(advice.sampling(thinks=thinks))
     added = {key: value for key, value in published.items() if value is not None and sources[key] == "default"}
     sources.update(dict.fromkeys(added, "catalog"))
-    return Recommended(msgspec.structs.replace(sampling, **added), sources)
+    return Recommended(msgspec.structs.replace(sampling, **added), sources, level)
+
+
+def _level(chosen: str, advised: str) -> str:
+    """``on`` leaves open how much, so the catalog may say that."""
+    leaves_open = not chosen or (chosen == "on" and advised != "off")
+    return advised if advised and leaves_open else chosen

@@ -15,9 +15,15 @@ def title(level: str) -> str:
     return _TITLES.get(level, level.replace("_", " ").capitalize()) if level else DEFAULT
 
 
-def offered(pair: PairLoaded | None) -> list[tuple[str, str]]:
-    """Levels to choose from and their titles, the model's default first; empty where the model doesn't think."""
-    return [(level, title(level)) for level in ["", *pair.thinking]] if pair is not None and pair.may_think else []
+def offered(pair: PairLoaded | None, recommended: str = "") -> list[tuple[str, str]]:
+    """Levels to choose from and their titles, the default first; empty where the model doesn't think.
+
+    ``recommended``: the level that is used by default, if it isn't left to the model.
+    """
+    if pair is None or not pair.may_think:
+        return []
+    default = f"Recommended ({title(recommended).lower()})" if recommended else DEFAULT
+    return [("", default), *((level, title(level)) for level in pair.thinking)]
 
 
 def usable(level: str, pair: PairLoaded | None) -> str:

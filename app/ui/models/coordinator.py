@@ -23,7 +23,7 @@ from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
-    from app.models.hub.catalog import CatalogPair
+    from app.models.hub.catalog import Offer
     from app.ui.compare.trial import PairTrial
     from app.ui.models.library_service import LibraryService
 
@@ -34,7 +34,7 @@ class ModelsCoordinator(QObject):
     Attributes:
         memory: What is free.
         lane: For what can wait.
-        proposal: The pair that is proposed instead of the guide.
+        proposal: The model that is proposed instead of the guide.
 
     Signals:
         plain_speed_measured: A trial measured the plain speed, tokens per second.
@@ -61,7 +61,7 @@ class ModelsCoordinator(QObject):
         self._values = values
         self._trial: PairTrial | None = None
         self._library: LibraryService | None = None
-        self.proposal: CatalogPair | None = None
+        self.proposal: Offer | None = None
         self.lane = Lane(self, "imports")
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
@@ -143,27 +143,27 @@ class ModelsCoordinator(QObject):
     # ------------------------------------------------------------ the first start
 
     def propose(self) -> None:
-        """Suggest a pair to download, while there is only the guide."""
+        """Suggest a model to download, while there is only the guide."""
         if self._wants_proposal():
-            self.lane.submit(self._best_pair, self._show_proposal)
+            self.lane.submit(self._best_offer, self._show_proposal)
 
     def _wants_proposal(self) -> bool:
         files = self._pair_loader.files()
         return files is not None and is_guide(files.target) and not self._values.guide_introduced
 
-    def _best_pair(self) -> CatalogPair | None:
-        """The best pair for this machine, unless it was downloaded before."""
+    def _best_offer(self) -> Offer | None:
+        """The best model for this machine, unless it was downloaded before."""
         from app.models.hub.catalog import load_catalog
         from app.models.origins import FILE_NAME, Origins
 
-        pair = load_catalog().propose(self.memory.machine())
+        offer = load_catalog().propose(self.memory.machine())
         known = {origin.repository for origin in Origins(paths.data_dir() / FILE_NAME).all().values()}
-        return pair if pair is not None and pair.target.repository not in known else None
+        return offer if offer is not None and offer.file.repository not in known else None
 
-    def _show_proposal(self, pair: CatalogPair | None) -> None:
-        if pair is not None and self._wants_proposal():
-            self.proposal = pair
-            self._transcript.set_proposal(f"{pair.title} ({size_text(pair.size)} to download)")
+    def _show_proposal(self, offer: Offer | None) -> None:
+        if offer is not None and self._wants_proposal():
+            self.proposal = offer
+            self._transcript.set_proposal(f"{offer.model.title} ({size_text(offer.size)} to download)")
 
 
 def _models(pair: PairLoaded) -> list[ModelInfo]:

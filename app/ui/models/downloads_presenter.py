@@ -115,10 +115,10 @@ class DownloadsPresenter(QObject):
         return self._queue.progress() if self._queue is not None else []
 
     def pair_of(self, item: Item) -> Pair:
-        """Where its models are, or will be."""
+        """Where its models are, or will be; a file with the target's head stands in the draft's place."""
         assert self._queue is not None
-        target, draft = self._queue.paths(item.id)
-        return Pair(str(target), str(draft) if draft is not None else None)
+        target, beside = self._queue.paths(item.id)
+        return Pair(str(target), str(beside) if beside is not None else None)
 
     def close(self) -> None:
         """Stop everything; it continues at the next start."""

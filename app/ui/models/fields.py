@@ -1,20 +1,32 @@
-"""The two sections of the Open models dialog: each shows a part of the choice and returns it."""
+"""The sections of the Open models dialog: each shows a part of the choice and returns it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
-from PySide6.QtWidgets import QRadioButton, QWidget
+import msgspec
+from PySide6.QtCore import QRegularExpression
+from PySide6.QtGui import QRegularExpressionValidator
+from PySide6.QtWidgets import QLineEdit, QRadioButton, QWidget
 
+from app.models.memory_estimate import ModelShape
+from app.models.text import printable, size_text
+from app.protocol.devices import Device
+from app.protocol.limits import MAX_LAYERS
 from app.protocol.messages import AcceptRule, LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.forms import FIELD_MARGINS, Form, Setting
+from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting, keep_width
 from app.ui.widgets.layouts import column
 from app.ui.widgets.theme import SPACING
 
-_NO_GPU = "This build has no GPU support, so everything runs on the CPU."
+_EXPERTS_HELP = (
+    "How many layers keep their experts in system memory, which costs less speed than moving whole layers. Automatic: "
+    "as few as necessary."
+)
+_DRAFT_CONTEXT_HELP = "In longer chats, the draft model doesn't draft. Automatic: as long as the target's."
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -22,7 +34,7 @@ def _gpu_layers(key: str, name: str) -> Setting:
     return Setting(key, name, help_text, 1, "automatic", "GPU offload, GPU layers", low=-1, high=10_000)
 
 
-_LOADING = (
+_MEMORY = (
     Setting(
         "context_length",
         "Context length",
@@ -30,22 +42,10 @@ _LOADING = (
         1024,
         "automatic",
     ),
-    Setting("threads", "Threads", "Automatic: one per physical core.", 1, "automatic"),
     _gpu_layers("target_gpu_layers", "Target on the GPU"),
     _gpu_layers("draft_gpu_layers", "Draft on the GPU"),
     Setting(
-        "batch_size",
-        "Batch size",
-        "How many prompt tokens are processed before the progress is updated and Stop takes effect.",
-        32,
-        high=65_536,
-    ),
-    Setting(
-        "micro_batch_size",
-        "Micro-batch size",
-        "How many tokens are processed at once; smaller values need less memory.",
-        32,
-        high=65_536,
+        "expert_layers_on_cpu", "Experts on the CPU", _EXPERTS_HELP, 1, "automatic", "CPU MoE, n-cpu-moe", 0, MAX_LAYERS
     ),
     Setting(
         "kv_type",
@@ -66,32 +66,197 @@ _LOADING = (
         suffix=" MiB",
     ),
 )
+_SPECIAL = (
+    Setting(
+        "threads",
+        "Threads",
+        "How many CPU threads generate tokens. Automatic: the faster of two numbers, timed once for each model.",
+        1,
+        "automatic",
+    ),
+    Setting(
+        "batch_threads",
+        "Batch threads",
+        "How many CPU threads process prompts and verify drafts. Automatic: as above, or one per fast core.",
+        1,
+        "automatic",
+        "threads-batch",
+    ),
+    Setting(
+        "batch_size",
+        "Batch size",
+        "How many prompt tokens are processed before the progress is updated and Stop takes effect.",
+        32,
+        high=65_536,
+    ),
+    Setting(
+        "micro_batch_size",
+        "Micro-batch size",
+        "How many tokens are processed at once; smaller values need less memory, but prompts take longer.",
+        32,
+        high=65_536,
+        term="ubatch size",
+    ),
+    Setting(
+        "flash_attention",
+        "Flash attention",
+        "Needs less memory in long chats and is usually faster. q8_0 and q4_0 KV caches need it.",
+        titles={"auto": "automatic"},
+    ),
+    Setting("draft_context_length", "Draft context", _DRAFT_CONTEXT_HELP, 1024, "automatic"),
+    Setting(
+        "draft_kv_type",
+        "Draft KV cache",
+        "Automatic: as the target's. A smaller one may make the draft a little worse.",
+        titles={"auto": "automatic"},
+    ),
+)
+_GPU_FIELDS = ("target_gpu_layers", "draft_gpu_layers", "expert_layers_on_cpu")
 
 
-class MemoryFields(Form):
-    """How the pair is loaded; a change here needs a reload."""
+def _devices(gpus: Sequence[Device]) -> list[Setting]:
+    """Settings for several GPUs."""
+    names = {gpu.name: f"{gpu.name} · {printable(gpu.description, 40)}" for gpu in gpus}
+    return [
+        Setting(
+            "split_mode",
+            "Several GPUs",
+            "Spread a model by layers, or by the rows of its matrices, or put it on one, which is fastest if it fits.",
+            titles={"layer": "by layers", "row": "by rows", "none": "use one"},
+            term="split mode",
+        ),
+        Setting("main_gpu", "Main GPU", "The one that everything is on.", titles={"": "the first", **names}),
+        Setting(
+            "draft_device",
+            "Draft's GPU",
+            "A small draft is often fastest on one GPU.",
+            titles={"": "as the target", **names},
+        ),
+    ]
 
-    def __init__(self, changed: Callable[[], object], *, has_gpu: bool) -> None:
-        layers = {"target_gpu_layers", "draft_gpu_layers"}
-        rows = [replace(one, help=_NO_GPU) if one.key in layers and not has_gpu else one for one in _LOADING]
-        super().__init__(LoadSettings, rows, changed)
-        self._has_gpu = has_gpu
-        for key in layers:
-            self.fields[key].setEnabled(has_gpu)
+
+class LoadFields(Form):
+    """Some of the `LoadSettings`; a change here needs a reload."""
+
+    def __init__(self, settings: Sequence[Setting], changed: Callable[[], object], gpus: Sequence[Device]) -> None:
+        super().__init__(LoadSettings, settings, changed)
+        self._gpus = gpus
 
     def show_choice(self, choice: OpenModelsChoice) -> None:
         self.show_values(choice.load)
 
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
         """``choice`` with the values set here."""
-        return replace(choice, load=LoadSettings(**self.values()))
+        return replace(choice, load=msgspec.structs.replace(choice.load, **self.values()))
+
+    def show_pair(self, target: ModelShape | None, draft: ModelShape | None, *, has_draft: bool) -> None:
+        """Show what makes sense for these models, as far as they are known, and what it takes."""
+        hidden = set() if self._gpus else set(_GPU_FIELDS)
+        hidden |= set() if has_draft else {"draft_gpu_layers"}
+        is_head = draft is not None and draft.is_head_only  # its context is that of the target
+        hidden |= set() if has_draft and not is_head else {"draft_context_length", "draft_kv_type", "draft_device"}
+        hidden |= set() if target is not None and target.expert_layers else {"expert_layers_on_cpu"}
+        for key, field in self.fields.items():
+            self.show_row(field, key not in hidden)
+        for key, text in (("expert_layers_on_cpu", _experts_take(target)), ("draft_context_length", _takes(draft))):
+            if key in self.fields:
+                self.set_help(self.fields[key], text)
+
+
+def _experts_take(target: ModelShape | None) -> str:
+    layers = [layer.experts for layer in target.layers if layer.experts] if target is not None else []
+    return (
+        f"{_EXPERTS_HELP} Those of one layer take {size_text(sum(layers) // len(layers))}." if layers else _EXPERTS_HELP
+    )
+
+
+def _takes(draft: ModelShape | None) -> str:
+    """What the context of a draft takes."""
+    cells = sum(layer.keys + layer.values for layer in draft.layers if not layer.window) if draft is not None else 0
+    return f"{_DRAFT_CONTEXT_HELP} 1,000 tokens take {size_text(2000 * cells)} (f16)." if cells else _DRAFT_CONTEXT_HELP
+
+
+class MemoryFields(LoadFields):
+    """What decides about memory most."""
+
+    def __init__(self, changed: Callable[[], object], gpus: Sequence[Device] = ()) -> None:
+        super().__init__(_MEMORY, changed, gpus)
+        self.show_pair(None, None, has_draft=False)
 
     def summary(self) -> str:
         context, layers = self.value("context_length"), self.value("target_gpu_layers")
         parts = [f"context {context:,}" if context else "automatic context", f"KV cache {self.value('kv_type')}"]
         on_gpu = "as many layers as fit" if layers < 0 else "1 layer" if layers == 1 else f"{layers:,} layers"
-        parts.append(f"{on_gpu} on the GPU" if self._has_gpu else "no GPU")
+        parts.append(f"{on_gpu} on the GPU" if self._gpus else "no GPU")
         return " · ".join(parts)
+
+
+class SpecialFields(LoadFields):
+    """What few people need to change."""
+
+    def __init__(self, changed: Callable[[], object], gpus: Sequence[Device] = ()) -> None:
+        several = _devices(gpus) if len(gpus) > 1 else []
+        super().__init__([*_SPECIAL, *several], changed, gpus)
+        for field in self.fields.values():
+            if isinstance(field, OneOf):
+                keep_width(field)
+        self._shares = Shares() if several else None
+        if self._shares is not None:
+            text = "How much of the model each GPU gets, for example 3, 1. Empty: by their free memory."
+            self.add("Shares of GPUs", self._shares, text, "tensor split")
+            self._shares.textChanged.connect(changed)
+            split = self.fields["split_mode"]
+            assert isinstance(split, OneOf)
+            split.currentIndexChanged.connect(self._show_split)
+        self.show_pair(None, None, has_draft=False)
+
+    def show_pair(self, target: ModelShape | None, draft: ModelShape | None, *, has_draft: bool) -> None:
+        """See `LoadFields.show_pair`."""
+        super().show_pair(target, draft, has_draft=has_draft)
+        self._show_split()
+
+    def show_values(self, values: object) -> None:
+        super().show_values(values)
+        if self._shares is not None and isinstance(values, LoadSettings):
+            self._shares.set_value(values.tensor_split)
+
+    def values(self) -> dict[str, Any]:
+        return super().values() | ({"tensor_split": self._shares.value()} if self._shares is not None else {})
+
+    def summary(self) -> str:
+        """What isn't as by default."""
+        usual = LoadSettings()
+        changed = [key for key in self.fields if self.value(key) != getattr(usual, key)]
+        parts = []
+        for key in changed:
+            name, text = self._settings[key][0].name, self.text_of(key).split(" · ")[0]  # of a GPU only its name
+            parts.append(f"{name[0].lower()}{name[1:]} {text}")
+        parts += ["shares of GPUs"] if self._shares is not None and self._shares.value() else []
+        return " · ".join(parts) or "automatic"
+
+    def _show_split(self) -> None:
+        if self._shares is None:
+            return
+        is_one = self.value("split_mode") == "none"
+        self.show_row(self.fields["main_gpu"], is_one)
+        self.show_row(self._shares, not is_one)
+
+
+class Shares(QLineEdit):
+    """A list of numbers with commas between them; empty for none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        keep_width(self)
+        pattern = QRegularExpression(r"[0-9]{0,6}(\.[0-9]{0,3})?(\s*,\s*[0-9]{0,6}(\.[0-9]{0,3})?){0,15}")
+        self.setValidator(QRegularExpressionValidator(pattern, self))
+
+    def value(self) -> tuple[float, ...]:
+        parts = (part.strip() for part in self.text().split(","))
+        return tuple(float(part) for part in parts if part not in ("", "."))
+
+    def set_value(self, shares: Sequence[float]) -> None:
+        self.setText(", ".join(f"{share:g}" for share in shares))
 
 
 class AcceptRuleFields(QWidget):

@@ -11,8 +11,9 @@ from PySide6.QtGui import QDesktopServices
 
 from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.catalog import Catalog, CatalogPair, load_catalog
+from app.models.hub.catalog import Catalog, Offer, load_catalog
 from app.models.hub.drafts import DraftCandidate
+from app.models.hub.heads import HubModel
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
@@ -36,17 +37,17 @@ class HubPresenter(QObject):
         self,
         service: HubService,
         commands: ModelCommands,
-        state_of: Callable[[CatalogPair], str],
+        state_of: Callable[[Offer], str],
         get: Callable[[Item], object],
         show_search: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``state_of`` says where a pair of the catalog is already; ``get`` downloads an item.
+        """``state_of`` says where a recommended model is already; ``get`` downloads an item.
 
         ``show_search`` brings the tab "Search" to the front.
         """
         super().__init__(parent)
-        self.recommended = RecommendedTab(self.get_pair, self._show_pair)
+        self.recommended = RecommendedTab(self.get_offer, self._show_offer)
         self.search = SearchTab()
         self._page = self.search.page
         self._service = service
@@ -72,31 +73,35 @@ class HubPresenter(QObject):
 
     @Slot()
     def refresh(self) -> None:
-        """Show the pairs for the current memory."""
+        """Show the models for the current memory: those that fit before those that don't."""
         machine = self._machine()
         best = self._catalog.propose(machine)
-        others = [pair for pair in self._catalog.pairs if pair is not best]
-        self.recommended.show_pairs(
+        others = [
+            self._recommendation(offer, machine)
+            for offer in self._catalog.offers(machine)
+            if best is None or offer.model is not best.model
+        ]
+        self.recommended.show_models(
             machine_text(machine),
             self._recommendation(best, machine) if best else None,
-            [self._recommendation(pair, machine) for pair in others],
+            sorted(others, key=lambda one: one.fit.mood == "bad"),
         )
 
-    def get_pair(self, pair: CatalogPair) -> None:
-        """Look a pair up and have it downloaded."""
-        self.recommended.show_status(f"Looking up the files of {pair.title}…")
-        self._service.resolve(pair, self._on_resolved, lambda error: self.recommended.show_status(str(error), "bad"))
+    def get_offer(self, offer: Offer) -> None:
+        """Look a recommended model up and have it downloaded."""
+        self.recommended.show_status(f"Looking up the files of {offer.model.title}…")
+        self._service.resolve(offer, self._on_resolved, lambda error: self.recommended.show_status(str(error), "bad"))
 
     def _on_resolved(self, item: Item) -> None:
         self.recommended.show_status("")
         self._get(item)
 
-    def _recommendation(self, pair: CatalogPair, machine: MachineMemory) -> Recommendation:
-        return Recommendation(pair, badge_for_size(pair.needed, machine), self._state_of(pair))
+    def _recommendation(self, offer: Offer, machine: MachineMemory) -> Recommendation:
+        return Recommendation(offer, badge_for_size(offer.needed, machine), self._state_of(offer))
 
-    def _show_pair(self, pair: CatalogPair) -> None:
+    def _show_offer(self, offer: Offer) -> None:
         self._show_search()
-        self.show_repository(pair.target.repository)
+        self.show_repository(offer.file.repository)
 
     # ------------------------------------------------------------ search
 
@@ -138,14 +143,22 @@ class HubPresenter(QObject):
 
     @Slot()
     def _on_model_chosen(self) -> None:
-        """Its header says exactly how much memory it takes; a few megabytes at most."""
+        """Its header says exactly how much memory it takes and whether it has a head; a few megabytes at most."""
         self._service.stop_finding()
-        if (model := self._page.model()) is not None:
-            self._service.header(
-                model,
-                lambda header: self._page.show_fit(model, badge_for(shape_of(header), self._machine())),
-                lambda error: self._page.show_fit(model, FitBadge("Unknown", "quiet", str(error))),
-            )
+        repository, model = self._page.repository, self._page.model()
+        if repository is None or model is None:
+            return
+
+        def found(what: HubModel) -> None:
+            if what.place != "alone":
+                self._page.show_fit(model, badge_for(shape_of(what.header), self._machine()))
+            self._page.show_head(model, what)
+
+        def failed(error: KnownError) -> None:
+            self._page.show_fit(model, FitBadge("Unknown", "quiet", str(error)))
+            self._page.show_head(model, None)
+
+        self._service.look_at(model, repository.heads, found, failed)
 
     # ------------------------------------------------------------ drafts
 
@@ -189,11 +202,13 @@ class HubPresenter(QObject):
         repository, model, draft = self._page.repository, self._page.model(), self._page.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            licenses = (repository.license, draft.license if draft else "")
-            if draft is None:
-                self._get(Item.of(title, model, None, licenses))
+            if draft is not None:
+                self._get(Item.of(f"{title} with draft", model, draft.model, (repository.license, draft.license)))
             else:
-                self._get(Item.of(f"{title} with draft", model, draft.model, licenses))
+                head = self._page.head()
+                self._get(
+                    Item.of(f"{title} with MTP head" if head else title, model, None, (repository.license,), head)
+                )
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
             self._get(Item.of(title, draft.model, None, (draft.license,)))

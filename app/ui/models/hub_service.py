@@ -12,10 +12,12 @@ from PySide6.QtCore import QObject, Signal
 
 from app.errors import Canceled, KnownError
 from app.models.downloads.item import Item
-from app.models.gguf import GgufHeader, read_header
+from app.models.gguf import read_header
 from app.models.hub import drafts
 from app.models.hub.api import HubConnection, network_settings
-from app.models.hub.catalog import CatalogPair, resolve
+from app.models.hub.catalog import Offer
+from app.models.hub.catalog_items import resolve
+from app.models.hub.heads import HubModel, look_at
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import TokenPlace
@@ -70,13 +72,15 @@ class HubService(QObject):
     def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
         self._lane.submit(partial(self._connection.hub.repository, repository), done, failed)
 
-    def header(self, model: RemoteModel, done: Callable[[GgufHeader], None], failed: Failed) -> None:
-        """What a model is, before it is downloaded."""
-        self._lane.submit(partial(read_remote_header, self.network, model, self._lane.is_closed), done, failed)
+    def look_at(
+        self, model: RemoteModel, heads: Sequence[RemoteModel], done: Callable[[HubModel], None], failed: Failed
+    ) -> None:
+        """What a model is before it is downloaded, and which of ``heads`` beside it is its MTP head."""
+        self._lane.submit(partial(look_at, self.network, model, heads, self._lane.is_closed), done, failed)
 
-    def resolve(self, pair: CatalogPair, done: Callable[[Item], None], failed: Failed) -> None:
-        """What to download for a pair of the catalog."""
-        self._lane.submit(partial(resolve, self._connection.hub, pair), done, failed)
+    def resolve(self, offer: Offer, done: Callable[[Item], None], failed: Failed) -> None:
+        """What to download for a recommended model."""
+        self._lane.submit(partial(resolve, self._connection.hub, offer), done, failed)
 
     def find_drafts(
         self, model: Path | RemoteModel, bases: Sequence[str], done: Callable[[int], None], failed: Failed

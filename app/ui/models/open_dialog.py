@@ -15,13 +15,14 @@ from app.models.mtp import why_unwanted
 from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
+from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
 from app.protocol.messages import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, wishes_of
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.fields import AcceptRuleFields, MemoryFields
+from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
@@ -38,7 +39,7 @@ _TARGET_HELP = "The model whose answers you read: any text model in GGUF format.
 _DRAFT_HELP = (
     "A much smaller model of the same family that drafts tokens ahead. It makes answers faster and never changes them."
 )
-_Fields: TypeAlias = MemoryFields | AcceptRuleFields
+_Fields: TypeAlias = MemoryFields | SpecialFields | AcceptRuleFields
 
 
 class OpenModelsDialog(QDialog):
@@ -52,7 +53,7 @@ class OpenModelsDialog(QDialog):
         current: OpenModelsChoice,
         recent: Sequence[Pair] = (),
         *,
-        has_gpu: bool = False,
+        gpus: Sequence[Device] = (),
         is_loaded: bool = True,
         load_for: Callable[[str], LoadSettings] | None = None,
         head_for: Callable[[str], HeadChoice] = lambda _target: "auto",
@@ -60,7 +61,8 @@ class OpenModelsDialog(QDialog):
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``library`` offers its models, and drafts for the chosen target; ``memory`` is the basis of the plan.
+        """``library`` offers its models, and drafts for the chosen target; ``memory`` is the basis of the plan, and the
+        engine can use the ``gpus``.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
         ``load_for`` and ``head_for`` say how the target at a path was loaded the last time, which is shown when it is
@@ -89,7 +91,8 @@ class OpenModelsDialog(QDialog):
         self._plan: LoadPlan | None = None
         self._memory_part = MemoryPart()
         self._memory_part.hide()
-        self._memory_fields = MemoryFields(self._refresh, has_gpu=has_gpu)
+        self._memory_fields = MemoryFields(self._refresh, gpus)
+        self._special_fields = SpecialFields(self._refresh, gpus)
         self._verdict = label(wraps=True)
         self._build(recent)
         self.show_files(current.target, current.draft or "")
@@ -138,6 +141,7 @@ class OpenModelsDialog(QDialog):
         self.resize(680, 640)
         contents: tuple[tuple[str, _Fields], ...] = (
             ("Context and memory", self._memory_fields),
+            ("More loading options", self._special_fields),
             ("Accept rule", AcceptRuleFields(self._refresh)),
         )
         self._fields = [(Section(title, content), content) for title, content in contents]
@@ -265,6 +269,8 @@ class OpenModelsDialog(QDialog):
         self._verdict.setAccessibleName(f"Compatibility: {check.verdict}")
         theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
         if check is not READING:
+            for fields in (self._memory_fields, self._special_fields):
+                fields.show_pair(check.target_shape, check.draft_shape, has_draft=bool(self._draft.path()))
             self._target.set_info(check.target)
             self._draft.set_info(check.draft)
         self._refresh()
@@ -274,7 +280,9 @@ class OpenModelsDialog(QDialog):
         target = self._target.path()
         self._proposes = "nothing" if target == self._shown_target else "head"
         if target != self._shown_target and self._load_for is not None:
-            self._memory_fields.show_values(self._load_for(target))
+            load = self._load_for(target)
+            for fields in (self._memory_fields, self._special_fields):
+                fields.show_values(load)
             self._shown_head = self._head_for(target)
         self._shown_target = target
         self._ask()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Slot
 
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.hub.catalog import CatalogModel, CatalogPair
+from app.models.hub.catalog import DraftModel, Offer
+from app.models.hub.catalog_items import places
 from app.settings import Settings
 from app.ui.models.commands import ModelCommands
 from app.ui.models.downloads_presenter import DownloadsPresenter
@@ -58,9 +59,7 @@ class ModelsPresenter(QObject):
         self.library = library
         self.hub = HubService(values, self)
         self.downloads = DownloadsPresenter(values, self.hub.network, commands, self)
-        self._hub_presenter = hub = HubPresenter(
-            self.hub, commands, self._state_of_pair, self.get, self._show_search, self
-        )
+        self._hub_presenter = hub = HubPresenter(self.hub, commands, self._state_of, self.get, self._show_search, self)
         self.window = window = ModelsWindow(hub, self.downloads)
         self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
         window.library.folders.clicked.connect(commands.show_folders)
@@ -101,10 +100,10 @@ class ModelsPresenter(QObject):
 
     # ------------------------------------------------------------ getting
 
-    def get_pair(self, pair: CatalogPair) -> None:
-        """Download a pair of the catalog."""
+    def get_offer(self, offer: Offer) -> None:
+        """Download a recommended model."""
         self.show_recommended()
-        self._hub_presenter.get_pair(pair)
+        self._hub_presenter.get_offer(offer)
 
     @Slot(object)
     def get(self, item: Item) -> None:
@@ -123,21 +122,21 @@ class ModelsPresenter(QObject):
 
     # ------------------------------------------------------------ what is where
 
-    def _state_of_pair(self, pair: CatalogPair) -> str:
-        if self._has(pair.target) and self._has(pair.draft):
+    def _state_of(self, offer: Offer) -> str:
+        origins = [entry.origin for entry in self.library.entries() if entry.usable and entry.origin is not None]
+        there = [(origin.repository, origin.path) for origin in origins]
+        coming = [
+            (file.repository, file.path)
+            for one in self.downloads.progress()
+            if one.state is not ItemState.DONE
+            for file in one.item.files
+        ]
+        wanted = [[(place.repository, place.file) for place in places(offer, metal=True)]]
+        if isinstance(offer.accelerator, DraftModel):
+            wanted.append([(offer.accelerator.repository, offer.accelerator.file)])
+        if all(_is_among(one, there) for one in wanted):
             return "In your library"
-        repositories = {one.item.target[0].repository: one.state for one in self.downloads.progress() if one.item.draft}
-        state = repositories.get(pair.target.repository)
-        return "" if state in (None, ItemState.DONE) else "In Downloads"
-
-    def _has(self, model: CatalogModel) -> bool:
-        return any(
-            entry.usable
-            and entry.origin is not None
-            and entry.origin.repository == model.repository
-            and fnmatchcase(Path(entry.origin.path).name.lower(), model.file.lower())
-            for entry in self.library.entries()
-        )
+        return "In Downloads" if _is_among(wanted[0], coming) else ""
 
     # ------------------------------------------------------------ changes
 
@@ -153,3 +152,12 @@ class ModelsPresenter(QObject):
         """The settings now name other folders with models."""
         self.downloads.apply_settings()
         self._library_presenter.scan()
+
+
+def _is_among(wanted: Sequence[tuple[str, str]], files: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of ``files`` is a wanted one; both are repositories and paths."""
+    return any(
+        repository == named and fnmatchcase(path.rpartition("/")[2].lower(), file.lower())
+        for named, file in wanted
+        for repository, path in files
+    )

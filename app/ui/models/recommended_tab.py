@@ -1,4 +1,4 @@
-"""Models → Recommended: pairs that fit each other, the best one for this machine first."""
+"""Models → Recommended: models with what accelerates them, the best one for this machine first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app.models.hub.catalog import CatalogPair
+from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar
+from app.models.mtp import can_compute
 from app.models.text import size_text
 from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
@@ -18,23 +19,23 @@ from app.ui.widgets.theme import SPACING
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One pair of the catalog as the tab shows it."""
+    """One model of the catalog as the tab shows it."""
 
-    pair: CatalogPair
+    offer: Offer
     fit: FitBadge
     state: str = ""
     """``In your library`` or ``In Downloads``, on its button; empty if neither."""
 
 
 class RecommendedTab(QWidget):
-    """Shows the pairs.
+    """Shows the models.
 
     Attributes:
         search: The button for whoever looks for something else.
     """
 
-    def __init__(self, get: Callable[[CatalogPair], object], show_details: Callable[[CatalogPair], object]) -> None:
-        """``get`` downloads a pair, ``show_details`` shows its repository."""
+    def __init__(self, get: Callable[[Offer], object], show_details: Callable[[Offer], object]) -> None:
+        """``get`` downloads a model, ``show_details`` shows its repository."""
         super().__init__()
         self._get, self._show_details = get, show_details
         self._machine = label(role="quiet", wraps=True)
@@ -59,7 +60,7 @@ class RecommendedTab(QWidget):
         """The progress of a download request, or why it failed."""
         show_text(self._status, text, role)
 
-    def show_pairs(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
+    def show_models(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
         """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
         self._machine.setText(machine)
         clear_layout(self._cards)
@@ -68,35 +69,85 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(self._card(best, is_best=True))
         else:
             text = (
-                "None of the recommended pairs fits in this computer's memory. The Slipstream Guide works everywhere."
+                "None of the recommended models fits in this computer's memory. The Slipstream Guide works everywhere."
             )
             self._cards.addWidget(label(text, wraps=True))
         if others:
-            self._cards.addWidget(label("Other pairs", "heading"))
+            self._cards.addWidget(label("Other models", "heading"))
         for one in others:
             self._cards.addWidget(self._card(one, is_best=False))
 
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
-        pair, card = one.pair, QFrame()
+        model, card = one.offer.model, QFrame()
         theme.set_role(card, "card")
-        get = small_button(one.state or f"Get with draft ({size_text(pair.size)})")
+        get = small_button(one.state or f"Get ({size_text(one.offer.size)})")
         get.setEnabled(not one.state)
-        get.setAccessibleName(f"{get.text()}: {pair.title}")
+        get.setAccessibleName(f"{get.text()}: {model.title}")
         if is_best and not one.state:
             theme.set_role(get, "primary")
-        get.clicked.connect(lambda: self._get(pair))
+        get.clicked.connect(lambda: self._get(one.offer))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
-        details.setAccessibleName(f"Other files of {pair.title}")
-        details.clicked.connect(lambda: self._show_details(pair))
-        licenses = ", ".join(dict.fromkeys((pair.target.license, pair.draft.license)))
+        details.setAccessibleName(f"Other files of {model.title}")
+        details.clicked.connect(lambda: self._show_details(one.offer))
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
+        measured = label(measured_text(one.offer), "quiet", wraps=True)
+        measured.setVisible(bool(measured.text()))
         column(
-            row((label(pair.title, "heading", wraps=True), 1), fit),
-            label(pair.why, wraps=True),
-            row((label(f"License: {licenses}", "quiet", wraps=True), 1), details, get),
+            row((label(model.title, "heading", wraps=True), 1), fit),
+            label(model.why, wraps=True),
+            label(drafting_text(one.offer), wraps=True),
+            measured,
+            label(needs_text(one.offer), "quiet", wraps=True),
+            row((label(license_text(one.offer), "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
         )
         return card
+
+
+def drafting_text(offer: Offer) -> str:
+    """What drafts for a model here, and what is left out."""
+    accelerator, listed = offer.accelerator, offer.file.accelerator
+    match accelerator:
+        case Inside():
+            return "Its MTP head drafts: it is inside the file."
+        case Sidecar():
+            return f"Its MTP head drafts: a file of {size_text(accelerator.size)} that comes with it."
+        case DraftModel():
+            return f"{accelerator.title} drafts for it: a model of {size_text(accelerator.size)} that comes with it."
+        case _:
+            ngrams = "Text that comes up again is drafted from the chat itself (n-grams)."
+            if not isinstance(listed, Inside | Sidecar):
+                return ngrams
+            if can_compute(listed.architecture):
+                return f"Its MTP head stays off on a Mac, where others measured that it costs time. {ngrams}"
+            return f"Answers without its MTP head in this version. {ngrams}"
+
+
+def measured_text(offer: Offer) -> str:
+    """What others measured; empty if nothing is known."""
+    if not offer.model.measured:
+        return ""
+    return "\n".join(
+        ["Measured by others, not by us:"]
+        + [f"• {one.hardware}: {one.result} ({one.source})" for one in offer.model.measured]
+    )
+
+
+def needs_text(offer: Offer) -> str:
+    """``Needs about 7.2 GB with 8,192 tokens of context · Q4_K_M``."""
+    return (
+        f"Needs about {size_text(offer.needed)} with {offer.file.context:,} tokens of context · "
+        f"{offer.file.quantization}"
+    )
+
+
+def license_text(offer: Offer) -> str:
+    """Of the model and its draft, with what one should know about it."""
+    licenses = [offer.model.license]
+    if isinstance(offer.accelerator, DraftModel):
+        licenses.append(offer.accelerator.license)
+    note = f" · {offer.model.license_note}" if offer.model.license_note else ""
+    return f"License: {', '.join(dict.fromkeys(licenses))}{note}"

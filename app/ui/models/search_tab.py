@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
 
 from app.models.hub.drafts import DraftCandidate
+from app.models.hub.heads import HubModel
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.text import count_text, printable, size_text
 from app.ui.models.fit_badge import FitBadge
@@ -136,6 +137,15 @@ class RepositoryPage(QWidget):
         self._gated = label(role="warning", wraps=True)
         self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
+        self._head = label(role="quiet", wraps=True)
+        self._with_head = QCheckBox()
+        self._with_head.setToolTip(
+            "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
+        )
+        self._looked: HubModel | None = None
+        """What is known about the selected model."""
+        self._is_looking = False
+        """Whether it is still to be found out which head belongs to it."""
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self.web_page = small_button("Open page")
@@ -149,6 +159,8 @@ class RepositoryPage(QWidget):
             self._gated,
             row(self.web_page, self.token, None),
             (self._files, 2),
+            self._head,
+            self._with_head,
             self._drafts_status,
             (self._drafts, 1),
             self._reason,
@@ -158,6 +170,7 @@ class RepositoryPage(QWidget):
         )
         self._files.itemSelectionChanged.connect(self._on_file_selected)
         self._drafts.itemSelectionChanged.connect(self._refresh)
+        self._with_head.toggled.connect(self._refresh)
         self.clear()
 
     # ------------------------------------------------------------ what is chosen
@@ -172,6 +185,12 @@ class RepositoryPage(QWidget):
         chosen = self._drafts.chosen()
         return chosen if isinstance(chosen, DraftCandidate) and chosen.verdict.fits else None
 
+    def head(self) -> RemoteModel | None:
+        """The MTP head to download with the model; a draft takes its place."""
+        found = self._looked
+        offered = found is not None and found.can_run and self._with_head.isChecked() and self.draft() is None
+        return found.head if found is not None and offered else None
+
     # ------------------------------------------------------------ what is shown
 
     def clear(self, message: str = "Select a repository to see its files.") -> None:
@@ -182,6 +201,7 @@ class RepositoryPage(QWidget):
         self._gated.hide()
         self._files.clear()
         self._files.hide()
+        self._forget_head()
         self._clear_drafts()
         self._refresh()
 
@@ -196,7 +216,8 @@ class RepositoryPage(QWidget):
             self._dress(self._files.add((), model), model, fits[model])
         self._files.setVisible(bool(repository.models))
         if not repository.models:
-            self._facts.setText(f"{self._facts.text()}\nIt has no GGUF models.")
+            only = "only MTP heads, without the models they belong to" if repository.heads else "no GGUF models"
+            self._facts.setText(f"{self._facts.text()}\nIt has {only}.")
         self._refresh()
 
     def begin_drafts(self) -> None:
@@ -207,6 +228,14 @@ class RepositoryPage(QWidget):
         """It has become known whether this model fits."""
         if (item := self._files.item_of(model)) is not None:
             self._dress(item, model, fit)
+
+    def show_head(self, model: RemoteModel, found: HubModel | None) -> None:
+        """It has become known whether this model has an MTP head; ``None``: its file couldn't be read."""
+        if model is self.model():
+            self._looked, self._is_looking = found, False
+            self._refresh()
+            if found is not None and found.place == "alone" and (item := self._files.item_of(model)) is not None:
+                self._dress(item, model, FitBadge("MTP head only", "quiet", _ALONE))
 
     def add_draft(self, offer: DraftCandidate) -> None:
         """A draft was found, whether it fits or not."""
@@ -235,8 +264,14 @@ class RepositoryPage(QWidget):
         self._drafts.hide()
         self.show_drafts_status(status)
 
+    def _forget_head(self) -> None:
+        self._looked = None
+        self._is_looking = self.model() is not None and self.repository is not None and bool(self.repository.heads)
+        self._with_head.setChecked(True)
+
     @Slot()
     def _on_file_selected(self) -> None:
+        self._forget_head()
         self._clear_drafts()
         self._refresh()
         self.model_chosen.emit()
@@ -247,14 +282,42 @@ class RepositoryPage(QWidget):
         show_text(self._reason, _sentence(found) if isinstance(found, DraftCandidate) else "")
         self.web_page.setVisible(self.repository is not None)
         self.token.setVisible(self.repository is not None and self.repository.gated != "no")
-        self.find_draft.setVisible(has_model)
+        is_alone = self._looked is not None and self._looked.place == "alone"
+        self.find_draft.setVisible(has_model and not is_alone)
         self.get.setVisible(self.repository is not None or draft is not None)
-        self.get.setEnabled(has_model or draft is not None)
-        if draft is None:
+        self.get.setEnabled((has_model and not is_alone and not self._is_looking) or draft is not None)
+        self._refresh_head()
+        if (head := self.head()) is not None:
+            self.get.setText(f"Get with MTP head (+{size_text(head.size)})")
+        elif draft is None:
             self.get.setText("Get")
         else:
             size = size_text(draft.model.size)
             self.get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
+
+    def _refresh_head(self) -> None:
+        found = self._looked
+        is_offered = found is not None and found.head is not None and found.can_run
+        self._with_head.setVisible(is_offered and self.draft() is None)
+        if found is not None and found.head is not None:
+            self._with_head.setText(f"With its MTP head, {size_text(found.head.size)}")
+        text = "Looking for its MTP head…" if self._is_looking else ""
+        show_text(self._head, _head_text(found) if found is not None else text)
+
+
+_ALONE = "This file is an MTP head without its model, so there is nothing to chat with. Choose the model instead."
+
+
+def _head_text(found: HubModel) -> str:
+    """What there is to say about a model's head, besides offering it."""
+    if found.place == "alone":
+        return _ALONE
+    if found.place == "inside":
+        use = "It drafts, without a second model." if found.can_run else "This version can't use it yet."
+        return f"MTP head inside. {use}"
+    if found.head is not None and not found.can_run:
+        return f"There is an MTP head for it ({size_text(found.head.size)}), which this version can't use yet."
+    return ""
 
 
 def _sentence(draft: DraftCandidate) -> str:

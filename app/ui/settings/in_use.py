@@ -9,7 +9,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.messages import PairLoaded
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.engine import drafters, thinking
+from app.ui.engine import drafters
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
 from app.ui.engine.recommended import recommended
 from app.ui.models.choice import OpenModelsChoice
@@ -63,8 +63,9 @@ def keep_opened(values: Settings, files: PairFiles) -> None:
 def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
     """How the next answer of a chat is written; the automatic choice or the model's default
     replaces what the pair doesn't have."""
+    found = recommended(pair, chat.thinking)
     return AnswerSettings(
-        sampling=chat.sampling.over(recommended(pair).sampling),
+        sampling=chat.sampling.over(found.sampling),
         seed=chat.seed,
         max_tokens=chat.max_tokens,
         stop=tuple(chat.stop),
@@ -74,7 +75,7 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
         drafter=drafters.usable(chat.drafter, pair),
         propose=values.propose,
         accept=values.accept,
-        thinking=thinking.usable(chat.thinking, pair),
+        thinking=found.thinking,
         thinking_budget=chat.thinking_budget,
     )
 

@@ -55,7 +55,6 @@ class Announcer(QObject):
         self._settled = QTimer(self, singleShot=True, interval=0)
         self._settled.timeout.connect(self._on_notices_settled)
         self._is_loading = False
-        self._is_thinking = False
         chats.queue.begun.connect(self._on_answer_begun)
         notice_list.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
         engine.state_changed.connect(self._on_engine_state_changed)
@@ -68,20 +67,16 @@ class Announcer(QObject):
         self._window.chat_list.view.chats.set_answering(live.chat_id)
         if self._is_shown(live):
             announce(self._window, "Answering…")
-        live.rounds_received.connect(lambda _rounds: self._on_rounds_received(live))
+        live.thinking_changed.connect(lambda is_thinking: self._on_thinking_changed(live, is_thinking))
         live.ended.connect(lambda _figures: self._on_answer_ended(live))
 
-    def _on_rounds_received(self, live: LiveAnswer) -> None:
+    def _on_thinking_changed(self, live: LiveAnswer, is_thinking: bool) -> None:
         """Tell when the model begins to think, and when it is done; of what it thinks nothing."""
-        is_thinking = bool(live.pieces) and live.pieces[-1].thinking
-        if is_thinking is not self._is_thinking:
-            self._is_thinking = is_thinking
-            if self._is_shown(live):
-                announce(self._window, "Thinking…" if is_thinking else "Finished thinking")
+        if self._is_shown(live):
+            announce(self._window, "Thinking…" if is_thinking else "Finished thinking")
 
     def _on_answer_ended(self, live: LiveAnswer) -> None:
         message = live.message
-        self._is_thinking = False
         self._window.chat_list.view.chats.set_answering("")
         if message is None:
             return

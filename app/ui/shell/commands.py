@@ -250,10 +250,11 @@ class AppCommands(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
+        hello = self._engine.hello()
         self._dialog = dialog = OpenModelsDialog(
             in_use.choice_in_use(self._values, files),
             self._values.recent_pairs,
-            has_gpu=bool(self._engine.devices()),
+            gpus=hello.devices if hello else (),
             is_loaded=is_loaded and self._pair_loader.pair() is not None,
             load_for=self._values.load_for,
             head_for=self._values.head_for,
@@ -332,9 +333,9 @@ class AppCommands(QObject):
 
     @Slot()
     def get_proposal(self) -> None:
-        """Download the pair that is proposed instead of the guide."""
-        if (pair := self._coordinator.proposal) is not None:
-            self.models().get_pair(pair)
+        """Download the model that is proposed instead of the guide."""
+        if (offer := self._coordinator.proposal) is not None:
+            self.models().get_offer(offer)
 
     def tell_downloaded(self, title: str, pair: Pair) -> None:
         """This download is complete."""

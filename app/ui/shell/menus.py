@@ -85,6 +85,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
     ),
     "&Chat": (
         _Entry("stop", "&Stop", "Esc"),
+        _Entry("stop_thinking", "Stop &thinking", "Ctrl+T"),
         _Entry("regenerate", "&Regenerate", "Ctrl+R"),
         _Entry("continue_answer", "&Continue answer", "Ctrl+Shift+Return"),
         _Entry("branch_chat", "&Branch into a new chat", "Ctrl+Shift+B"),

@@ -8,6 +8,7 @@ from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import StoredMessage
 from app.ui.chat.find_in_chat import FindInChat
+from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
@@ -41,6 +42,7 @@ class MessageWiring(QObject):
         messages.continued_changed.connect(window.transcript.set_continued)
         messages.continued_changed.connect(self.refresh)
         operations.undo_changed.connect(self.refresh)
+        chats.queue.begun.connect(self._on_answer_begun)
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
         asked = window.transcript.commands
@@ -53,6 +55,7 @@ class MessageWiring(QObject):
 
     def _actions(self) -> dict[str, Callable[[], object]]:
         return {
+            "stop_thinking": self._stop_thinking,
             "continue_answer": self._messages.continue_answer,
             "branch_chat": self._branch,
             "previous_message": lambda: self._step(-1),
@@ -68,10 +71,16 @@ class MessageWiring(QObject):
         self._messages.show(model)
         self.find.show(model)
 
+    @Slot(object)
+    def _on_answer_begun(self, live: LiveAnswer) -> None:
+        live.thinking_changed.connect(self.refresh)
+
     @Slot()
     def refresh(self) -> None:
         """What can be done has changed."""
         action, has_messages = self._window.menus.action, bool(self._chats.current.messages)
+        live = self._chats.current.live
+        action("stop_thinking").setEnabled(live is not None and live.is_thinking)
         for name in ("find_in_chat", "find_next", "find_previous", "previous_message", "next_message"):
             action(name).setEnabled(has_messages)
         action("continue_answer").setEnabled(self._messages.continued is not None)
@@ -93,6 +102,9 @@ class MessageWiring(QObject):
                 self.find.look_for(words, message_id)
 
         self._messages.open_message(chat_id, message_id, found)
+
+    def _stop_thinking(self) -> None:
+        self._chats.current.stop_thinking()
 
     def _branch(self) -> None:
         """At the message that has the keyboard, else at the last one."""

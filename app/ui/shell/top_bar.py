@@ -33,7 +33,9 @@ _STATES = {
 """The role of the dot and the tooltip."""
 
 _NAME_WIDTH = 160
-"""How much of a long name can be read at least, in pixels."""
+"""How much of a long name can be read at least, in pixels, before the context gauge gives way."""
+_SHORTEST_NAME = 80
+"""Below this, the buttons of the panels lose their words."""
 
 
 def state_text(state: EngineState, progress: float) -> str:
@@ -129,11 +131,18 @@ class TopBar(QFrame):
 
     @Slot()
     def _elide(self) -> None:
-        """Divide the space: the context gauge is shortened or hidden before the name becomes too short."""
+        """Divide the space: the context gauge is shortened or hidden before the name becomes too short, then the
+        buttons of the panels only have icons."""
         metrics = QFontMetrics(self.pair.font())
         wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
-        self.context.fit(self._room(metrics) + self.context.taken() - wanted)
-        elided = metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, max(self._room(metrics), 80))
+        for words in (("Speed", "Settings"), ("", "")):
+            for button, text in zip((self.speed, self.settings), words, strict=True):
+                button.setText(text)
+            self.context.fit(self._room(metrics) + self.context.taken() - wanted)
+            if self._room(metrics) >= _SHORTEST_NAME:
+                break
+        room = max(self._room(metrics), _SHORTEST_NAME)
+        elided = metrics.elidedText(self._title, Qt.TextElideMode.ElideRight, room)
         self.pair.setText(elided.replace("&", "&&"))
 
     def _room(self, metrics: QFontMetrics) -> int:

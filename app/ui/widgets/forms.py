@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
-from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, Type, UnionType, type_info
+from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, StrType, Type, UnionType, type_info
 from PySide6.QtCore import QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator
 from PySide6.QtWidgets import (
@@ -36,7 +36,7 @@ _LARGEST = 2**30
 
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
-    _keep_width(field)
+    keep_width(field)
     guard_wheel(field)
     field.setLocale(units.LOCALE)
     field.setGroupSeparatorShown(True)
@@ -44,7 +44,10 @@ def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)
 
 
-def _keep_width(field: QWidget) -> None:
+def keep_width(field: QWidget) -> None:
+    """Make it as wide as the fields for numbers."""
+    if isinstance(field, QComboBox):
+        field.view().setMinimumWidth(field.sizeHint().width())  # its list may be wider
     theme.follow_zoom(field, lambda: field.setFixedWidth(theme.px(FIELD_WIDTH)))
 
 
@@ -91,7 +94,7 @@ class OneOf(QComboBox):
         """Values are shown as they are, or by their ``titles``, which need a wider field."""
         super().__init__()
         if not titles:
-            _keep_width(self)
+            keep_width(self)
         guard_wheel(self)
         for value in values:
             self.addItem(titles.get(value, value), value)
@@ -141,7 +144,7 @@ class Setting:
     unit: int = 1
     """This many of the table's units are one unit on screen."""
     titles: Mapping[Any, str] = dataclasses.field(default_factory=dict)
-    """What a list shows instead of its values."""
+    """What a list shows instead of its values. A setting that can be any text is a list of these values."""
 
 
 class Form(QWidget):
@@ -153,6 +156,8 @@ class Form(QWidget):
         super().__init__()
         self._settings: dict[str, tuple[Setting, Type]] = {}
         self.fields: dict[str, Whole | Decimal | OneOf] = {}
+        self._rows: dict[QWidget, tuple[QLabel, QLabel, str]] = {}
+        """For each field its name, its help, and its name in other programs."""
         self._changed = changed
         self._grid = QGridLayout(self)
         self._grid.setHorizontalSpacing(3 * SPACING)
@@ -167,13 +172,25 @@ class Form(QWidget):
         title = label(f"{name}:")
         title.setBuddy(field)
         field.setAccessibleName(name)
-        hint = label(help_text, "quiet", wraps=True)
-        for part in (title, field):
-            explain(part, f"{help_text} ({term})" if term else help_text)
+        hint = label("", "quiet", wraps=True)
+        self._rows[field] = title, hint, term
+        self.set_help(field, help_text)
         row = self._grid.rowCount()
         for column, part in enumerate((title, field, hint)):
             self._grid.addWidget(part, row, column, Qt.AlignmentFlag.AlignVCenter)
         return hint
+
+    def set_help(self, field: QWidget, help_text: str) -> None:
+        """Say something else about this field."""
+        title, hint, term = self._rows[field]
+        hint.setText(help_text)
+        for part in (title, field):
+            explain(part, f"{help_text} ({term})" if term else help_text)
+
+    def show_row(self, field: QWidget, is_visible: bool) -> None:
+        """Show or hide this field with its name and its help; hidden, it keeps its value."""
+        for part in (field, *self._rows[field][:2]):
+            part.setVisible(is_visible)
 
     def add_settings(self, table: type[msgspec.Struct], settings: Sequence[Setting]) -> None:
         """Add rows below the existing ones."""
@@ -236,6 +253,8 @@ def _field(setting: Setting, kind: Type, annotation: Any) -> Whole | Decimal | O
         # In the order of the table, because `kind` has them sorted.
         literal = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
         return OneOf([str(value) for value in get_args(literal)], setting.titles)
+    if isinstance(kind, StrType):
+        return OneOf(list(setting.titles), setting.titles)
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
     low, high = _range(setting, kind)

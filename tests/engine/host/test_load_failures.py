@@ -240,7 +240,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
     engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 4)
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_, **__: 4)
     monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
     load(make(tmp_path / "model.gguf", "qwen35"), target_gpu_layers=layers_on_gpu)
     assert engine._target is not None

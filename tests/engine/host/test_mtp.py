@@ -129,7 +129,9 @@ def test_the_counters_follow_from_the_plain_text(
     plain = run(engine, asked(max_tokens=100, draft_length=0))
     answer = run(engine, asked(max_tokens=100, draft_length=depth))
     assert answer.token_ids == plain.token_ids and answer.text == plain.text
-    assert passes_of(answer) == rounds_of(plain.token_ids, wrong_after, depth)
+    passes = passes_of(answer)
+    first = next(number for number, (tested, _) in enumerate(passes) if tested)  # before, it reads the prompt
+    assert passes[first:] == rounds_of(plain.token_ids[first:], wrong_after, depth)
     assert {round_.drafter for round_ in answer.rounds if round_.tested} == {"mtp"}
     assert_sums_close(answer)
 
@@ -263,6 +265,23 @@ def test_a_head_belongs_to_the_copies_of_its_chat(
     assert run(other, going_on).started.cached_tokens > len(going_on.continued)
     assert_near(_proposals(other, going_on), expected[1])
     other.unload()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_head_leaves_the_copy_of_its_target_alone(
+    engine: Engine, load_head: LoadHead, random_models: Models, kind: str, length: int, every_cache_is_saved: None
+) -> None:
+    """A head that shares its target's cells must not empty them when its own part is restored."""
+    del every_cache_is_saved
+    load_head(random_models[kind])
+    first = run(engine, asked(sampling=WARM))
+    run(engine, asked("another chat"))
+    going_on = asked(sampling=WARM, continued=first.token_ids, draft_length=length)
+    answer = run(engine, going_on)
+    assert answer.started.cached_tokens > len(first.token_ids)
+    engine.forget()
+    assert_same(engine, going_on, answer, run(engine, msgspec.structs.replace(going_on, draft_length=0)))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -24,14 +24,14 @@ from app.protocol.messages import (
     PairLoaded,
     Sampling,
 )
-from tests.support.architectures import Architecture, make
+from tests.support.architectures import POSITIONS, Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.scripted_drafter import ScriptedDrafter
 
 Loader = Callable[..., PairLoaded]
 Pairs = dict[Architecture, tuple[Path, Path]]
 WARM = Sampling(temperature=0.8)
-ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3")
+ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2")
 RUNNING: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba")
 SMALL = {"context_length": 1024, "micro_batch_size": 32, "threads": 1}
 SMALL_SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
@@ -44,7 +44,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     folder = tmp_path_factory.mktemp("pairs")
     return {
         name: (make(folder / f"{name}.gguf", name), make(folder / f"{name}-draft.gguf", name, noise=0.05))
-        for name in (*ALL, "llama")
+        for name in (*ALL, "cogvlm", "llama")
     }
 
 
@@ -159,7 +159,7 @@ def test_stop_strings_leave_a_memory_that_is_right(
     assert_same(engine, command, run(engine, command), whole)
 
 
-@pytest.mark.parametrize("architecture", ALL)
+@pytest.mark.parametrize("architecture", [*ALL, "cogvlm"])
 def test_an_answer_is_made_anew_from_the_end_of_its_prompt(
     engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture
 ) -> None:
@@ -286,3 +286,18 @@ def test_what_was_tried_out_is_not_tried_again(
     assert len(tried) == 2, "target and draft, once each"
     load(pairs[architecture][0], kv_type="q8_0", **SMALL)
     assert len(tried) == 3
+
+
+@pytest.mark.parametrize("is_target", [True, False])
+def test_no_token_behind_the_last_position_that_was_learned(
+    tmp_path: Path, engine: Engine, load: Loader, pairs: Pairs, is_target: bool
+) -> None:
+    """llama.cpp would end the process."""
+    learned = make(tmp_path / "gpt2.gguf", "gpt2", context_length=POSITIONS)
+    if is_target:
+        assert load(learned, **SMALL).context_length == POSITIONS
+    else:
+        assert load(pairs["llama"][0], learned, **SMALL).draft is not None
+    answer = run(engine, ask("word " * 30, draft_length=4, max_tokens=500, drafter="chain"))
+    assert answer.finished.finish_reason == ("context" if is_target else "length")
+    assert answer.started.prompt_tokens + len(answer.token_ids) > POSITIONS - 2

@@ -6,6 +6,7 @@ import os
 import random
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.messages import CheckText, Generate, Message, PairLoaded, Round, Sampling
-from tests.support.generation import Answer, ask, assert_sums_close, run
+from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-from tests.support.thinking_models import FAMILIES, Family, make_thinking_model
+from tests.support.thinking_models import ENDLESS, FAMILIES, Family, make_thinking_model
 
 Loader = Callable[..., PairLoaded]
 Pairs = dict[str, tuple[Path, Path]]
@@ -152,7 +153,8 @@ def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, nam
     for seed in SEEDS[name]:
         options: dict[str, Any] = {"sampling": FREE, "seed": seed, "max_tokens": LENGTH}
         whole = run(engine, ask("Well?", draft_length=0, **options))
-        for budget in range(len(whole.token_ids) + 1):
+        # A longer budget than all the thinking, with its marks, ends nothing.
+        for budget in range(whole.finished.figures.thinking_tokens + 2):
             plain = run(engine, ask("Well?", draft_length=0, thinking_budget=budget, **options))
             drafted = run(engine, ask("Well?", draft_length=12, thinking_budget=budget, **options))
             assert told(drafted) == told(plain)
@@ -254,6 +256,21 @@ def test_an_answer_without_stored_tokens_goes_on_from_its_text(
             rest = run(engine, ask("Well?", continued=found.tokens, **options))
             if name != "gpt-oss" and text:  # whose answer may be followed by more thinking
                 assert not rest.thinking
+
+
+def test_thinking_ends_though_the_vocabulary_has_another_token_for_the_text_around_its_mark(
+    engine: Engine, load: Loader, tmp_path: Path
+) -> None:
+    closing = "\n</think>"
+    family = replace(
+        ENDLESS, user_defined=(*ENDLESS.user_defined, closing), rows={**ENDLESS.rows, closing: {"▁yes": 1}}
+    )
+    load(make_thinking_model(tmp_path / "target.gguf", family), None)
+    answer = run(engine, ask("Well?", sampling=GREEDY, thinking_budget=5, max_tokens=60))
+    assert answer.finished.finish_reason == "end"
+    assert answer.answer.strip() == "yes no."
+    assert answer.thinking.removesuffix(closing).split() == ["so", "then", "so", "then", "so"]
+    assert sum(bool(round_.forced) for round_ in answer.rounds) == 1
 
 
 def test_what_each_template_accepts(engine: Engine, load: Loader, pairs: Pairs) -> None:

@@ -15,12 +15,13 @@ from app.engine.llama import backend, checkpoints
 from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.thread_count import Threads
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.messages import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
-ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "llama")
+ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
 WITH_SNAPSHOTS: tuple[Architecture, ...] = ("qwen35", "lfm2")
 _LARGEST_ERROR = 1e-3
 """Rounding makes up to 3e-5 here, a lost token of a sliding window 0.1, a wrong running state 1 and more."""
@@ -222,9 +223,9 @@ def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pyt
             raise KnownError("There is not enough memory.")
         return new_context(model)
 
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_: 8)
+    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_, **__: 8)
     monkeypatch.setattr(loading, "Context", short_of_memory)
-    loading.target_context(model, LoadSettings(), 512, 1).close()
+    loading.target_context(model, LoadSettings(), 512, Threads(1, 1)).close()
     assert asked == [8, 4, 2, 0]
 
 

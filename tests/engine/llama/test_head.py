@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats
+from app.engine.llama import head as heads
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, _States
 from app.engine.llama.model import Model
@@ -27,8 +28,11 @@ def attentive_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 
 
 @pytest.fixture(params=ARCHITECTURES)
-def cached(attentive_models: Models, request: pytest.FixtureRequest) -> Iterator[tuple[Context, Head]]:
+def cached(
+    attentive_models: Models, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Context, Head]]:
     """A target's cache and its head's, in which hidden states are soon dropped."""
+    monkeypatch.setattr(heads, "WAITING_STATES_BYTES", 0)
     small = LoadSettings(batch_size=32, micro_batch_size=32)
     model = Model(attentive_models[request.param], 0, lambda _: True, with_head=True)
     target = Context(model, small, length=512, threads=1)
@@ -61,6 +65,7 @@ def expected(cached: tuple[Context, Head], tokens: Sequence[int]) -> Floats:
     target, head = cached
     target.clear()
     feed(target, tokens[:-1])
+    head.catch_up(target.tokens)
     return prediction(head, tokens)
 
 
@@ -84,6 +89,27 @@ def test_it_reads_along_in_chunks(cached: tuple[Context, Head]) -> None:
     assert head.tokens == TOKENS[:96]
     head.catch_up(target.tokens)
     assert head.tokens == TOKENS[:100]
+
+
+@pytest.mark.parametrize("waiting", [40, 64, 100, 200])
+def test_so_many_tokens_wait_as_there_is_room_for(
+    cached: tuple[Context, Head], monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    first = cached[1]
+    monkeypatch.setattr(heads, "WAITING_STATES_BYTES", waiting * 8 * first.model.state_width)
+    target = cached[0]
+    head = target.head = Head(target, first.model, LoadSettings(batch_size=32, micro_batch_size=32))
+    try:
+        for end in range(32, 300, 32):
+            feed(target, TOKENS[:end])
+            assert len(TOKENS[:end]) - len(head.tokens) < waiting
+            assert len(head.tokens) in (0, *range(end - waiting + 1, end - waiting + 1 + 32))
+        feed(target, TOKENS[:300])
+        head.catch_up(target.tokens)
+        assert head.tokens == TOKENS[:300]
+        assert_near(prediction(head, TOKENS[:301]), expected((target, head), TOKENS[:301]))
+    finally:
+        head.close()
 
 
 def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head]) -> None:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from app.engine.llama.thread_count import _linux_cores, _most_efficient, default_threads
+import psutil
+import pytest
+
+from app.engine.llama import thread_count
+from app.engine.llama.thread_count import _linux_cores, _most_efficient, default_threads, other_threads
 
 
 def sysfs(folder: Path, siblings: list[str], capacities: list[int] | None = None, quick: str = "") -> Path:
@@ -58,3 +62,21 @@ def test_efficiency_classes_of_windows() -> None:
 def test_the_number_is_the_same_at_every_start() -> None:
     """Another number rounds differently: the same seed would give another text."""
     assert len({default_threads() for _ in range(5)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("usual", "cores", "expected"),
+    [(1, 1, None), (1, 2, None), (2, 2, None), (3, 3, 2), (4, 4, 2), (16, 16, 8), (6, 14, 14), (4, 8, 8), (1, 3, 3)],
+)
+def test_the_other_number(monkeypatch: pytest.MonkeyPatch, usual: int, cores: int, expected: int | None) -> None:
+    """All cores where some are slow, otherwise half of them."""
+    monkeypatch.setattr(thread_count, "default_threads", lambda: usual)
+    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 2 * cores if logical else cores)
+    monkeypatch.setattr(thread_count, "_allowed", lambda: set(range(2 * cores)))
+    assert other_threads() == expected
+
+
+def test_no_more_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_count, "default_threads", lambda: 2)
+    monkeypatch.setattr(thread_count, "_allowed", lambda: {0, 1})
+    assert other_threads() is None

@@ -1,61 +1,92 @@
-"""The catalog is sound, proposes what fits, and becomes downloads."""
+"""The catalog is sound, proposes what fits, and knows how models are used."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+import gguf
 import msgspec
+import numpy as np
 import pytest
 
-from app.errors import KnownError
-from app.models.hub.api import Hub
-from app.models.hub.catalog import Catalog, CatalogModel, CatalogPair, load_catalog, resolve
-from app.models.hub.errors import NotFoundError
+from app.models import mtp
+from app.models.gguf import read_header
+from app.models.hub.catalog import (
+    Advice,
+    Alternate,
+    Catalog,
+    CatalogFile,
+    CatalogModel,
+    CatalogSampling,
+    DraftModel,
+    Inside,
+    NGrams,
+    Offer,
+    Sidecar,
+    load_catalog,
+)
 from app.models.hub.names import is_repository_id
-from app.models.hub.network import Network
 from app.models.hub.repository import quantization
 from app.models.machine_memory import MachineMemory
+from app.models.memory_shape import ModelShape, shape_of
 from app.models.pairing import LARGE_DRAFT_SHARE
 from app.protocol.devices import Device
-from tests.support.hub_server import HubServer
 
 GB = 10**9
 GIB = 2**30
-PAIRS = load_catalog().pairs
-_BITS = {"Q8_0": 8.5, "Q4_K_M": 4.85}
+MODELS = load_catalog().models
+FILES = [(model, file) for model in MODELS for file in model.files]
+NAMES = [f"{model.id}-{file.quantization}" for model, file in FILES]
 
 
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
-def test_every_pair_is_sane(pair: CatalogPair) -> None:
-    assert pair.draft.size <= LARGE_DRAFT_SHARE * pair.target.size
-    assert 0.5 * pair.memory * GB < pair.needed < pair.memory * GIB
-    assert not pair.measured, "say in the notes who measured it, and how"
-    for model in (pair.target, pair.draft):
-        assert is_repository_id(model.repository)
-        assert quantization(model.file) == model.quantization
-        assert model.license
-        assert "mtp" not in model.repository.lower() + model.file.lower()
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.id)
-def test_sizes_agree_with_the_parameters_in_the_names(pair: CatalogPair) -> None:
-    for model in (pair.target, pair.draft):
-        billions = next(
-            float(word.removesuffix("B")) for word in model.file.split("-") if word.endswith("B") and word[0].isdigit()
-        )
-        bits = 8 * model.size / (billions * 1e9)
-        # Small models have more than their name says: large vocabularies count, and are quantized less.
-        assert 0.95 * _BITS[model.quantization] < bits < 1.75 * _BITS[model.quantization]
+@pytest.mark.parametrize(("model", "file"), FILES, ids=NAMES)
+def test_every_file_is_sane(model: CatalogModel, file: CatalogFile) -> None:
+    offer = Offer.of(model, file, metal=False)
+    for memory in filter(None, (file.gpu, file.processor)):
+        assert offer.needed < memory * GIB
+    assert file.gpu is not None
+    assert 0.4 * file.gpu * GB < offer.needed
+    where: list[CatalogFile | Alternate] = [file, *file.alternates]
+    for place in where:
+        assert is_repository_id(place.repository)
+        assert "*" in place.file or quantization(place.file) == place.quantization
+    match file.accelerator:
+        case Sidecar() as head:
+            assert head.size < 0.1 * file.size
+            assert is_repository_id(head.repository or file.repository)
+        case DraftModel() as draft:
+            assert draft.size <= LARGE_DRAFT_SHARE * file.size
+            assert is_repository_id(draft.repository)
+            assert quantization(draft.file) == draft.quantization
 
 
 def test_the_list_as_a_whole() -> None:
     catalog = load_catalog()
     assert catalog.notes
-    assert len({pair.id for pair in catalog.pairs}) == len(catalog.pairs)
-    assert len({pair.title for pair in catalog.pairs}) == len(catalog.pairs)
-    assert [pair.memory for pair in catalog.pairs] == sorted(pair.memory for pair in catalog.pairs)
-    assert {pair.memory for pair in catalog.pairs if pair.kind == "chat"} >= {4, 8, 12, 16, 24, 48}
+    assert len({model.id for model in MODELS}) == len(MODELS) == 16
+    assert len({model.title for model in MODELS}) == len(MODELS)
+    kinds = [type(file.accelerator) for _, file in FILES]
+    assert all(kind in kinds for kind in (Inside, Sidecar, DraftModel, NGrams))
+    assert {file.gpu for _, file in FILES} == {4, 6, 8, 12, 16, 24, 32, 48}
+    for model in MODELS:
+        sizes = [file.gpu or 0 for file in model.files]
+        assert sizes == sorted(sizes)
+        assert model.license not in ("other", "")
+        for measured in model.measured:
+            assert measured.source and measured.hardware
+
+
+def test_unknown_fields_are_mistakes() -> None:
+    data = msgspec.to_builtins(load_catalog())
+    data["models"][0]["files"][0]["accelerator"]["drafts"] = 2
+    with pytest.raises(msgspec.ValidationError, match="drafts"):
+        msgspec.convert(data, Catalog)
+
+
+# ---------------------------------------------------------------- what fits
 
 
 def gpu(size: float, *, free: float | None = None, kind: str = "gpu") -> Device:
@@ -74,32 +105,57 @@ def machine(*devices: Device, memory: float = 32, free: float | None = None) -> 
 @pytest.mark.parametrize(
     ("where", "expected"),
     [
-        (machine(gpu(8)), 8),
-        (machine(gpu(12)), 12),
-        (machine(gpu(16)), 16),
-        (machine(gpu(24)), 24),
-        (machine(gpu(24), gpu(24)), 48),
-        (machine(gpu(80)), 48),
-        (machine(gpu(24, free=10)), 12),
-        (machine(gpu(12, free=0)), 12),
-        (machine(gpu(12, kind="integrated"), memory=16, free=12), 12),
-        (machine(gpu(12, kind="integrated"), memory=16, free=6.5), 6),
-        (machine(gpu(2)), 6),
-        (machine(memory=64), 6),
-        (machine(memory=8), 6),
-        (machine(memory=6), 4),
-        (machine(memory=4), None),
+        (machine(gpu(4)), "gemma-4-e2b UD-Q4_K_XL"),
+        (machine(gpu(6)), "gemma-4-e4b UD-Q4_K_XL"),
+        (machine(gpu(8)), "qwen3.5-9b Q4_K_M"),
+        (machine(gpu(12)), "gemma-4-12b UD-Q4_K_XL"),
+        (machine(gpu(16)), "gpt-oss-20b MXFP4"),
+        (machine(gpu(24)), "qwen3.8-27b UD-Q4_K_XL"),
+        (machine(gpu(32)), "qwen3.8-27b UD-Q6_K"),
+        (machine(gpu(24), gpu(24)), "qwen3.8-27b Q8_0"),
+        (machine(gpu(80)), "qwen3.8-27b Q8_0"),
+        (machine(gpu(24, free=10)), "gemma-4-12b UD-Q4_K_XL"),
+        (machine(gpu(12, free=0)), "gemma-4-12b UD-Q4_K_XL"),
+        (machine(gpu(12, kind="integrated"), memory=16, free=12), "gemma-4-12b UD-Q4_K_XL"),
+        (machine(gpu(12, kind="integrated"), memory=16, free=6.5), "gemma-4-e4b UD-Q4_K_XL"),
+        (machine(gpu(2)), "gemma-4-e2b UD-Q4_K_XL"),
+        (machine(memory=64), "gemma-4-e2b UD-Q4_K_XL"),
+        (machine(memory=8), "gemma-4-e2b UD-Q4_K_XL"),
+        (machine(memory=6), "qwen3.5-2b Q4_K_M"),
         (machine(memory=2, free=0.1), None),
     ],
 )
-def test_the_best_that_fits_is_proposed(where: MachineMemory, expected: int | None) -> None:
-    pair = load_catalog().propose(where)
-    assert (pair.memory if pair else None) == expected
-    assert pair is None or pair.kind == "chat"
+def test_the_best_that_fits_is_proposed(where: MachineMemory, expected: str | None) -> None:
+    offer = load_catalog().propose(where)
+    assert (f"{offer.model.id} {offer.file.quantization}" if offer else None) == expected
+    assert offer is None or offer.model.kind == "chat"
 
 
-def test_nothing_fits_without_pairs() -> None:
-    assert Catalog(notes=[], pairs=[]).propose(machine(gpu(24))) is None
+def test_of_each_model_the_largest_file_that_fits_is_offered() -> None:
+    def offered(where: MachineMemory) -> dict[str, str]:
+        return {offer.model.id: offer.file.quantization for offer in load_catalog().offers(where)}
+
+    assert offered(machine(gpu(24)))["qwen3.8-27b"] == "UD-Q4_K_XL"
+    assert offered(machine(gpu(48)))["qwen3.8-27b"] == "Q8_0"
+    assert offered(machine(gpu(8)))["qwen3.8-27b"] == "UD-IQ4_XS"
+    assert list(offered(machine(gpu(8)))) == [model.id for model in MODELS]
+
+
+def test_nothing_fits_without_models() -> None:
+    assert Catalog(notes=[], models=[]).propose(machine(gpu(24))) is None
+
+
+def test_a_head_that_cannot_run_is_not_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = next(model for model in MODELS if model.id == "gemma-4-12b")
+    (file,) = model.files
+    assert isinstance(file.accelerator, Sidecar)
+    with_head = Offer.of(model, file, metal=False)
+    monkeypatch.setattr(mtp, "ASSISTANTS", {})
+    without = Offer.of(model, file, metal=False)
+    assert without.accelerator == NGrams() and without.leaves_head and without.size == file.size
+    assert with_head.accelerator == file.accelerator and not with_head.leaves_head
+    assert with_head.size == file.size + file.accelerator.size
+    assert Offer.of(model, file, metal=True).accelerator == NGrams()
 
 
 def test_proposing_does_not_import_the_network() -> None:
@@ -108,53 +164,178 @@ def test_proposing_does_not_import_the_network() -> None:
     assert not {"httpx2", "huggingface_hub", "keyring"} & set(result.stdout.split())
 
 
-def test_a_pair_becomes_one_item(server: HubServer, network: Network) -> None:
-    for pair in PAIRS:
-        for number, model in enumerate((pair.target, pair.draft)):
-            files = {model.file: bytes([number]) * 10, "other-Q2_K.gguf": b"other", "README.md": b"hi"}
-            server.add(model.repository, files, license=model.license)
-        item = resolve(Hub(network), pair)
-        assert item.title == pair.title
-        assert item.files == (
-            server.remote_file(pair.target.repository, pair.target.file),
-            server.remote_file(pair.draft.repository, pair.draft.file),
-        )
-        assert item.license in (pair.target.license, f"{pair.target.license}, {pair.draft.license}")
-        assert item.id == resolve(Hub(network), pair).id
+# ---------------------------------------------------------------- how models are used
 
 
-def test_a_split_target_counts_as_one(server: HubServer, network: Network) -> None:
-    pair = CatalogPair(
-        id="split",
-        title="Split",
-        kind="chat",
-        memory=48,
-        runs_on=["gpu"],
-        context=8192,
-        why="For this test.",
-        measured=False,
-        target=model("maker/big", "Big*.gguf"),
-        draft=model("maker/small", "small-Q8_0.gguf"),
+def test_every_advice_is_found_by_the_names_of_its_files() -> None:
+    catalog = load_catalog()
+    for model, file in FILES:
+        assert catalog.advice_for(file.file) == model.advice
+        assert catalog.advice_for(model.title) == model.advice
+
+
+def test_sampling_depends_on_thinking() -> None:
+    advice = load_catalog().advice_for("Qwen3.8-27B-UD-Q4_K_XL.gguf")
+    assert advice.level == "medium"
+    assert advice.sampling(thinks=False).presence_penalty == 1.5
+    assert advice.sampling(thinks=True).presence_penalty == 0.0
+    same = Advice(plain=CatalogSampling(top_k=64))
+    assert same.sampling(thinks=True) == same.plain
+    assert load_catalog().advice_for("unknown", "") == Advice()
+
+
+# ---------------------------------------------------------------- memory, by the rules of memory_shape
+
+
+def shape(
+    path: Path,
+    architecture: str,
+    *,
+    layers: int,
+    attends: Sequence[int],
+    width: int,
+    heads: int,
+    kv_heads: int | list[int],
+    numbers: dict[str, int],
+    swa: list[bool] | None = None,
+) -> ModelShape:
+    """A header with the published shape of a model and weights of one number."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(layers)
+    writer.add_embedding_length(width)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    if swa is not None:
+        writer.add_array(f"{architecture}.attention.sliding_window_pattern", swa)
+    for key, value in numbers.items():
+        writer.add_uint32(f"{architecture}.{key}", value)
+    for layer in range(layers):
+        name = "attn_k" if layer in attends else "shortconv.conv" if architecture == "lfm2moe" else "ssm_out"
+        writer.add_tensor(f"blk.{layer}.{name}.weight", np.zeros(1, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return shape_of(read_header(path))
+
+
+def per_token(found: ModelShape) -> int:
+    """Bytes of KV cache in F16 of the layers that keep the whole context."""
+    return 2 * sum(layer.keys + layer.values for layer in found.layers if not layer.window)
+
+
+def check(id: str, found: ModelShape, draft: int | None = None) -> None:
+    model = next(model for model in MODELS if model.id == id)
+    assert model.kv_per_token == per_token(found)
+    assert model.state == sum(layer.state for layer in found.layers)
+    cells = 512 + max((layer.window for layer in found.layers), default=0)
+    cells += -cells % 256
+    assert model.window == 2 * cells * sum(layer.keys + layer.values for layer in found.layers if layer.window)
+
+
+@pytest.mark.parametrize(
+    ("id", "layers", "kv_heads", "inner", "architecture"),
+    [
+        ("qwen3.5-2b", 24, 2, 2048, "qwen35"),
+        ("qwen3.5-4b", 32, 4, 4096, "qwen35"),
+        ("qwen3.5-9b", 32, 4, 4096, "qwen35"),
+        ("qwen3.8-27b", 64, 4, 6144, "qwen35"),
+        ("qwen3.6-35b-a3b", 40, 2, 4096, "qwen35moe"),
+    ],
+)
+def test_hybrids(tmp_path: Path, id: str, layers: int, kv_heads: int, inner: int, architecture: str) -> None:
+    """Every fourth layer attends, the others keep a state: as published for Qwen 3.5, 3.6 and 3.8."""
+    numbers = {"attention.key_length": 256, "attention.value_length": 256}
+    numbers |= {"ssm.conv_kernel": 4, "ssm.inner_size": inner, "ssm.state_size": 128, "ssm.group_count": 16}
+    attends = range(3, layers, 4)
+    found = shape(
+        tmp_path / "m.gguf",
+        architecture,
+        layers=layers,
+        attends=attends,
+        width=2048,
+        heads=16,
+        kv_heads=kv_heads,
+        numbers=numbers,
     )
-    parts = [f"Q8_0/big-Q8_0-{number:05d}-of-00002.gguf" for number in (1, 2)]
-    server.add("maker/big", {**dict.fromkeys(parts, b"part"), "big-Q4_0.gguf": b"less"}, license="")
-    server.add("maker/small", {"small-Q8_0.gguf": b"small"}, license="mit")
-    item = resolve(Hub(network), pair)
-    assert [file.path for file in item.target] == parts
-    assert item.license == "apache-2.0, mit"
+    check(id, found)
 
 
-def model(repository: str, file: str) -> CatalogModel:
-    return CatalogModel(
-        repository=repository, file=file, quantization="Q8_0", size=1, kv_per_token=1, license="apache-2.0"
+@pytest.mark.parametrize(
+    ("id", "own", "shared", "every", "kv_heads", "full_kv_heads", "window"),
+    [
+        ("gemma-4-e2b", 15, 20, 5, 1, 1, 512),
+        ("gemma-4-e4b", 24, 18, 6, 2, 2, 512),
+        ("gemma-4-12b", 48, 0, 6, 8, 1, 1024),
+        ("gemma-4-26b-a4b", 30, 0, 6, 8, 2, 1024),
+        ("gemma-4-31b", 60, 0, 6, 16, 4, 1024),
+    ],
+)
+def test_windows(
+    tmp_path: Path, id: str, own: int, shared: int, every: int, kv_heads: int, full_kv_heads: int, window: int
+) -> None:
+    """Gemma 4: one layer in five or six sees the whole context, with heads of 512; the last ones share its cache."""
+    layers = own + shared
+    swa = [layer % every != every - 1 for layer in range(layers)]
+    numbers = {"attention.sliding_window": window, "attention.shared_kv_layers": shared}
+    numbers |= {f"attention.{kind}_length": 512 for kind in ("key", "value")}
+    numbers |= {f"attention.{kind}_length_swa": 256 for kind in ("key", "value")}
+    found = shape(
+        tmp_path / "m.gguf",
+        "gemma4",
+        layers=layers,
+        attends=range(layers),
+        width=2560,
+        heads=8,
+        kv_heads=[kv_heads if one else full_kv_heads for one in swa],
+        numbers=numbers,
+        swa=swa,
     )
+    check(id, found)
 
 
-def test_pairs_that_are_gone(server: HubServer, network: Network) -> None:
-    pair = PAIRS[0]
-    with pytest.raises(NotFoundError):
-        resolve(Hub(network), pair)
-    server.add(pair.target.repository, {pair.target.file: b"t"})
-    server.add(pair.draft.repository, {pair.draft.file.replace("Q4_K_M", "Q2_K"): b"d"})
-    with pytest.raises(KnownError, match=f"no longer offers {pair.draft.file}"):
-        resolve(Hub(network), pair)
+@pytest.mark.parametrize(
+    ("id", "architecture", "layers", "kv_heads", "head"),
+    [
+        ("qwen3-8b", "qwen3", 36, 8, 128),
+        ("qwen2.5-coder-14b", "qwen2", 48, 8, 128),
+        ("granite-4.2-8b", "granite", 40, 8, 128),
+        ("ministral-3-14b", "mistral3", 40, 8, 128),
+        ("gpt-oss-20b", "gpt-oss", 24, 8, 64),
+        ("lfm2.5-8b-a1b", "lfm2moe", 24, 8, 64),
+    ],
+)
+def test_ordinary_caches(tmp_path: Path, id: str, architecture: str, layers: int, kv_heads: int, head: int) -> None:
+    numbers = {"attention.key_length": head, "attention.value_length": head}
+    numbers |= {"gpt-oss": {"attention.sliding_window": 128}, "lfm2moe": {"shortconv.l_cache": 3}}.get(architecture, {})
+    attends = range(0, layers, 4) if architecture == "lfm2moe" else range(layers)
+    found = shape(
+        tmp_path / "m.gguf",
+        architecture,
+        layers=layers,
+        attends=attends,
+        width=2048,
+        heads=32,
+        kv_heads=kv_heads,
+        numbers=numbers,
+    )
+    check(id, found)
+
+
+@pytest.mark.parametrize(
+    ("id", "layers", "kv_heads", "head"), [("qwen3-8b", 28, 8, 128), ("qwen2.5-coder-14b", 24, 2, 64)]
+)
+def test_drafts(tmp_path: Path, id: str, layers: int, kv_heads: int, head: int) -> None:
+    found = shape(
+        tmp_path / "m.gguf",
+        "qwen3",
+        layers=layers,
+        attends=range(layers),
+        width=1024,
+        heads=16,
+        kv_heads=kv_heads,
+        numbers={"attention.key_length": head, "attention.value_length": head},
+    )
+    model = next(model for model in MODELS if model.id == id)
+    draft = model.files[0].accelerator
+    assert isinstance(draft, DraftModel) and draft.kv_per_token == per_token(found)

@@ -357,11 +357,11 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
     wanted = calls(transcript, "get_proposed")
-    click(named(transcript, "Get with draft"))
+    click(named(transcript, "Get this model"))
     assert wanted == [()]
     transcript.set_proposal("")
     settle(qtbot, transcript)
-    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get with draft"]
+    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get this model"]
 
 
 def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:

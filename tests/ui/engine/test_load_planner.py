@@ -81,6 +81,9 @@ def test_what_was_set_is_a_wish() -> None:
     )
     assert (wishes.context_length, wishes.target_gpu_layers, wishes.draft_gpu_layers) == (4096, 3, 0)
     assert (wishes.kv_type, wishes.batch_size) == ("q8_0", 64)
+    own = wishes_of(LoadSettings(draft_context_length=2048, draft_kv_type="q4_0", split_mode="none", main_gpu="G1"))
+    assert (own.draft_context_length, own.draft_kv_type, own.only_gpu) == (2048, "q4_0", "G1")
+    assert wishes_of(LoadSettings(main_gpu="G1")).only_gpu is None
 
 
 # ---------------------------------------------------------------- from a plan to what is loaded

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
@@ -10,10 +12,15 @@ from app.protocol.messages import ModelInfo, PairLoaded, Sampling
 from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 
 
-def pair(path: str, name: str = "", **values: float) -> PairLoaded:
+def pair(path: str, name: str = "", levels: Sequence[str] = ("off", "on"), **values: float) -> PairLoaded:
     sampling = msgspec.structs.replace(Sampling(), **values)
     return PairLoaded(
-        request=1, target=ModelInfo(path=path, name=name or "x"), sampling=sampling, recommended=list(values)
+        request=1,
+        target=ModelInfo(path=path, name=name or "x"),
+        sampling=sampling,
+        recommended=list(values),
+        thinking=list(levels),
+        may_think=bool(levels),
     )
 
 
@@ -56,13 +63,52 @@ def test_the_file_goes_before_the_catalog_field_by_field() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("chosen", "temperature", "level"), [("", 0.6, "on"), ("on", 0.6, "on"), ("off", 0.7, "off"), ("low", 0.6, "on")]
+)
+def test_thinking_decides(chosen: str, temperature: float, level: str) -> None:
+    """A level that the model doesn't have is the recommended one, as nothing was chosen that it understands."""
+    found = recommended(pair("/m/Qwen3-8B-Q4_K_M.gguf"), chosen)
+    assert (found.sampling.temperature, found.thinking) == (temperature, level)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "level"), [("", "medium"), ("on", "medium"), ("off", "off"), ("low", "low"), ("xhigh", "xhigh")]
+)
+def test_how_much_a_model_thinks_where_nothing_is_chosen(chosen: str, level: str) -> None:
+    levels = ("off", "on", "low", "medium", "xhigh")
+    found = recommended(pair("/m/Qwen3.8-27B-UD-Q4_K_XL.gguf", levels=levels), chosen)
+    assert found.thinking == level
+    assert found.sampling.presence_penalty == (1.5 if level == "off" else 0.0)
+
+
+@pytest.mark.parametrize(("chosen", "level"), [("", "off"), ("on", "on")])
+def test_a_model_that_only_thinks_if_asked(chosen: str, level: str) -> None:
+    assert recommended(pair("/m/Qwen3.5-2B-Q4_K_M.gguf"), chosen).thinking == level
+
+
+def test_a_model_without_a_choice() -> None:
+    always = msgspec.structs.replace(pair("/m/Qwen3-8B-Q4_K_M.gguf", levels=()), may_think=True)
+    assert (recommended(always, "on").sampling.temperature, recommended(always).thinking) == (0.6, "")
+    never = pair("/m/Qwen3-8B-Q4_K_M.gguf", levels=())
+    assert (recommended(never).sampling.temperature, recommended(never).thinking) == (0.7, "")
+    unknown = recommended(pair("/m/unknown.gguf"), "on")
+    assert unknown.thinking == "on"
+
+
+def test_models_of_earlier_catalogs_are_used_as_before() -> None:
+    for name in ("Qwen3-4B-Q4_K_M", "Qwen3-14B-Q4_K_M", "Qwen3-32B-Q4_K_M", "Qwen_Qwen3-0.6B-Q4_K_M"):
+        assert recommended(pair(f"/m/{name}.gguf")).sampling == Sampling(temperature=0.6, top_p=0.95, top_k=20)
+    for size in ("7B", "14B", "32B", "0.5B"):
+        found = recommended(pair(f"/m/Qwen2.5-Coder-{size}-Instruct-Q4_K_M.gguf", levels=()))
+        assert found.sampling == Sampling(temperature=0.7, top_p=0.8, top_k=20)
+
+
 def test_what_the_catalog_says_is_something_the_engine_takes() -> None:
-    said = 0
-    for entry in load_catalog().pairs:
-        for model in (entry.target, entry.draft):
-            values = {key: value for key, value in msgspec.structs.asdict(model.sampling).items() if value is not None}
-            said += bool(values)
-            msgspec.convert(values, Sampling)
-            assert load_catalog().sampling_for(model.file) == model.sampling
-    assert said
+    for model in load_catalog().models:
+        for advised in (model.advice.plain, model.advice.thinking):
+            values = msgspec.structs.asdict(advised) if advised else {}
+            said = {key: value for key, value in values.items() if value is not None}
+            msgspec.convert(said, Sampling)
+            assert said or advised is None, model.id
     assert set(SOURCE_TEXTS) == {"model file", "catalog", "default"}

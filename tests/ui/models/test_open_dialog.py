@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,15 +25,20 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from app.protocol.devices import Device
 from app.protocol.messages import LoadSettings
 from app.settings import Pair
 from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.fields import LoadFields
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models.pickers import FileRow
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.section import Section
+from tests.support.expert_models import make_expert_model
 from tests.support.gguf_files import make_model
 
+TWO_GPUS = [Device(name="CUDA0", description="Made-up GPU"), Device(name="CUDA1", description="Another")]
+ONE_GPU = TWO_GPUS[:1]
 Opened = Callable[..., OpenModelsDialog]
 
 
@@ -62,6 +67,15 @@ def choice(folder: Path) -> OpenModelsChoice:
             micro_batch_size=64,
             kv_type="q8_0",
             chat_cache_mib=768,
+            batch_threads=5,
+            main_gpu="CUDA1",
+            split_mode="none",
+            tensor_split=(3.0, 1.5),
+            draft_device="CUDA0",
+            expert_layers_on_cpu=6,
+            flash_attention="on",
+            draft_context_length=2000,
+            draft_kv_type="f16",
         ),
         accept="rejection",
     )
@@ -73,11 +87,11 @@ def opened(qtbot: QtBot, dressed: None) -> Opened:
         current: OpenModelsChoice,
         recent: tuple[Pair, ...] = (),
         *,
-        has_gpu: bool = False,
+        gpus: Sequence[Device] = (),
         is_loaded: bool = True,
         load_for: Callable[[str], LoadSettings] | None = None,
     ) -> OpenModelsDialog:
-        dialog = OpenModelsDialog(current, recent, has_gpu=has_gpu, is_loaded=is_loaded, load_for=load_for)
+        dialog = OpenModelsDialog(current, recent, gpus=gpus, is_loaded=is_loaded, load_for=load_for)
         qtbot.addWidget(dialog)
         dialog.show()
         return dialog
@@ -109,7 +123,7 @@ def waits_for(qtbot: QtBot, dialog: OpenModelsDialog, part: str) -> None:
 
 def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) -> None:
     for given in (choice, OpenModelsChoice(), OpenModelsChoice(target=choice.target)):
-        dialog = opened(given, has_gpu=True)
+        dialog = opened(given, gpus=TWO_GPUS)
         assert dialog.choice() == given
         assert not dialog.needs_reload
 
@@ -164,7 +178,7 @@ def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
 
 
 def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice)
+    dialog = opened(choice, gpus=TWO_GPUS)
     load = button(dialog, "Load", "Apply")
     assert load.text() == "Apply"
     dialog.findChildren(QRadioButton)[0].setChecked(True)
@@ -195,7 +209,7 @@ def test_each_target_is_shown_as_it_was_loaded_the_last_time(
 ) -> None:
     other = str(folder / "other.gguf")
     loads = {other: LoadSettings(context_length=2000, kv_type="q4_0"), choice.target: LoadSettings(threads=1)}
-    dialog = opened(choice, (Pair(other),), load_for=lambda path: loads.get(path, LoadSettings()))
+    dialog = opened(choice, (Pair(other),), gpus=TWO_GPUS, load_for=lambda path: loads.get(path, LoadSettings()))
     assert dialog.choice() == choice
     assert not dialog.needs_reload
     row(dialog, 1).set_path("")
@@ -220,11 +234,14 @@ def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsCho
 
 
 def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice, has_gpu=True)
+    dialog = opened(
+        replace(choice, load=LoadSettings(context_length=3000, target_gpu_layers=7, kv_type="q8_0")), gpus=ONE_GPU
+    )
     sections = dialog.findChildren(Section)
     assert not any(section.button.isChecked() for section in sections)
     assert [section._summary.text() for section in sections] == [
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
+        "automatic",
         "rejection",
     ]
     spin(dialog, "Target on the GPU").setValue(1)
@@ -237,13 +254,79 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
     assert context.isVisible()
 
 
-def test_without_a_gpu_offload_says_so(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice, has_gpu=False)
-    for name in ("Target on the GPU", "Draft on the GPU"):
-        assert not spin(dialog, name).isEnabled()
-    hints = [label.text() for label in dialog.findChildren(QLabel)]
-    assert hints.count("This build has no GPU support, so everything runs on the CPU.") == 2
-    assert spin(opened(choice, has_gpu=True), "Target on the GPU").isEnabled()
+def shown(dialog: OpenModelsDialog) -> set[str]:
+    """The names of the options that are shown, with all sections open."""
+    for section in dialog.findChildren(Section):
+        section.button.setChecked(True)
+    forms = dialog.findChildren(LoadFields)
+    return {field.accessibleName() for form in forms for field in form._rows if field.isVisible()}
+
+
+ALWAYS = {"Context length", "KV cache", "Recent chats"}
+ALWAYS |= {"Threads", "Batch threads", "Batch size", "Micro-batch size", "Flash attention"}
+OF_THE_DRAFT = {"Draft context", "Draft KV cache"}
+
+
+def test_only_options_that_make_sense_here_are_shown(
+    opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot
+) -> None:
+    """Without a GPU, without experts and without a draft there is nothing to choose about them."""
+    dialog = opened(replace(choice, draft=None), gpus=())
+    waits_for(qtbot, dialog, "No draft")
+    assert shown(dialog) == ALWAYS
+    row(dialog, 1).set_path(choice.draft or "")
+    waits_for(qtbot, dialog, "Compatible")
+    assert shown(dialog) == ALWAYS | OF_THE_DRAFT
+    dialog = opened(choice, gpus=ONE_GPU)
+    waits_for(qtbot, dialog, "Compatible")
+    assert shown(dialog) == ALWAYS | OF_THE_DRAFT | {"Target on the GPU", "Draft on the GPU"}
+    row(dialog, 0).set_path(str(make_expert_model(folder / "experts.gguf")))
+    qtbot.waitUntil(lambda: "Experts on the CPU" in shown(dialog), timeout=10_000)
+    fields = dialog.findChildren(LoadFields)[0]
+    help_text = fields.fields["expert_layers_on_cpu"].whatsThis()
+    assert "Those of one layer take 393 KB." in help_text and "n-cpu-moe" in help_text
+    row(dialog, 0).set_path(choice.target)
+    qtbot.waitUntil(lambda: "Experts on the CPU" not in shown(dialog), timeout=10_000)
+
+
+def test_options_for_several_gpus(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    dialog = opened(replace(choice, load=LoadSettings()), gpus=TWO_GPUS)
+    waits_for(qtbot, dialog, "Compatible")
+    assert shown(dialog) >= {"Several GPUs", "Shares of GPUs", "Draft's GPU"}
+    assert "Main GPU" not in shown(dialog)
+    shares = named(dialog, QLineEdit, "Shares of GPUs")
+    QTest.keyClicks(shares, "3, x1.5,")
+    assert dialog.choice().load == LoadSettings(tensor_split=(3.0, 1.5))
+    assert dialog.findChildren(Section)[1]._summary.text() == "shares of GPUs"
+    QTest.keyClick(shares, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    QTest.keyClick(shares, Qt.Key.Key_Delete)
+    split, draft = named(dialog, QComboBox, "Several GPUs"), named(dialog, QComboBox, "Draft's GPU")
+    assert isinstance(split, QComboBox) and isinstance(draft, QComboBox)
+    split.setCurrentText("use one")
+    assert "Main GPU" in shown(dialog) and "Shares of GPUs" not in shown(dialog)
+    main = named(dialog, QComboBox, "Main GPU")
+    assert isinstance(main, QComboBox)
+    assert [main.itemText(i) for i in range(main.count())] == ["the first", "CUDA0 · Made-up GPU", "CUDA1 · Another"]
+    main.setCurrentIndex(2)
+    draft.setCurrentIndex(1)
+    assert dialog.choice().load == LoadSettings(split_mode="none", main_gpu="CUDA1", draft_device="CUDA0")
+    assert dialog.needs_reload
+    texts = dialog.findChildren(Section)[1]._summary.text()
+    assert texts == "several GPUs use one · main GPU CUDA1 · draft's GPU CUDA0"
+
+
+def test_a_gpu_that_is_gone_is_not_chosen_any_more(opened: Opened, choice: OpenModelsChoice) -> None:
+    dialog = opened(choice, gpus=ONE_GPU)
+    load = dialog.choice().load
+    assert (load.main_gpu, load.draft_device, load.tensor_split, load.split_mode) == ("", "", (), "layer")
+    assert load.expert_layers_on_cpu == 6 and dialog.needs_reload
+
+
+def test_what_the_drafts_context_takes(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    dialog = opened(choice)
+    waits_for(qtbot, dialog, "Compatible")
+    field = named(dialog, QSpinBox, "Draft context")
+    assert field.whatsThis().endswith("1,000 tokens take 256 KB (f16).")  # 64 keys and 64 values in one layer
 
 
 def test_accept_rule(opened: Opened) -> None:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtGui import QBrush
-from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.models.hub.catalog import CatalogPair, load_catalog
+from app.models import mtp
+from app.models.hub.catalog import Offer, Sidecar, load_catalog
 from app.models.machine_memory import MachineMemory
+from app.models.text import size_text
+from app.settings import Pair
 from app.ui.widgets import theme
+from tests.support.gemma4_models import make_assistant
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
+from tests.support.hub_models import write_hub_models
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import GB, Pages, Windows, button, buttons, cell, rows, texts, tree
+from tests.ui.models.windows import GB, GPU, Pages, Windows, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
 TARGET_FILE, LARGE_FILE = "Mistral-Small-24B-Q4_K_M.gguf", "Mistral-Small-24B-Q8_0.gguf"
@@ -273,67 +279,203 @@ def card(windows: Windows, title: str) -> QWidget:
     return parent
 
 
-def host(windows: Windows, pair: CatalogPair, folder: Path) -> None:
-    """Small models in place of those of a pair."""
-    for model in (pair.target, pair.draft):
-        name = model.file.replace("*", "x")
-        path = small_model(folder / name, seed=len(windows.server.repositories))
-        windows.server.add(model.repository, {name: path})
+def host(windows: Windows, offer: Offer, folder: Path) -> None:
+    """A small model in place of a recommended one, with its head."""
+    files = {offer.file.file: small_model(folder / offer.file.file)}
+    if isinstance(offer.accelerator, Sidecar):
+        files[offer.accelerator.file] = make_assistant(folder / offer.accelerator.file)
+    windows.server.add(offer.file.repository, dict(files))
 
 
-def test_the_best_pair_for_this_machine_comes_first(windows: Windows) -> None:
+def proposed(windows: Windows) -> Offer:
+    offer = load_catalog().propose(windows.machine)
+    assert offer is not None
+    return offer
+
+
+@pytest.fixture
+def with_sidecar(windows: Windows) -> Windows:
+    """A machine for which a model with a head beside it is best."""
+    gpu = msgspec.structs.replace(GPU, total_bytes=12 * 2**30, free_bytes=12 * GB)
+    windows.machine = MachineMemory(memory_total=32 * GB, memory_free=20 * GB, devices=[gpu])
+    return windows
+
+
+def test_the_best_model_for_this_machine_comes_first(windows: Windows) -> None:
     windows.presenter.show_recommended()
-    best = load_catalog().propose(windows.machine)
-    assert best is not None
+    best = proposed(windows).model
     shown = texts(windows.window.recommended)
     assert shown[0] == "Some GPU, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free"
     assert "Best for this computer" in shown
     assert shown.count(best.title) == 1
     primary = [one for one in card(windows, best.title).findChildren(QPushButton) if one.property("role") == "primary"]
     assert len(primary) == 1
-    assert all(pair.title in shown for pair in load_catalog().pairs)
+    assert all(model.title in shown for model in load_catalog().models)
     windows.machine = MachineMemory(memory_total=GB, memory_free=GB // 2)
     windows.presenter.show_recommended()
-    alone = "None of the recommended pairs fits in this computer's memory. The Slipstream Guide works everywhere."
+    alone = "None of the recommended models fits in this computer's memory. The Slipstream Guide works everywhere."
     windows.until(lambda: alone in texts(windows.window.recommended))
     assert windows.server.requests == []
 
 
-def test_a_pair_is_got_as_one_item_and_then_in_the_library(windows: Windows, tmp_path: Path) -> None:
-    pair = load_catalog().propose(windows.machine)
-    assert pair is not None
-    host(windows, pair, tmp_path / "hub")
-    windows.server.faults.add(pair.target.file, Fault(stall_at=1000))
+def test_a_card_says_what_accelerates_a_model(with_sidecar: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    windows = with_sidecar
     windows.presenter.show_recommended()
-    get = next(text for text in buttons(card(windows, pair.title)) if text.startswith("Get with draft ("))
-    button(card(windows, pair.title), get).click()
-    assert f"Looking up the files of {pair.title}…" in texts(windows.window.recommended)
+    shown = texts(card(windows, "Gemma 4 12B"))
+    assert "Its MTP head drafts: a file of 254 MB that comes with it." in shown
+    assert "Get (7 GB)" in buttons(card(windows, "Gemma 4 12B"))
+    assert any("RTX 4070 Super, 12 GB: 60 to 120 tok/s with its head (bittide" in text for text in shown)
+    assert any(text.startswith("Needs about 8.3 GB with 16,384 tokens of context") for text in shown)
+    assert "Its MTP head drafts: it is inside the file." in texts(card(windows, "Qwen3.5 9B"))
+    assert "Qwen3 0.6B drafts for it: a model of 639 MB that comes with it." in texts(card(windows, "Qwen3 8B"))
+    ngrams = "Text that comes up again is drafted from the chat itself (n-grams)."
+    assert ngrams in texts(card(windows, "gpt-oss 20B"))
+    assert any("LFM Open License" in text for text in texts(card(windows, "LFM2.5 8B-A1B")))
+    monkeypatch.setattr(mtp, "ASSISTANTS", {})
+    windows.presenter.show_recommended()
+    shown = texts(card(windows, "Gemma 4 12B"))
+    assert f"Answers without its MTP head in this version. {ngrams}" in shown
+
+
+def test_a_model_and_its_head_are_one_item_and_then_in_the_library(with_sidecar: Windows, tmp_path: Path) -> None:
+    windows = with_sidecar
+    offer = proposed(windows)
+    title = offer.model.title
+    assert isinstance(offer.accelerator, Sidecar)
+    host(windows, offer, tmp_path / "hub")
+    windows.server.faults.add(offer.file.file, Fault(stall_at=1000))
+    windows.presenter.show_recommended()
+    get = next(text for text in buttons(card(windows, title)) if text.startswith("Get ("))
+    button(card(windows, title), get).click()
+    assert f"Looking up the files of {title}…" in texts(windows.window.recommended)
     windows.until(lambda: windows.window.tabs.currentWidget() is windows.window.downloads)
-    assert [progress.item.title for progress in windows.presenter.downloads.progress()] == [pair.title]
+    (progress,) = windows.presenter.downloads.progress()
+    assert progress.item.title == f"{title} {offer.file.quantization} with MTP head"
     windows.presenter.show_recommended()
-    state = button(card(windows, pair.title), "In Downloads")
+    state = button(card(windows, title), "In Downloads")
     assert not state.isEnabled()
     windows.server.release()
-    windows.until(lambda: windows.presenter._state_of_pair(pair) == "In your library")
+    windows.until(lambda: windows.presenter._state_of(offer) == "In your library")
     windows.presenter.show_recommended()
-    assert not button(card(windows, pair.title), "In your library").isEnabled()
+    assert not button(card(windows, title), "In your library").isEnabled()
+    folder = windows.models / offer.file.repository
+    windows.until((folder / offer.accelerator.file).is_file)
 
 
-def test_a_pair_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:
-    pair = load_catalog().propose(windows.machine)
-    assert pair is not None
-    windows.presenter.get_pair(pair)
+def test_a_model_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:
+    offer = proposed(windows)
+    windows.presenter.get_offer(offer)
     status = windows.window.recommended._status
-    qtbot.waitUntil(lambda: pair.target.repository in status.text())
+    qtbot.waitUntil(lambda: offer.file.repository in status.text())
     assert status.property("role") == "bad"
 
 
-def test_other_files_of_a_pair(windows: Windows, tmp_path: Path) -> None:
-    pair = load_catalog().propose(windows.machine)
-    assert pair is not None
-    host(windows, pair, tmp_path / "hub")
+def test_other_files_of_a_model(windows: Windows, tmp_path: Path) -> None:
+    offer = proposed(windows)
+    host(windows, offer, tmp_path / "hub")
     windows.presenter.show_recommended()
-    button(card(windows, pair.title), "Other files…").click()
+    button(card(windows, offer.model.title), "Other files…").click()
     assert windows.window.tabs.currentWidget() is windows.window.search
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
-    assert texts(windows.page)[0] == pair.target.repository
+    assert texts(windows.page)[0] == offer.file.repository
+
+
+# ------------------------------------------------------------ MTP heads
+
+
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_hub_models(tmp_path_factory.mktemp("heads"))
+
+
+def choose_first(windows: Windows, files: dict[str, Path]) -> None:
+    """Show a repository with these files, choose its smallest model and wait for its header."""
+    windows.server.add("owner/m-GGUF", dict(files))
+    windows.presenter._hub_presenter.show_repository("owner/m-GGUF")
+    windows.window.show_tab(windows.window.search)
+    windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
+    tree(windows.page, "Files").setCurrentItem(rows(tree(windows.page, "Files"))[0])
+    windows.hub_idle()
+
+
+def test_a_head_inside_is_said(windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
+    assert "MTP head inside. It drafts, without a second model." in texts(windows.page)
+    assert "Get" in buttons(windows.page)
+    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
+    assert "MTP head inside. This version can't use it yet." in texts(windows.page)
+
+
+def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[str, Path]) -> None:
+    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "MTP/mtp-m.gguf": heads["head"]})
+    box = windows.page.findChild(QCheckBox)
+    assert box is not None
+    size = size_text(heads["head"].stat().st_size)
+    assert box.text() == f"With its MTP head, {size}" and box.isVisibleTo(windows.page) and box.isChecked()
+    assert [cell(row, 0) for row in rows(tree(windows.page, "Files"))] == ["Q4_0"]
+    box.click()
+    assert "Get" in buttons(windows.page)
+    box.click()
+    button(windows.page, f"Get with MTP head (+{size})").click()
+    windows.says("Complete · checksum verified")
+    assert "m Q4_0 with MTP head" in texts(windows.window.downloads)
+    assert (windows.models / "owner/m-GGUF/mtp-m.gguf").is_file()
+    pair = windows.presenter.downloads.pair_of(windows.presenter.downloads.progress()[0].item)
+    assert pair == Pair(*(str(windows.models / "owner/m-GGUF" / name) for name in ("m-Q4_0.gguf", "mtp-m.gguf")))
+
+
+def test_a_head_can_be_left_out(windows: Windows, heads: dict[str, Path]) -> None:
+    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
+    box = windows.page.findChild(QCheckBox)
+    assert box is not None
+    box.click()
+    button(windows.page, "Get").click()
+    (progress,) = windows.presenter.downloads.progress()
+    assert progress.item.head == ()
+    windows.says("Complete · checksum verified")
+
+
+def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
+    windows: Windows, heads: dict[str, Path]
+) -> None:
+    windows.server.add("owner/m-GGUF", {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
+    windows.presenter._hub_presenter.show_repository("owner/m-GGUF")
+    windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
+    windows.server.faults.add("mtp-m.gguf", Fault(status=404), at="resolve")
+    tree(windows.page, "Files").setCurrentItem(rows(tree(windows.page, "Files"))[0])
+    assert "Looking for its MTP head…" in texts(windows.page)
+    assert not button(windows.page, "Get").isEnabled()
+    windows.hub_idle()
+    windows.until(button(windows.page, "Get").isEnabled)
+    assert "Looking for its MTP head…" not in texts(windows.page)
+
+
+def test_a_head_that_cannot_be_used_is_not_offered(
+    windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
+    assert any("which this version can't use yet" in text for text in texts(windows.page))
+    button(windows.page, "Get").click()
+    (progress,) = windows.presenter.downloads.progress()
+    assert progress.item.head == ()
+    windows.says("Complete · checksum verified")
+
+
+def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str, Path]) -> None:
+    choose_first(windows, {"m-Q4_0.gguf": heads["assistant"]})
+    assert any("nothing to chat with" in text for text in texts(windows.page))
+    assert cell(rows(tree(windows.page, "Files"))[0], 2) == "MTP head only"
+    assert not button(windows.page, "Get").isEnabled()
+    windows.server.add("owner/heads", {"mtp-m.gguf": heads["head"]})
+    windows.presenter._hub_presenter.show_repository("owner/heads")
+    windows.until(lambda: any("only MTP heads" in text for text in texts(windows.page)))
+
+
+def test_a_draft_takes_the_place_of_the_head(hub: Windows, heads: dict[str, Path]) -> None:
+    hub.server.add(TARGET, {TARGET_FILE: heads["gemma"], "mtp-m.gguf": heads["assistant"]})
+    find_drafts(hub)
+    assert hub.page.head() is None and hub.page.draft() is not None
+    tree(hub.page, "Drafts found").setCurrentItem(rows(tree(hub.page, "Drafts found"))[1])
+    assert hub.page.head() is not None and hub.page.draft() is None

@@ -8,12 +8,14 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, QSize, Qt
 from PySide6.QtGui import QImage, QTextCursor, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.messages import UserMessage
 from app.ui.settings.general_page import apply
 from app.ui.shell.main_window import MainWindow, Panel
 from app.ui.shell.zoom import Zoom
@@ -241,6 +243,25 @@ def test_the_smallest_window_holds_it(qtbot: QtBot, rig: Rig, percent: int) -> N
         assert widget.isVisible()
         assert rig.window.width() == 640
         assert rig.window.composer.width() >= 360
+
+
+def test_at_its_largest_in_the_smallest_window_names_and_buttons_of_messages_are_whole(qtbot: QtBot, rig: Rig) -> None:
+    rig.zoom.set(200)
+    rig.window.resize(640, 480)
+    rig.window.show_panel("chats")
+    fill(rig.window)
+    column = rig.window.transcript.column
+    for entry, name in zip(column.entries, ("You", "Answer"), strict=True):
+        message = rig.window.transcript.show_message(entry.key)
+        assert isinstance(message, UserMessage | AnswerMessage)
+        qtbot.waitUntil(lambda shown=message: shown._made_actions is not None)  # type: ignore[misc]
+        heading, actions = message.heading, message.buttons
+        qtbot.waitUntil(column.is_complete)
+        assert heading.text() == name and heading.width() >= heading.fontMetrics().horizontalAdvance(name)
+        assert not heading.geometry().intersects(actions.geometry())
+        buttons = [one for one in actions.findChildren(QToolButton) if one.isVisible()]
+        assert len(buttons) >= 3
+        assert all(one.width() >= one.sizeHint().width() and one.accessibleName() for one in buttons)
 
 
 def test_it_is_there_when_the_window_is_made(qtbot: QtBot) -> None:

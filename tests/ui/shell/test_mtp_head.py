@@ -47,7 +47,7 @@ class WithHead(Chatting):
         assert pair is not None
         return pair
 
-    def choose(self, choice: str) -> PairLoaded:
+    def choose_head(self, choice: str) -> PairLoaded:
         """In the Speed panel."""
         box = self.head_box()
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
@@ -80,14 +80,14 @@ def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, he
     assert not head.isHidden() and chatting.head_box().accessibleDescription() == SMALL
     assert "MTP head" not in chatting.window.top_bar.pair.text()
 
-    pair = chatting.choose("on")
+    pair = chatting.choose_head("on")
     assert pair.has_head and pair.head_off is None and pair.head_file is None
     assert chatting.window.top_bar.pair.text().endswith("· MTP head")
     assert chatting.head_box().accessibleDescription() == ""
     values = chatting.controller._settings.values
     assert values.model_heads == {str(target): "on"}
 
-    pair = chatting.choose("auto")
+    pair = chatting.choose_head("auto")
     assert not pair.has_head and values.model_heads == {}
 
 

@@ -107,6 +107,7 @@ def test_thinking_ends_on_request_the_answer_follows_and_the_next_turn_knows_onl
     assert hearing.said[:3] == ["Answering…", "Thinking…", "Finished thinking"]
     assert not any("so" in said.split() for said in hearing.said)
     assert message.figures["thinking_tokens"]
+    took = part.button.text()
     footer = running.answer().footer
     assert footer is not None and "Thinking: " in footer.accessibleDescription()
 
@@ -117,6 +118,28 @@ def test_thinking_ends_on_request_the_answer_follows_and_the_next_turn_knows_onl
     running.stop_thinking(second)
     running.done()
     assert running.texts()[-1].strip() == "yes no."
+
+    assert running.model.edit(message.id, "My own words.")
+    running.settle()
+    edited = running.model.messages[1]
+    assert (edited.text, edited.thinking) == ("My own words.", message.thinking)
+    shown_thinking = running.answer(1).thinking
+    assert shown_thinking is not None and shown_thinking.button.text() == took
+
+
+def test_thinking_is_stopped_from_the_menu_while_the_model_thinks(running: Thinking) -> None:
+    assert not running.is_enabled("stop_thinking")
+    running.begin_thinking("Well?")
+    asking = running.model
+    assert running.is_enabled("stop_thinking")
+    running.choose("new_chat")
+    assert not running.is_enabled("stop_thinking")
+    running.chats.open(asking.id)
+    assert running.is_enabled("stop_thinking")
+    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
+    running.done()
+    assert running.model.messages[-1].text.strip() == "yes no."
+    assert not running.is_enabled("stop_thinking")
 
 
 def test_an_answer_stopped_in_its_thinking_says_so_and_goes_on(running: Thinking) -> None:

@@ -6,11 +6,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.ui.engine.interface import EngineState
 from app.ui.shell.top_bar import TopBar, state_text
+from app.ui.widgets import stylesheet, theme
 
 
 @pytest.fixture
@@ -58,6 +59,22 @@ def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
     assert bar.minimumSizeHint().width() <= 640
     rights = [child.geometry().right() for child in bar.findChildren(QPushButton) if child.isVisible()]
     assert max(rights) <= bar.width()
+
+
+def test_where_there_is_no_room_the_buttons_of_the_panels_have_icons_only(
+    qtbot: QtBot, qapp: QApplication, bar: TopBar, usual_settings_later: None
+) -> None:
+    stylesheet.apply(qapp)
+    bar.resize(640, bar.height())
+    bar.set_state(EngineState.READY, 0.0)
+    assert (bar.speed.text(), bar.settings.text()) == ("Speed", "Settings")
+    theme.notifier().set_zoom(200)
+    qtbot.waitUntil(lambda: bar.settings.text() == "")
+    assert bar.settings.accessibleName() and not bar.settings.icon().isNull()
+    bar._line.activate()
+    assert bar.settings.geometry().right() <= bar.width()
+    theme.notifier().set_zoom(100)
+    qtbot.waitUntil(lambda: bar.settings.text() == "Settings")
 
 
 def test_names_are_plain_text(bar: TopBar) -> None:

@@ -1,0 +1,65 @@
+"""How each model of a pair is loaded: what `LoadSettings` say about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from app.engine.llama.placement import WHERE_IT_FITS, Placement
+from app.errors import KnownError
+from app.protocol.load_options import SPECIAL_OPTIONS, chosen_options
+from app.protocol.messages import LoadSettings
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How one model of a pair is loaded."""
+
+    stage: Literal["target", "draft"]
+    settings: LoadSettings
+    """With the model's own context length and KV type."""
+    gpu_layers: int
+    placement: Placement
+
+    @classmethod
+    def of_target(cls, settings: LoadSettings) -> ModelOptions:
+        """Raises `KnownError` for what can't be combined."""
+        _check(settings)
+        return cls("target", settings, settings.target_gpu_layers, Placement.of_target(settings))
+
+    @classmethod
+    def of_draft(cls, settings: LoadSettings, target_length: int) -> ModelOptions:
+        """For a draft of a target whose context has ``target_length`` tokens. Raises `KnownError`."""
+        own = msgspec.structs.replace(
+            settings,
+            context_length=min(settings.draft_context_length or target_length, target_length),
+            kv_type=settings.kv_type if settings.draft_kv_type == "auto" else settings.draft_kv_type,
+        )
+        _check(own)
+        return cls("draft", own, settings.draft_gpu_layers, Placement.of_draft(settings))
+
+    def memory_facts(self) -> dict[str, object]:
+        """What its memory depends on besides its context; options are left out where they are as they always were."""
+        facts: dict[str, object] = {"gpu_layers": self.gpu_layers}
+        if self.placement != WHERE_IT_FITS:
+            facts["placement"] = repr(self.placement)
+        if self.settings.flash_attention != "auto":
+            facts["flash_attention"] = self.settings.flash_attention
+        return facts
+
+
+def cost_facts(settings: LoadSettings) -> dict[str, object]:
+    """The settings that costs depend on; options are left out where they are as they always were."""
+    values = msgspec.to_builtins(settings)
+    usual = {name: value for name, value in values.items() if name not in SPECIAL_OPTIONS}
+    return usual | chosen_options(settings)
+
+
+def _check(settings: LoadSettings) -> None:
+    if settings.flash_attention == "off" and settings.kv_type != "f16":
+        raise KnownError(
+            f"A KV cache of type {settings.kv_type} needs flash attention, which is turned off. Turn it on, or choose "
+            "f16."
+        )

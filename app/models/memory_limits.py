@@ -1,0 +1,54 @@
+"""How much of a machine's memory a pair may take."""
+
+from __future__ import annotations
+
+from app.models.machine_memory import MachineMemory
+from app.models.memory_estimate import MemoryEstimate
+from app.protocol.devices import Device
+
+SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
+"""Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
+chats live there."""
+GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
+"""Left free on each GPU: a twentieth, at least half a GiB. The driver and the desktop need some of it."""
+
+
+class MemoryLimits:
+    """How much memory of a machine a pair may take, and whether an estimate keeps to that.
+
+    Attributes:
+        gpus: Those in use, which llama.cpp spreads its layers over: integrated ones only where there are no others.
+        is_shared: Whether the GPU's memory is the system's.
+        system_bytes, gpu_bytes: What a pair may take, of all GPUs together.
+    """
+
+    def __init__(self, machine: MachineMemory, only_gpu: str | None = None) -> None:
+        """``only_gpu`` as in `app.models.planner.Wishes`."""
+        self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
+        if only_gpu is not None:
+            self.gpus = ([device for device in machine.devices if device.name == only_gpu] or self.gpus)[:1]
+        self.is_shared = any(device.kind == "integrated" for device in self.gpus)
+        margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)
+        self.system_bytes = max(machine.memory_free - margin, 0)
+        self.gpu_bytes = sum(map(_usable_bytes, self.gpus))
+
+    def fit(self, estimate: MemoryEstimate) -> bool:
+        """Whether everything fits."""
+        return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
+
+    def fit_gpus(self, estimate: MemoryEstimate) -> bool:
+        """Whether there is space for what goes on the GPUs."""
+        return not estimate.gpu.total or self.on_gpus(estimate) <= self.gpu_bytes
+
+    def in_system(self, estimate: MemoryEstimate) -> int:
+        """Bytes of system memory."""
+        return estimate.system.total + (estimate.gpu.total if self.is_shared else 0)
+
+    def on_gpus(self, estimate: MemoryEstimate) -> int:
+        """Bytes; each GPU has compute buffers of its own."""
+        return estimate.gpu.total + estimate.gpu.compute * max(len(self.gpus) - 1, 0)
+
+
+def _usable_bytes(device: Device) -> int:
+    margin = max(device.total_bytes // GPU_MARGIN_SHARE, LEAST_GPU_MARGIN)
+    return max(device.free_bytes - margin, 0)

@@ -1,0 +1,70 @@
+"""Options of the command line for loading, and what they mean to the engine."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from app.commands.options import add_model_options
+from app.commands.session import load_settings
+from app.protocol.load_options import SPECIAL_OPTIONS, chosen_options
+from app.protocol.messages import LoadSettings
+
+
+def parsed(*words: str) -> LoadSettings:
+    parser = argparse.ArgumentParser()
+    add_model_options(parser)
+    return load_settings(parser.parse_args(words))
+
+
+def test_nothing_is_set_by_default() -> None:
+    assert parsed() == LoadSettings()
+
+
+def test_every_option_can_be_set() -> None:
+    words = "--batch-threads 3 --split-mode none --main-gpu CUDA1 --tensor-split 3,1.5 --draft-device CUDA0 "
+    words += "--expert-layers-on-cpu 12 --flash-attention off --draft-context 2048 --draft-kv-type q8_0"
+    found = chosen_options(parsed(*words.split()))
+    assert tuple(found) == SPECIAL_OPTIONS
+    assert found == {
+        "batch_threads": 3,
+        "main_gpu": "CUDA1",
+        "split_mode": "none",
+        "tensor_split": (3.0, 1.5),
+        "draft_device": "CUDA0",
+        "expert_layers_on_cpu": 12,
+        "flash_attention": "off",
+        "draft_context_length": 2048,
+        "draft_kv_type": "q8_0",
+    }
+
+
+def test_the_names_that_llama_cpp_has() -> None:
+    assert parsed("--n-cpu-moe", "2", "--flash-attn", "on") == LoadSettings(
+        expert_layers_on_cpu=2, flash_attention="on"
+    )
+
+
+def test_batch_sizes() -> None:
+    assert parsed("--batch-size", "128", "--micro-batch-size", "64") == LoadSettings(
+        batch_size=128, micro_batch_size=64
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--main-gpu", "CUDA1"], "--main-gpu needs --split-mode none"),
+        (["--tensor-split", "3,x"], "invalid list of shares value: '3,x'"),
+        (["--tensor-split", "3,-1"], "-1 must be from 0 to 1e+06"),
+        (["--expert-layers-on-cpu", "-1"], "-1 must be from 0 to 512"),
+        (["--batch-size", "8"], "8 must be from 32"),
+        (["--split-mode", "column"], "invalid choice: 'column'"),
+    ],
+)
+def test_wrong_values_are_refused(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err

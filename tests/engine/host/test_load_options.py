@@ -1,0 +1,254 @@
+"""Options of a load: what they change in llama.cpp, what is refused, and that answers stay the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import llama_cpp
+import msgspec
+import pytest
+
+from app.engine.host.engine import Engine
+from app.engine.host.load_options import ModelOptions, cost_facts
+from app.engine.llama import backend
+from app.engine.llama.model import Model
+from app.engine.llama.placement import Placement
+from app.errors import KnownError
+from app.protocol.limits import MAX_LAYERS
+from app.protocol.messages import LoadSettings, PairLoaded, Sampling
+from tests.support.architectures import make
+from tests.support.expert_models import make_expert_model
+from tests.support.generation import ask, assert_same, run
+
+Loading = Callable[..., PairLoaded]
+WARM = Sampling(temperature=0.8, top_k=0, top_p=1.0, min_p=0.0)
+
+
+@pytest.fixture(scope="session")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_expert_model(tmp_path_factory.mktemp("experts") / "experts.gguf", layers=3)
+
+
+@pytest.fixture(scope="session")
+def endless_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("endless")
+    return make(folder / "target.gguf", "llama"), make(folder / "draft.gguf", "llama", noise=0.05)
+
+
+@pytest.fixture
+def llama_log() -> Iterator[list[str]]:
+    """Everything that llama.cpp says, with what it says for debugging."""
+    lines: list[str] = []
+
+    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+    def note(_level: int, text: bytes, _data: object) -> None:
+        lines.append(text.decode("utf-8", "replace"))
+
+    llama_cpp.llama_log_set(note, None)
+    yield lines
+    backend.start()
+
+
+@pytest.fixture
+def processor_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No machine that runs tests has a GPU, but llama.cpp takes the processor for one if it is told to."""
+    handles = {"CPU": backend._handles(backend.CPU)[0]}
+    monkeypatch.setattr(backend, "offload_handles", lambda: handles)
+
+
+def moved(log: list[str]) -> set[str]:
+    """The tensors that llama.cpp was told to put elsewhere."""
+    return {line.split()[1] for line in log if "buffer type overridden to" in line}
+
+
+# ---------------------------------------------------------------- where the weights go
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(0, 0), (1, 1), (2, 2), (3, 3), (MAX_LAYERS, 3)])
+def test_the_experts_of_the_first_layers_stay_in_system_memory(
+    engine: Engine, load: Loading, experts: Path, llama_log: list[str], layers: int, expected: int
+) -> None:
+    load(experts, expert_layers_on_cpu=layers)
+    parts = ("gate", "up", "down")
+    assert moved(llama_log) == {f"blk.{i}.ffn_{part}_exps.weight" for i in range(expected) for part in parts}
+    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5
+
+
+def test_experts_in_system_memory_give_the_same_answer(engine: Engine, load: Loading, experts: Path) -> None:
+    command = ask("x", sampling=WARM, seed=3, max_tokens=40)
+    load(experts, threads=1)
+    plain = run(engine, command)
+    load(experts, threads=1, expert_layers_on_cpu=2)
+    assert_same(engine, command, run(engine, command), plain)
+
+
+def test_a_model_without_experts_does_not_mind(engine: Engine, load: Loading, random_pair: tuple[Path, Path]) -> None:
+    assert load(*random_pair, expert_layers_on_cpu=2).draft is not None
+
+
+@pytest.mark.usefixtures("processor_as_gpu")
+def test_everything_on_one_gpu(engine: Engine, load: Loading, random_pair: tuple[Path, Path]) -> None:
+    pair = load(*random_pair, split_mode="none", main_gpu="CPU", draft_device="CPU")
+    assert pair.draft is not None
+    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5
+
+
+@pytest.mark.parametrize(
+    "options", [{"split_mode": "none", "main_gpu": "CUDA7"}, {"tensor_split": (3.0, 1.0)}, {"tensor_split": (1.0,)}]
+)
+def test_gpus_that_are_not_there_are_refused(
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], options: dict[str, object]
+) -> None:
+    with pytest.raises(KnownError, match=r"No GPU can be used here\.|this computer has no GPU\."):
+        load(*random_pair, **options)
+    assert load(*random_pair).draft is not None  # the process goes on
+
+
+@pytest.mark.usefixtures("processor_as_gpu")
+def test_the_sentence_names_the_gpus_there_are(load: Loading, random_pair: tuple[Path, Path]) -> None:
+    with pytest.raises(KnownError, match=r"There is no GPU named CUDA7\. The GPUs here are CPU\."):
+        load(*random_pair, split_mode="none", main_gpu="CUDA7")
+    with pytest.raises(KnownError, match=r"The shares of 2 GPUs .* has one GPU\."):
+        load(*random_pair, tensor_split=(1.0, 1.0))
+
+
+@pytest.mark.usefixtures("processor_as_gpu")
+def test_a_gpu_that_cannot_split_rows_is_no_crash(random_pair: tuple[Path, Path]) -> None:
+    with pytest.raises(KnownError, match=r"can't load target\.gguf: .*does not support split buffers"):
+        Model(random_pair[0], -1, lambda _: True, placement=Placement("CPU", "row"))
+
+
+def test_a_draft_on_a_missing_gpu_is_left_out(load: Loading, random_pair: tuple[Path, Path]) -> None:
+    pair = load(*random_pair, draft_device="CUDA1")
+    assert pair.draft is None
+    assert pair.draft_refused is not None and "There is no GPU named CUDA1." in pair.draft_refused
+
+
+def test_a_draft_without_a_gpu_of_its_own_goes_where_the_target_does() -> None:
+    settings = LoadSettings(split_mode="none", main_gpu="CUDA1", expert_layers_on_cpu=4)
+    assert Placement.of_draft(settings) == Placement("CUDA1", "none")
+    own = msgspec.structs.replace(settings, draft_device="CUDA0")
+    assert Placement.of_draft(own) == Placement("CUDA0", "none")
+    assert Placement.of_target(own).expert_layers_on_cpu == 4
+
+
+# ---------------------------------------------------------------- contexts
+
+
+def test_flash_attention_off(
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], llama_log: list[str]
+) -> None:
+    command = ask("x", sampling=WARM, seed=3, max_tokens=40)
+    for choice in ("on", "off"):
+        load(*random_pair, flash_attention=choice, threads=1)
+        says = {"on": "enabled", "off": "disabled"}[choice]
+        found = [line for line in llama_log if "flash_attn " in line and "=" in line]
+        assert found and all(line.split()[-1] == says for line in found)
+        llama_log.clear()
+        answer = run(engine, command)
+        assert_same(engine, command, run(engine, msgspec.structs.replace(command, draft_length=0)), answer)
+
+
+def test_a_quantized_cache_needs_flash_attention(load: Loading, random_pair: tuple[Path, Path]) -> None:
+    with pytest.raises(
+        KnownError, match=r"q8_0 needs flash attention, which is turned off\. Turn it on, or choose f16"
+    ):
+        load(*random_pair, flash_attention="off", kv_type="q8_0")
+    pair = load(*random_pair, flash_attention="off", draft_kv_type="q4_0")
+    assert pair.draft_refused is not None and "q4_0 needs flash attention" in pair.draft_refused
+
+
+def test_a_cache_type_that_heads_do_not_allow_is_refused(
+    engine: Engine, load: Loading, tmp_path: Path, random_pair: tuple[Path, Path]
+) -> None:
+    narrow = make_expert_model(tmp_path / "narrow.gguf", width=64, heads=4)  # heads of 16 numbers, blocks of 32
+    with pytest.raises(KnownError, match=r"can't have a KV cache of type q8_0 .*block size 32.*Choose f16\."):
+        load(narrow, kv_type="q8_0")
+    pair = load(random_pair[0], narrow, draft_kv_type="q8_0")
+    assert pair.draft_refused is not None and "can't have a KV cache of type q8_0" in pair.draft_refused
+    assert load(random_pair[0], narrow, kv_type="q8_0", draft_kv_type="f16").draft is not None
+
+
+@pytest.mark.parametrize("accept", ["coupled", "block"])
+def test_a_draft_with_a_shorter_context_stops_drafting_at_its_end(
+    engine: Engine, load: Loading, endless_pair: tuple[Path, Path], accept: str
+) -> None:
+    """The rest of the answer is that of n-grams and the target, and the same text."""
+    command = ask("x", sampling=WARM, seed=3, max_tokens=380, draft_length=5, accept=accept)
+    load(*endless_pair, context_length=512, draft_context_length=256, threads=1)
+    assert engine._draft is not None and engine._draft.context.length == 256
+    answer = run(engine, command)
+    ends = 256 - answer.started.prompt_tokens
+    drafted = [place for place, piece in enumerate(answer.pieces) if piece.drafter == "model"]
+    assert drafted and 200 < max(drafted) <= ends
+    assert len(answer.token_ids) == 380 and answer.finished.draft_failure is None
+    assert len(engine._draft.context.tokens) <= 256
+    if accept == "coupled":
+        load(endless_pair[0], context_length=512, threads=1)
+        assert_same(engine, command, run(engine, msgspec.structs.replace(command, draft_length=0)), answer)
+    load(*endless_pair, context_length=512, draft_context_length=256, threads=1)
+    assert run(engine, ask("y", max_tokens=30, draft_length=5)).finished.figures.draft.accepted  # drafts in short chats
+
+
+@pytest.mark.parametrize("draft_length", ["auto", 3])
+def test_a_prompt_beyond_the_drafts_context(
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], draft_length: object
+) -> None:
+    load(*random_pair, context_length=1024, draft_context_length=256, threads=1)
+    command = ask("word " * 200, max_tokens=20, draft_length=draft_length)
+    answer = run(engine, command)
+    assert answer.started.prompt_tokens > 256
+    assert not any(piece.drafter for piece in answer.pieces)
+
+
+def test_the_drafts_cache_has_its_own_type(engine: Engine, load: Loading, random_pair: tuple[Path, Path]) -> None:
+    def copies() -> list[int]:
+        assert engine._target is not None and engine._draft is not None
+        contexts = [engine._target.context, engine._draft.context]
+        for context in contexts:
+            context.decode([1] * 64, 1)
+        return [len(context.save().data) for context in contexts]
+
+    load(*random_pair, kv_type="q8_0", draft_kv_type="f16")
+    target, draft = copies()
+    load(*random_pair, kv_type="q8_0")
+    same_target, smaller = copies()
+    assert target == same_target and draft > 1.5 * smaller
+
+
+# ---------------------------------------------------------------- threads
+
+
+def test_threads_of_wide_passes(engine: Engine, load: Loading, random_pair: tuple[Path, Path]) -> None:
+    pair = load(*random_pair, threads=1, batch_threads=2)
+    assert (pair.threads, pair.batch_threads) == (1, 2)
+    pair = load(*random_pair, threads=2)
+    assert (pair.threads, pair.batch_threads) == (2, 2)
+
+
+# ---------------------------------------------------------------- what is stored
+
+
+def test_what_was_measured_is_found_again_if_nothing_new_is_set() -> None:
+    """Keys of versions that did not know these options."""
+    assert set(cost_facts(LoadSettings())) == {
+        "context_length",
+        "threads",
+        "target_gpu_layers",
+        "draft_gpu_layers",
+        "batch_size",
+        "micro_batch_size",
+        "kv_type",
+        "chat_cache_mib",
+    }
+    assert ModelOptions.of_target(LoadSettings()).memory_facts() == {"gpu_layers": -1}
+
+
+def test_options_are_part_of_what_is_stored() -> None:
+    changed = LoadSettings(expert_layers_on_cpu=2, flash_attention="on")
+    assert cost_facts(changed)["expert_layers_on_cpu"] == 2
+    assert set(ModelOptions.of_target(changed).memory_facts()) == {"gpu_layers", "placement", "flash_attention"}
+    short = ModelOptions.of_draft(LoadSettings(draft_context_length=512, draft_kv_type="q4_0", kv_type="q8_0"), 1024)
+    assert (short.settings.context_length, short.settings.kv_type) == (512, "q4_0")
+    assert ModelOptions.of_draft(LoadSettings(draft_context_length=4096), 1024).settings.context_length == 1024

@@ -1,0 +1,135 @@
+"""Two numbers of threads are timed when a model is new; the quicker one is remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app import paths
+from app.engine.host import loading, pair_costs, threads
+from app.engine.host.engine import Engine
+from app.engine.llama.context import Context
+from app.engine.policy.calibration import time_plain
+from app.errors import Canceled
+from app.protocol.messages import PairLoaded
+from tests.support.generation import ask, run
+
+Loading = Callable[..., PairLoaded]
+Pair = tuple[Path, Path]
+
+
+@pytest.fixture(autouse=True)
+def one_or_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a processor with two cores of each kind."""
+    for module in (loading, pair_costs, threads):
+        monkeypatch.setattr(module, "default_threads", lambda: 1)
+    for module in (pair_costs, threads):
+        monkeypatch.setattr(module, "other_threads", lambda: 2)
+
+
+@pytest.fixture
+def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[int]]:
+    """Time passes as usual, but report these seconds; the list has the number of threads of each time."""
+
+    def with_seconds(seconds: float) -> list[int]:
+        asked: list[int] = []
+
+        def timed(context: Context, is_canceled: Callable[[], bool], budget: float) -> float:
+            asked.append(context.threads)
+            assert time_plain(context, is_canceled, budget) > 0
+            assert context.tokens == []
+            return seconds
+
+        monkeypatch.setattr(pair_costs, "time_plain", timed)
+        return asked
+
+    return with_seconds
+
+
+def test_the_quicker_number_is_used_and_remembered(
+    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
+) -> None:
+    asked = takes(1e-9)
+    pair = load(*random_pair)
+    assert (asked, pair.threads, pair.batch_threads) == ([2], 2, 1)
+    assert engine._costs is not None and pair.plain_pass_seconds == engine._costs.costs.verify[1] == 1e-9
+    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5
+    engine.unload()
+    again = load(random_pair[0])  # without a draft its costs are measured, but the threads are those of the model
+    assert (asked, again.threads, again.batch_threads) == ([2], 2, 1)
+
+
+@pytest.mark.parametrize("seconds", [1e3, 0.0])
+def test_the_usual_number_stays_unless_the_other_is_clearly_quicker(
+    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], seconds: float
+) -> None:
+    asked = takes(seconds)
+    expected = 1 if seconds else 2
+    assert load(*random_pair).threads == expected
+    engine.unload()
+    assert load(*random_pair, context_length=256).threads == expected
+    assert asked == [2]
+
+
+def test_another_model_is_timed_on_its_own(
+    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
+) -> None:
+    asked = takes(1e3)
+    for path in random_pair:
+        load(path)
+    assert asked == [2, 2]
+
+
+def test_chosen_threads_are_not_timed(
+    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
+) -> None:
+    asked = takes(1e-9)
+    assert load(*random_pair, threads=1).threads == 1
+    assert asked == []
+    assert load(*random_pair).threads == 2
+    engine.unload()
+    assert load(*random_pair, threads=1).threads == 1  # whatever is remembered
+
+
+def test_nothing_is_timed_where_there_is_nothing_to_choose(
+    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = takes(1e-9)
+    for module in (pair_costs, threads):
+        monkeypatch.setattr(module, "other_threads", lambda: None)
+    assert load(*random_pair).threads == 1
+    assert asked == []
+
+
+def test_a_target_on_the_gpu_needs_no_threads(
+    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
+    asked = takes(1e-9)
+    load(*random_pair)
+    assert asked == []
+    load(*random_pair, expert_layers_on_cpu=1)
+    assert asked == [2]
+
+
+def test_timing_can_be_canceled(engine: Engine, load: Loading, random_pair: Pair) -> None:
+    load(random_pair[0])
+    assert engine._target is not None
+    with pytest.raises(Canceled):
+        time_plain(engine._target.context, lambda: True, 1.0)
+
+
+def test_for_real(load: Loading, random_pair: Pair) -> None:
+    pair = load(*random_pair)
+    assert pair.threads in (1, 2)
+    assert threads.remembered_threads(loading.ModelFiles.checked(random_pair[0]).stamp) == pair.threads
+
+
+def test_a_file_with_nonsense_is_ignored(load: Loading, random_pair: Pair) -> None:
+    stamp = loading.ModelFiles.checked(random_pair[0]).stamp
+    threads.remember_threads(stamp, 0)
+    assert threads.remembered_threads(stamp) is None
+    (paths.cache_dir() / "threads.json").write_text("{")
+    assert load(*random_pair).threads in (1, 2)

@@ -1,0 +1,21 @@
+"""Small files as makers put them on the hub: models with an MTP head inside or beside them, and heads alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.gemma4_models import make_assistant, make_gemma4
+from tests.support.gguf_files import make_model
+from tests.support.mtp_models import make_head_file, make_table_model
+
+
+def write_hub_models(folder: Path) -> dict[str, Path]:
+    """``inside``, ``head`` and ``plain`` of qwen35; ``gemma`` with the head ``assistant``; ``other`` has none."""
+    return {
+        "inside": make_table_model(folder / "inside.gguf", "qwen35"),
+        "head": make_head_file(folder / "head.gguf", "qwen35"),
+        "plain": make_table_model(folder / "plain.gguf", "qwen35", without=("blk.2.",)),
+        "gemma": make_gemma4(folder / "gemma.gguf"),
+        "assistant": make_assistant(folder / "assistant.gguf"),
+        "other": make_model(folder / "other.gguf", width=16, heads=1, layers=1),
+    }
