@@ -58,7 +58,7 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
         problem = mismatch(target, draft)
         if problem is None and (found := different()) is not None:
             problem = _different_token(found)
-        return Verdict(problem is None, problem or "Compatible: this file is the target's MTP head.")
+        return Verdict(problem is None, problem or "Compatible: the MTP head in this file belongs to the target.")
     return judge(target, draft, different)
 
 
