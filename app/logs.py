@@ -68,6 +68,7 @@ class Logs:
         root.setLevel(logging.INFO)
         root.addHandler(self._handler)
         self._crash: IO[str] = self._crash_file.open("w", encoding="utf-8", errors="backslashreplace")
+        self._had_faulthandler = faulthandler.is_enabled()
         faulthandler.enable(self._crash)
         self._hooks = sys.excepthook, threading.excepthook, sys.unraisablehook
         sys.excepthook = self._on_uncaught
@@ -79,6 +80,8 @@ class Logs:
         """The normal end of the process; without it, the next start reports what was saved about a crash."""
         sys.excepthook, threading.excepthook, sys.unraisablehook = self._hooks
         faulthandler.disable()
+        if self._had_faulthandler:
+            faulthandler.enable()
         self._crash.close()
         with contextlib.suppress(OSError):
             self._crash_file.unlink(missing_ok=True)

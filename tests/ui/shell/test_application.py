@@ -44,7 +44,7 @@ class App:
     def __init__(self, home: Path, *arguments: str, **environment: str) -> None:
         self.log_file = home / "logs" / "slipstream.log"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "app", *arguments],
+            [sys.executable, "-X", "faulthandler", "-m", "app", *arguments],
             cwd=ROOT,
             env={**os.environ, "QT_QPA_PLATFORM": "offscreen", "SLIPSTREAM_HOME": str(home), **environment},
             stdout=subprocess.PIPE,
@@ -69,9 +69,10 @@ class App:
         return [int(number) for number in listed.split()]
 
     def ended(self) -> tuple[int, str]:
-        """Exit status and stderr."""
+        """Exit status and stderr, which says where a crash was."""
         _, errors = self.process.communicate(timeout=WAIT_S)
-        return self.process.returncode, errors
+        crash = self.log_file.with_name("slipstream-crash.txt")
+        return self.process.returncode, errors + (crash.read_text(encoding="utf-8") if crash.exists() else "")
 
 
 @pytest.fixture
@@ -105,7 +106,8 @@ def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal
     app.wait_for(qtbot, "pair loaded")
     engine = app.children()
     app.process.send_signal(number)
-    assert app.ended()[0] == 0
+    status, errors = app.ended()
+    assert status == 0, errors
     assert not any(is_alive(child) for child in engine)
     assert not app.log_file.with_name("slipstream-crash.txt").exists()
 
