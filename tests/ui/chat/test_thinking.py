@@ -97,11 +97,13 @@ def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, tra
 def test_the_tab_key_goes_from_the_thinking_to_the_answer(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(thought("The answer."))
     settle(qtbot, transcript)
-    transcript.activateWindow()
+    with qtbot.waitActive(transcript):
+        transcript.activateWindow()
     message, part = answer(transcript), part_of(transcript)
     part.set_open(True)
     settle(qtbot, transcript)
     message.setFocus(Qt.FocusReason.ShortcutFocusReason)
+    qtbot.waitUntil(message.hasFocus)
     reached = []
     for _ in range(3):
         QTest.keyClick(QApplication.focusWidget() or message, Qt.Key.Key_Tab)
