@@ -240,12 +240,16 @@ def test_drafts_with_their_reasons(stocked: Windows) -> None:
 def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
     target, draft = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
     trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
+
+    def found() -> list[str]:
+        return [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
+
     stocked.choose(path(stocked, "big"))
-    assert not [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
+    assert not found()
     stocked.library.trials.put(target, draft, trial)
     stocked.library.judge_again()
-    stocked.library_idle()
-    measured = next(text for text in texts(stocked.model_page) if text.startswith("Measured here"))
+    stocked.until(lambda: bool(found()))
+    [measured] = found()
     assert measured.replace("\u00a0", " ").startswith("Measured here: 68% accepted · 1.8× faster · ")
 
 
