@@ -104,7 +104,10 @@ class Windows:
 
     def library_idle(self) -> None:
         """Wait until the library has done all it was asked for; what it answers may ask again."""
-        self.until(self.library._lane.is_idle)
+        for _ in range(3):
+            done: list[bool] = []
+            self.library.compute(lambda: True, done.append)
+            self.until(lambda done=done: bool(done))  # type: ignore[misc]
 
     # --- the library
 
