@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from app.errors import KnownError
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
-from app.protocol.messages import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of

@@ -16,7 +16,7 @@ import msgspec
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
-from app.protocol.messages import Overflow
+from app.protocol.options import Overflow
 from app.storage.json_file import NOT_UNDERSTOOD, encode
 from app.storage.lenient import lenient
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from app.protocol.limits import MAX_COUNT
-from app.protocol.messages import DrafterChoice, Overflow, Sampling
+from app.protocol.options import DrafterChoice, Overflow, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
 

@@ -31,16 +31,9 @@ from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.errors import KnownError
 from app.models.text import printable
-from app.protocol.messages import (
-    Figures,
-    Generate,
-    GenerationFinished,
-    Load,
-    LoadSettings,
-    Message,
-    Round,
-    Sampling,
-)
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import Figures, GenerationFinished, Round
+from app.protocol.options import LoadSettings, Sampling
 
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0

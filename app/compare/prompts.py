@@ -9,7 +9,7 @@ import msgspec
 
 from app import paths
 from app.errors import KnownError
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 
 OWN = "own"
 """The kind of a user's prompt that doesn't name one."""

@@ -1,7 +1,7 @@
 """The engine's messages as bytes, and back.
 
 Decoding checks every type, so a broken or malicious engine can send the window nothing but the classes of
-`app.protocol.messages`.
+`app.protocol.commands` and `app.protocol.events`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import msgspec
 
 from app.protocol import frames
-from app.protocol.messages import Command, Event
+from app.protocol.commands import Command
+from app.protocol.events import Event
 
 _commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
 _events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

@@ -35,23 +35,10 @@ from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
 from app.models.memory_estimate import estimate, shape_of
 from app.models.mtp import is_head_only
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
 from app.protocol.limits import HeadChoice, KvType
-from app.protocol.messages import (
-    DrafterChoice,
-    DraftLength,
-    Generate,
-    GenerationFailed,
-    GenerationFinished,
-    GenerationStarted,
-    Hello,
-    Load,
-    LoadFailed,
-    LoadSettings,
-    Message,
-    PairLoaded,
-    Quantization,
-    Sampling,
-)
+from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quantization, Sampling
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess

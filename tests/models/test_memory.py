@@ -17,8 +17,9 @@ from app.engine.host.engine import Engine
 from app.models.gguf import read_header
 from app.models.memory_estimate import ModelShape, estimate, shape_of, takes_kv_type
 from app.models.memory_shape import Layer
+from app.protocol.commands import Load
 from app.protocol.limits import ALL_LAYERS, KvType
-from app.protocol.messages import Load, LoadSettings
+from app.protocol.options import LoadSettings
 from tests.benchmarks.memory_estimate import Pair, measured
 from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4

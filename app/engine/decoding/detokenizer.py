@@ -10,7 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from app.engine.decoding.thinking import Marks, Run
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 
 
 @dataclass

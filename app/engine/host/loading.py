@@ -33,6 +33,8 @@ from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.mtp import head_problem
 from app.models.pairing import compare
 from app.models.text import printable
+from app.protocol.commands import Load
+from app.protocol.events import LoadProgressed, ModelInfo
 from app.protocol.limits import (
     DEFAULT_DRAFT_LENGTH,
     DRAFT_OUTPUTS,
@@ -42,7 +44,7 @@ from app.protocol.limits import (
     fewer_snapshots,
     snapshots_for,
 )
-from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo, Sampling
+from app.protocol.options import LoadSettings, Sampling
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")

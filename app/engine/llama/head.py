@@ -31,7 +31,7 @@ from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.limits import DRAFT_OUTPUTS, WAITING_STATES_BYTES
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 
 log = logging.getLogger("slipstream.llama")
 

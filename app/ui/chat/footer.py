@@ -10,7 +10,7 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.models.text import shortened
-from app.protocol.messages import DrafterFigures, Figures, KindFigures
+from app.protocol.events import DrafterFigures, Figures, KindFigures
 from app.protocol.statistics import sums_by_kind
 from app.ui.engine import drafters, thinking
 from app.ui.widgets import units

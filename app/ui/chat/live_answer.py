@@ -13,9 +13,9 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
-from app.protocol.messages import (
+from app.protocol.commands import Generate
+from app.protocol.events import (
     Figures,
-    Generate,
     GenerationFinished,
     GenerationStarted,
     PairLoaded,

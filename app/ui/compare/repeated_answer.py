@@ -10,7 +10,7 @@ import msgspec
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
 from app.compare.steps import Task
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.engine import drafters, thinking

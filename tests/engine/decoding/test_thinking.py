@@ -11,7 +11,7 @@ import pytest
 
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.thinking import FORMATS, Marks
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 GEMMA = ("<|channel>", "<channel|>")

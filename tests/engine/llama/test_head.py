@@ -13,7 +13,7 @@ from app.engine.llama import head as heads
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, _States
 from app.engine.llama.model import Model
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_random_model
 
 Models = dict[HeadArchitecture, Path]

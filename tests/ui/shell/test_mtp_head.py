@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.protocol.messages import LoadSettings, PairLoaded
+from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings
 from app.ui.engine.pair_files import PairFiles
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.shell.test_main_window import WAIT_MS
