@@ -77,8 +77,6 @@ class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside")
 
     architecture: Text
     """Of the head, as in its header: `app.models.mtp` says whether this version can run it."""
-    draft_length: Annotated[int, Meta(ge=1, le=16)]
-    """The draft length that others found best on a GPU. Advice only: the policy measures."""
 
 
 class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):
@@ -89,7 +87,6 @@ class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar
     """``None``: the model's."""
     file: FileName
     size: Bytes
-    draft_length: Annotated[int, Meta(ge=1, le=16)]
 
 
 class DraftModel(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="draft"):
