@@ -23,16 +23,7 @@ import msgspec
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.catalog import (
-    Catalog,
-    CatalogFile,
-    CatalogModel,
-    DraftModel,
-    Inside,
-    NGrams,
-    Sidecar,
-    load_catalog,
-)
+from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
 from app.models.hub.errors import NoAccessError, NotFoundError
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import read_remote_header
