@@ -76,9 +76,9 @@ class CatalogCheck:
         if repository.license != model.license:
             yield f"license: {printable(repository.license) or 'none'}, listed as {model.license}"
         yield from _other_memory(model, header)
-        for look in (lambda: self._accelerator_changes(file, header), lambda: self._vision_changes(model, file)):
+        for changes in (self._accelerator_changes(file, header), self._vision_changes(model, file)):
             try:
-                yield from look()
+                yield from changes
             except _ChangedError as changed:
                 yield str(changed)
 
