@@ -28,7 +28,8 @@ from app.commands.options import add_command, add_model_options, add_sampling_op
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
-from app.protocol.messages import GenerationFinished, GenerationStarted, Message, PairLoaded, Piece, Round
+from app.protocol.commands import Message
+from app.protocol.events import GenerationFinished, GenerationStarted, PairLoaded, Piece, Round
 from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
 
 

@@ -15,7 +15,7 @@ import pytest
 from app import __version__, cli
 from app.client.process import EngineProcess
 from app.commands import session
-from app.protocol.messages import AcceptRule
+from app.protocol.options import AcceptRule
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import Weights, make_model
 from tests.support.mtp_models import make_table_model

@@ -12,7 +12,8 @@ import msgspec
 import pytest
 
 from app.errors import KnownError
-from app.protocol.messages import Generate, LoadSettings
+from app.protocol.commands import Generate
+from app.protocol.options import LoadSettings
 from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, FormerSettings, Pair, Settings, SettingsFile
 
 DATA = Path(__file__).parent / "data"

@@ -14,26 +14,60 @@ from dataclasses import dataclass
 import msgspec
 
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
-from app.protocol import frames, messages
+from app.protocol import frames
+from app.protocol.commands import (
+    Cancel,
+    ChatPart,
+    CheckText,
+    Command,
+    CountTokens,
+    Forget,
+    Generate,
+    Load,
+    MeasurePlain,
+    Message,
+    Ping,
+    ReadMemory,
+    ScoreTokens,
+    StopThinking,
+)
+from app.protocol.events import (
+    PROTOCOL_VERSION,
+    Event,
+    Forgotten,
+    GenerationFailed,
+    GenerationFinished,
+    Hello,
+    LoadFailed,
+    MemoryRead,
+    PairLoaded,
+    PlainMeasured,
+    Pong,
+    StartFailed,
+    TextChecked,
+    TokensCounted,
+    TokensScored,
+)
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
+from app.protocol.options import Overflow
 
 _log = logging.getLogger("slipstream.engine")
 
-Question = messages.Generate | messages.MeasurePlain | messages.ScoreTokens
+Question = Generate | MeasurePlain | ScoreTokens
 """What a loaded pair can be asked to do. The connection fills in ``request``."""
 _BUSY_WITH = {
-    messages.Generate: EngineState.ANSWERING,
-    messages.MeasurePlain: EngineState.MEASURING,
-    messages.ScoreTokens: EngineState.COMPARING,
+    Generate: EngineState.ANSWERING,
+    MeasurePlain: EngineState.MEASURING,
+    ScoreTokens: EngineState.COMPARING,
 }
-_LEADS_TO: dict[type[messages.Event], EngineState] = {
-    messages.PairLoaded: EngineState.READY,
-    messages.LoadFailed: EngineState.EMPTY,
-    messages.GenerationFinished: EngineState.READY,
-    messages.GenerationFailed: EngineState.READY,
-    messages.PlainMeasured: EngineState.READY,
-    messages.TokensScored: EngineState.READY,
+_LEADS_TO: dict[type[Event], EngineState] = {
+    PairLoaded: EngineState.READY,
+    LoadFailed: EngineState.EMPTY,
+    GenerationFinished: EngineState.READY,
+    GenerationFailed: EngineState.READY,
+    PlainMeasured: EngineState.READY,
+    TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
 _PART_CHARACTERS = 100_000
@@ -81,7 +115,7 @@ class Connection:
         self.timings = timings or Timings()
         self.state = EngineState.STOPPED
         self.request = 0
-        self.hello: messages.Hello | None = None
+        self.hello: Hello | None = None
         self.log = LogLines()
         self.open_forgets = 0
         self._last_request = 0
@@ -89,10 +123,10 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_checks: set[int] = set()
-        self._chat: list[messages.Message] = []
+        self._chat: list[Message] = []
         """The messages of the chat that was sent to the process last."""
         self._reader = FrameReader()
-        self._unsent: deque[messages.Command] = deque()
+        self._unsent: deque[Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
         """What the engine did wrong or reported before it ended, which explains more than its exit code."""
         self._ticks = 0
@@ -135,7 +169,7 @@ class Connection:
 
     # ------------------------------------------------------------ commands
 
-    def load(self, command: messages.Load) -> int:
+    def load(self, command: Load) -> int:
         """Load a pair; returns the number of the request. Whatever was loaded or being loaded is dropped.
 
         The process must be starting or running.
@@ -145,7 +179,7 @@ class Connection:
         if self.hello is None:
             self._unsent.clear()
         elif self.state.is_busy:
-            self._send(messages.Cancel())
+            self._send(Cancel())
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
     def ask(self, command: Question, *, compared: bool = False) -> int:
@@ -155,49 +189,47 @@ class Connection:
         """
         if self.state is not EngineState.READY:
             raise RuntimeError(f"the engine is {self.state.value}, not ready")
-        if isinstance(command, messages.Generate):
+        if isinstance(command, Generate):
             kept, rest = self._send_beginning(command.messages)
             command = msgspec.structs.replace(command, messages=rest, kept=kept)
         return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
 
-    def _ask(self, command: messages.Load | Question, state: EngineState) -> int:
+    def _ask(self, command: Load | Question, state: EngineState) -> int:
         self._last_request += 1
         self._begin(self._last_request, state)
         self._send(msgspec.structs.replace(command, request=self.request))
         return self.request
 
-    def cancel(self) -> messages.LoadFailed | None:
+    def cancel(self) -> LoadFailed | None:
         """Stop whatever is running. A load that hasn't been sent yet ends at once, with the returned event."""
         if self.state.is_busy:
             if self._canceled_at is None:
-                self._send(messages.Cancel())
+                self._send(Cancel())
                 self._canceled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
             self._unsent.clear()
             request, self.request = self.request, 0
-            return messages.LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
+            return LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
         return None
 
     def stop_thinking(self) -> None:
         """Let the answer that is being written begin, if the model still thinks."""
         if self.state in (EngineState.ANSWERING, EngineState.COMPARING):
-            self._send(messages.StopThinking())
+            self._send(StopThinking())
 
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1
         self._chat = []
         if self.hello is not None:
-            self._send(messages.Forget())
+            self._send(Forget())
 
     def read_memory(self) -> None:
         """Ask how much memory is in use now, if there is a process to ask."""
         if self.hello is not None:
-            self._send(messages.ReadMemory())
+            self._send(ReadMemory())
 
-    def count_tokens(
-        self, chat: Sequence[messages.Message], text: str, overflow: messages.Overflow, thinking: str = ""
-    ) -> int:
+    def count_tokens(self, chat: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
@@ -210,9 +242,7 @@ class Connection:
             except ProtocolError:
                 return 0
             self._send(
-                messages.CountTokens(
-                    request=number, messages=rest, kept=kept, text=text, overflow=overflow, thinking=thinking
-                )
+                CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow, thinking=thinking)
             )
         return number
 
@@ -221,7 +251,7 @@ class Connection:
         number = self._next_question()
         if number:
             self._open_checks.add(number)
-            self._send(messages.CheckText(request=number, text=text, thought=thought, thinking=thinking))
+            self._send(CheckText(request=number, text=text, thought=thought, thinking=thinking))
         return number
 
     def _next_question(self) -> int:
@@ -230,7 +260,7 @@ class Connection:
         self._last_question += 1
         return self._last_question
 
-    def _send_beginning(self, chat: Sequence[messages.Message]) -> tuple[int, list[messages.Message]]:
+    def _send_beginning(self, chat: Sequence[Message]) -> tuple[int, list[Message]]:
         """Send what is new of a chat, but for the end of it, which goes with the command that is about the chat.
 
         Returns how many messages the process has by then, and the others. Raises `ProtocolError` when one of them is
@@ -240,11 +270,11 @@ class Connection:
         *parts, rest = _parts(chat[kept:])
         self._chat = list(chat)
         for part in parts:
-            self._send(messages.ChatPart(messages=part, kept=kept))
+            self._send(ChatPart(messages=part, kept=kept))
             kept += len(part)
         return kept, rest
 
-    def _send(self, command: messages.Command) -> None:
+    def _send(self, command: Command) -> None:
         self._unsent.append(command)
 
     def bytes_to_send(self) -> bytes:
@@ -261,7 +291,7 @@ class Connection:
 
     # ------------------------------------------------------------ what the engine sends
 
-    def receive(self, data: bytes) -> Iterator[messages.Event | Stalled]:
+    def receive(self, data: bytes) -> Iterator[Event | Stalled]:
         """The events in more output, which may be cut anywhere; events of outdated requests are left out.
 
         A process that violates the protocol must be ended; nothing it sends counts any more. Raises `ProtocolError`.
@@ -281,23 +311,23 @@ class Connection:
             self._fault = ExitCause.PROTOCOL, str(error)
             raise
 
-    def _taken(self, event: messages.Event) -> messages.Event | Stalled | None:
+    def _taken(self, event: Event) -> Event | Stalled | None:
         """Update the state for ``event``; returns the event if the caller should see it."""
         match event:
-            case messages.Hello():
+            case Hello():
                 self._greet(event)
-            case messages.StartFailed():
+            case StartFailed():
                 self._fault = ExitCause.REFUSED, event.message
                 return None
             case _ if self.hello is None:
                 raise ProtocolError(f"{type(event).__name__} before Hello")
-            case messages.Pong():
+            case Pong():
                 return self._stalled(self._idle_seconds(event))
-            case messages.Forgotten():
+            case Forgotten():
                 return self._forgotten(event)
-            case messages.MemoryRead():
+            case MemoryRead():
                 pass
-            case messages.TokensCounted() | messages.TextChecked():
+            case TokensCounted() | TextChecked():
                 return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
@@ -305,35 +335,35 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(self, event: messages.TokensCounted | messages.TextChecked) -> bool:
+    def _is_awaited(self, event: TokensCounted | TextChecked) -> bool:
         """Whether someone is still waiting for this answer; removes the question."""
-        awaited = self._open_checks if isinstance(event, messages.TextChecked) else self._open_counts
+        awaited = self._open_checks if isinstance(event, TextChecked) else self._open_counts
         if event.request not in awaited:
             return False
         awaited.remove(event.request)
         return True
 
-    def _idle_seconds(self, pong: messages.Pong) -> float:
+    def _idle_seconds(self, pong: Pong) -> float:
         """Seconds since the computation last advanced; 0 while it needn't."""
         self._open_pings = 0
         idle = pong.seconds_since_progress
         return idle if pong.busy and self.state.is_busy and idle > self.timings.no_progress else 0.0
 
-    def _forgotten(self, event: messages.Forgotten) -> messages.Forgotten | None:
+    def _forgotten(self, event: Forgotten) -> Forgotten | None:
         if not self.open_forgets:
             raise ProtocolError("Forgotten without a Forget")
         self.open_forgets -= 1
         return None if self.open_forgets else event
 
-    def _greet(self, hello: messages.Hello) -> None:
+    def _greet(self, hello: Hello) -> None:
         if self.hello is not None:
             raise ProtocolError("a second Hello")
-        if hello.protocol != messages.PROTOCOL_VERSION:
-            raise ProtocolError(f"the engine uses protocol {hello.protocol} instead of {messages.PROTOCOL_VERSION}")
+        if hello.protocol != PROTOCOL_VERSION:
+            raise ProtocolError(f"the engine uses protocol {hello.protocol} instead of {PROTOCOL_VERSION}")
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent.extendleft(self.open_forgets * [messages.Forget()])
+        self._unsent.extendleft(self.open_forgets * [Forget()])
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls
@@ -352,7 +382,7 @@ class Connection:
         stalled = self._stalled(self._overdue_seconds())
         if self.state.is_busy:
             self._open_pings += 1
-            self._send(messages.Ping())
+            self._send(Ping())
         return stalled
 
     def _overdue_seconds(self) -> float:
@@ -374,7 +404,7 @@ class Connection:
         return Stalled(seconds)
 
 
-def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages.Message]) -> int:
+def _length_of_same(first: Sequence[Message], second: Sequence[Message]) -> int:
     """How many messages at the beginning of both lists are the same."""
     length = 0
     for one, other in zip(first, second, strict=False):
@@ -384,12 +414,12 @@ def _length_of_same(first: Sequence[messages.Message], second: Sequence[messages
     return length
 
 
-def _parts(chat: Sequence[messages.Message]) -> list[list[messages.Message]]:
+def _parts(chat: Sequence[Message]) -> list[list[Message]]:
     """A chat in parts that can be sent; one without messages where there are none.
 
     Raises `ProtocolError` when a message is too large.
     """
-    parts: list[list[messages.Message]] = [[]]
+    parts: list[list[Message]] = [[]]
     size, limit = 0, _size_limit()
     for message in chat:
         length = len(message.content) + len(message.thinking)

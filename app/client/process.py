@@ -16,26 +16,23 @@ from app import program
 from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Canceled, KnownError
-from app.protocol.frames import ProtocolError
-from app.protocol.framing import encode_frame
-from app.protocol.messages import (
+from app.protocol.commands import Generate, Load, Quit, ScoreTokens
+from app.protocol.events import (
     Event,
-    Generate,
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     Hello,
-    Load,
     LoadFailed,
     LoadProgressed,
     PairLoaded,
     PromptProgressed,
-    Quit,
     Round,
     RoundsReceived,
-    ScoreTokens,
     TokensScored,
 )
+from app.protocol.frames import ProtocolError
+from app.protocol.framing import encode_frame
 
 _TIMINGS = Timings(quit=10.0)
 

@@ -18,7 +18,7 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, summarize
 from app.compare.running import compare
 from app.errors import KnownError
-from app.protocol.messages import Generate
+from app.protocol.commands import Generate
 
 
 def add(parser: argparse.ArgumentParser) -> None:

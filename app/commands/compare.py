@@ -20,7 +20,8 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
 from app.errors import Canceled, KnownError
 from app.models.text import visible
-from app.protocol.messages import Generate, PairLoaded
+from app.protocol.commands import Generate
+from app.protocol.events import PairLoaded
 from app.storage.files import write_export
 
 _MAX_TOKENS = 256

@@ -16,7 +16,7 @@ from app.protocol.limits import (
     MAX_THREADS,
     KvType,
 )
-from app.protocol.messages import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose, SplitMode
+from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose, SplitMode
 
 
 def add_command(

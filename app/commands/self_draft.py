@@ -22,8 +22,9 @@ from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.errors import KnownError
 from app.models.text import visible, visible_json
+from app.protocol.commands import Generate
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
-from app.protocol.messages import DraftLength, Generate, Quantization
+from app.protocol.options import DraftLength, Quantization
 
 _MAX_TOKENS = 96
 _PAYS = 1.02

@@ -16,18 +16,10 @@ from app.client.process import EngineProcess
 from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.load_options import SPECIAL_OPTIONS
-from app.protocol.messages import (
-    DrafterChoice,
-    Generate,
-    Load,
-    LoadProgressed,
-    LoadSettings,
-    Message,
-    PairLoaded,
-    Sampling,
-)
+from app.protocol.options import SPECIAL_OPTIONS, DrafterChoice, LoadSettings, Sampling
 
 
 @contextlib.contextmanager

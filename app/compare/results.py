@@ -9,18 +9,9 @@ from typing import Any
 import msgspec
 
 from app.compare.prompts import Prompt
-from app.protocol.messages import (
-    DrafterFigures,
-    DrafterName,
-    Figures,
-    FinishReason,
-    Generate,
-    GenerationFinished,
-    Piece,
-    Sampling,
-    ScoreTokens,
-    TokensScored,
-)
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.events import DrafterFigures, Figures, GenerationFinished, Piece, TokensScored
+from app.protocol.options import DrafterName, FinishReason, Sampling
 from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_acceptance_length
 
 
@@ -34,7 +25,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
     """Empty if the engine doesn't report any (a server)."""
     pieces: list[str] = []
-    """The text that each token added to thinking or answer, as in `app.protocol.messages.Piece`."""
+    """The text that each token added to thinking or answer, as in `app.protocol.events.Piece`."""
     are_thinking: list[bool] = []
     """For each of these, whether it is thinking; empty if none is."""
     figures: Figures = Figures()
@@ -331,7 +322,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601, with the offset from UTC."""
     app_version: str
     engine: str
-    """As in `app.protocol.messages.Hello`."""
+    """As in `app.protocol.events.Hello`."""
     python: str = ""
     machine: Machine
     target: ModelFile

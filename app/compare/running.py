@@ -13,17 +13,9 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
 from app.compare.steps import Compared, Steps, task_of
 from app.errors import Canceled, KnownError
-from app.protocol.messages import (
-    DraftLength,
-    Figures,
-    Generate,
-    GenerationFinished,
-    GenerationStarted,
-    PromptProgressed,
-    Round,
-    ScoreTokens,
-    TokensScored,
-)
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.events import Figures, GenerationFinished, GenerationStarted, PromptProgressed, Round, TokensScored
+from app.protocol.options import DraftLength
 
 CURVE_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 

@@ -22,8 +22,9 @@ from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
 from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
-from app.protocol.load_options import chosen_options
-from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded
+from app.protocol.commands import Generate
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import LoadSettings, chosen_options
 
 BUNDLED = "bundled"
 """The name of the bundled prompt set in reports."""
@@ -43,7 +44,7 @@ def setup_of(
 ) -> Setup:
     """Everything but the hashes of the models, which `hashed` adds.
 
-    ``engine`` and ``devices`` are those of `app.protocol.messages.Hello`; ``command`` is any of the drafted runs with
+    ``engine`` and ``devices`` are those of `app.protocol.events.Hello`; ``command`` is any of the drafted runs with
     the first seed; ``prompt_file`` is ``None`` for prompts out of a chat. Raises `KnownError` when it is gone.
     """
     bundled = prompt_file == prompts.bundled_file()

@@ -17,7 +17,8 @@ import msgspec
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Run, Skipped, first_difference, run_of, score_command, with_scores
-from app.protocol.messages import Generate, GenerationFinished, Piece, Round, ScoreTokens, TokensScored
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.events import GenerationFinished, Piece, Round, TokensScored
 
 _log = logging.getLogger("slipstream.compare")
 

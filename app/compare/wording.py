@@ -9,7 +9,7 @@ import msgspec
 from app.compare.results import Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
 from app.models.text import printable, size_text
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"

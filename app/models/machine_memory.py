@@ -28,7 +28,7 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
     """This machine as it is now; ``devices`` as the engine reported them just before.
 
     The memory of the loaded pair counts as free, because the next load unloads it first: ``released`` bytes of system
-    memory (`app.protocol.messages.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, which is the estimate
+    memory (`app.protocol.events.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, which is the estimate
     the pair was loaded with. In a container with a memory limit (cgroup v2), that limit is the machine's memory.
     """
     memory = psutil.virtual_memory()

@@ -137,13 +137,19 @@ def estimate(
         )
     if head is not None:
         on_gpu = target_gpu_layers if is_own else draft_gpu_layers
-        head_model = place(_head_shape(head), outputs=DRAFT_OUTPUTS, gpu_layers=on_gpu, is_head=True)
+        head_model = place(
+            _head_shape(head),
+            batch_size=1 if _reads_target(head) else batch_size,
+            outputs=DRAFT_OUTPUTS,
+            gpu_layers=on_gpu,
+            is_head=True,
+        )
     system = _parts(model, draft_model, head_model, _Model.system)
     return MemoryEstimate(
         system=msgspec.structs.replace(
             system,
             target_kv=system.target_kv + _MARKS * _state(target),
-            head=system.head + (_hidden_states(target, model.batch, model.cells) if head else 0),
+            head=system.head + (_hidden_states(head, target.width, model.batch, model.cells) if head else 0),
             compute=system.compute + _PROCESS_BYTES,
         ),
         gpu=_parts(model, draft_model, head_model, _Model.gpu),
@@ -285,12 +291,23 @@ def _head_shape(file: ModelShape) -> ModelShape:
     return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
 
 
-def _hidden_states(target: ModelShape, batch: int, cells: int) -> int:
-    """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
-    row = target.width * _FLOAT
+def _hidden_states(head: ModelShape, width: int, batch: int, cells: int) -> int:
+    """Bytes of those that the target's context outputs, of ``width``, and of those that wait for the head or that it
+    keeps, and gets.
+    """
+    row = width * _FLOAT
+    if _reads_target(head):
+        return (batch + 2 * _KEPT_STATES) * row
     waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
     kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
     return (kept + 2 * batch) * row
+
+
+def _reads_target(head: ModelShape) -> bool:
+    """Whether a head reads its target's cache; then it processes one token at a time, and keeps only the last hidden
+    states.
+    """
+    return head.head is not None and not head.head.keys
 
 
 def _state(shape: ModelShape) -> int:

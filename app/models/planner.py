@@ -38,7 +38,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     keep_draft: bool = False
     """A plan that leaves the draft out isn't acceptable."""
     head: HeadChoice = "auto"
-    """As `app.protocol.messages.Load.head`."""
+    """As `app.protocol.commands.Load.head`."""
     expert_layers_on_cpu: int | None = None
     """Of how many layers, counted from the first, the experts stay in system memory."""
     draft_context_length: int | None = None
@@ -52,7 +52,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to load a pair. The first fields are those of `app.protocol.messages.LoadSettings`."""
+    """One way to load a pair. The first fields are those of `app.protocol.options.LoadSettings`."""
 
     context_length: int
     """Tokens."""

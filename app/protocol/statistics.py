@@ -22,7 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from app.protocol.messages import DrafterFigures, DrafterName, DraftFigures, Figures, KindFigures, Round, TextKind
+from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures, Round
+from app.protocol.options import DrafterName, TextKind
 
 
 def acceptance_rate(accepted: int, tested: int) -> float | None:

@@ -9,7 +9,7 @@ from typing import Literal
 from PySide6.QtCore import QObject, Signal
 
 from app.models.text import visible
-from app.protocol.messages import SpeedChange
+from app.protocol.events import SpeedChange
 
 Kind = Literal["info", "warning", "bad"]
 

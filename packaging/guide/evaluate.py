@@ -22,16 +22,9 @@ from app import program  # noqa: E402
 program.prepare_engine(os.environ)
 
 from app.engine.host.engine import Engine  # noqa: E402
-from app.protocol.messages import (  # noqa: E402
-    Figures,
-    Generate,
-    GenerationFinished,
-    Load,
-    LoadSettings,
-    Message,
-    Round,
-    Sampling,
-)
+from app.protocol.commands import Generate, Load, Message  # noqa: E402
+from app.protocol.events import Figures, GenerationFinished, Round  # noqa: E402
+from app.protocol.options import LoadSettings, Sampling  # noqa: E402
 from guide.corpus import CORPUS, Topic, has_facts, load_corpus  # noqa: E402
 
 RESOURCES = ROOT / "resources" / "guide"

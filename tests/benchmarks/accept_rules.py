@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from app.engine.policy.costs import Costs
-from app.protocol.messages import DraftLength, Sampling
+from app.protocol.options import DraftLength, Sampling
 from tests.benchmarks.contenders import BLOCK, CHOICE, CONTENDERS, GREEDY, SAME_NOISE, Contender, Counts
 from tests.benchmarks.engine import GUIDE, LONGEST, questions
 from tests.benchmarks.worlds import DIVERGENCES, MadeUpPair, RealPair, World, chats, stories

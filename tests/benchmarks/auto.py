@@ -39,16 +39,9 @@ import msgspec
 from app import paths
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
-from app.protocol.messages import (
-    DrafterChoice,
-    DraftLength,
-    Generate,
-    Load,
-    LoadSettings,
-    PairLoaded,
-    Quantization,
-    Sampling,
-)
+from app.protocol.commands import Generate, Load
+from app.protocol.events import PairLoaded
+from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quantization, Sampling
 from app.protocol.statistics import acceptance_rate
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.controller import POLICIES

@@ -23,16 +23,7 @@ import msgspec
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.catalog import (
-    Catalog,
-    CatalogFile,
-    CatalogModel,
-    DraftModel,
-    Inside,
-    NGrams,
-    Sidecar,
-    load_catalog,
-)
+from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
 from app.models.hub.errors import NoAccessError, NotFoundError
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import read_remote_header
@@ -85,9 +76,9 @@ class CatalogCheck:
         if repository.license != model.license:
             yield f"license: {printable(repository.license) or 'none'}, listed as {model.license}"
         yield from _other_memory(model, header)
-        for found in (self._accelerator_changes(file, header), self._vision_changes(model, file)):
+        for changes in (self._accelerator_changes(file, header), self._vision_changes(model, file)):
             try:
-                yield from found
+                yield from changes
             except _ChangedError as changed:
                 yield str(changed)
 

@@ -16,7 +16,8 @@ from app.engine.decoding import loop
 from app.engine.decoding.accept_rules import Purpose, Verdict, uniform
 from app.engine.decoding.sampling import Distributions, Floats, distributions, penalize_rows
 from app.engine.drafters import Proposal
-from app.protocol.messages import AcceptRule, Propose, Round
+from app.protocol.events import Round
+from app.protocol.options import AcceptRule, Propose
 
 Rule = Callable[[Distributions, Proposal, int, int], Verdict]
 """Distributions, proposal, seed and position to a verdict."""

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import IO
 
 from app.engine.host.engine import Engine
-from app.protocol.messages import DrafterChoice, DraftLength, Generate, Load, LoadSettings, Message
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.options import DrafterChoice, DraftLength, LoadSettings
 from tests.benchmarks.llama_cpp_tools import Tools
 from tests.support.generation import GREEDY, run
 

@@ -21,19 +21,10 @@ from dataclasses import asdict, dataclass
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Policy
-from app.protocol.messages import TextKind
+from app.protocol.options import TextKind
 from tests.benchmarks.ablation import ablate
 from tests.support.baseline_policy import BaselinePolicy
-from tests.support.simulator import (
-    TRACES,
-    best_fixed,
-    curves,
-    measured_at,
-    run_fixed,
-    run_policy,
-    trace,
-    with_kinds,
-)
+from tests.support.simulator import TRACES, best_fixed, curves, measured_at, run_fixed, run_policy, trace, with_kinds
 
 POLICIES: dict[str, Callable[..., Policy]] = {"auto": AutoPolicy, "baseline": BaselinePolicy}
 KINDS: tuple[TextKind, ...] = ("code", "prose")

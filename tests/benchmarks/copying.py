@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from app.engine.host.engine import Engine
-from app.protocol.messages import Generate, Load, Message
+from app.protocol.commands import Generate, Load, Message
 from tests.benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, run
 

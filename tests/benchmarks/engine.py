@@ -26,17 +26,9 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison
 from app.compare.running import compare
 from app.engine.host.engine import Engine
-from app.protocol.messages import (
-    Cancel,
-    Generate,
-    GenerationFinished,
-    Load,
-    LoadSettings,
-    Message,
-    PairLoaded,
-    RoundsReceived,
-    Sampling,
-)
+from app.protocol.commands import Cancel, Generate, Load, Message
+from app.protocol.events import GenerationFinished, PairLoaded, RoundsReceived
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.comparing import compare_one
 from tests.support.engine_process import EngineProcess
 from tests.support.generation import GREEDY

@@ -25,7 +25,9 @@ import numpy as np
 
 from app import paths
 from app.engine.host.engine import Engine
-from app.protocol.messages import DraftLength, Generate, GenerationFinished, Load, LoadSettings, Message, Round
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import GenerationFinished, Round
+from app.protocol.options import DraftLength, LoadSettings
 from tests.benchmarks.second_turn import CONTEXT, layers_of, pair_in, text
 
 ANSWER_TOKENS = 48

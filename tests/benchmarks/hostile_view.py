@@ -28,7 +28,8 @@ from PySide6.QtCore import QCoreApplication, QEvent, QEventLoop
 from PySide6.QtWidgets import QApplication
 
 from app.helper.highlighting import languages
-from app.protocol.messages import DrafterName, Piece
+from app.protocol.events import Piece
+from app.protocol.options import DrafterName
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.transcript import Transcript

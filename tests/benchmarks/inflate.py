@@ -32,7 +32,7 @@ from app import paths
 from app.engine.llama import backend
 from app.engine.llama.self_draft import quantize
 from app.engine.llama.thread_count import default_threads
-from app.protocol.messages import Quantization
+from app.protocol.options import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 GUIDE = [paths.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]

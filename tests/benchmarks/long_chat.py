@@ -44,7 +44,7 @@ from app import paths
 from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.protocol.messages import Piece, Round, RoundsReceived
+from app.protocol.events import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
 from app.ui.chat.markdown import blocks
 from app.ui.chat.transcript import Transcript

@@ -19,7 +19,7 @@ from app.chats.model import StoredMessage, pack, to_json
 from app.chats.rows import token_blob
 from app.chats.schema import MIGRATIONS, migrate
 from app.chats.store import new_id
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 
 _MESSAGES_A_CHAT = 20
 

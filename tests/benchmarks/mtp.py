@@ -27,16 +27,10 @@ from unittest.mock import patch
 
 from app import paths
 from app.engine.host.engine import Engine
+from app.protocol.commands import Generate, Load
+from app.protocol.events import GenerationFinished, Round
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import (
-    DraftLength,
-    Generate,
-    GenerationFinished,
-    Load,
-    LoadSettings,
-    Round,
-    Sampling,
-)
+from app.protocol.options import DraftLength, LoadSettings, Sampling
 from tests.benchmarks.contestants import Question, Settings, server
 from tests.benchmarks.llama_cpp_tools import Tools
 from tests.support import gemma4_models

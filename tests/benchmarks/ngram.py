@@ -20,7 +20,7 @@ from typing import Any
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 TASK = Task(Sampling(), seed=1)
 

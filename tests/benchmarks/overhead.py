@@ -22,7 +22,9 @@ from unittest.mock import patch
 
 from app.engine.decoding import loop
 from app.engine.host.engine import Engine
-from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, Round, Sampling
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import Round
+from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.benchmarks.inflate import VOCABULARY, vocabulary_pair
 from tests.support.generation import GREEDY
 

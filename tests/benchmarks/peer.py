@@ -25,7 +25,8 @@ from app.engine.decoding.chat_template import CHATML, ChatTemplate
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama import backend
 from app.engine.llama.model import Model
-from app.protocol.messages import Message, Quantization
+from app.protocol.commands import Message
+from app.protocol.options import Quantization
 from tests.benchmarks.contestants import (
     AUTO,
     FIXED,

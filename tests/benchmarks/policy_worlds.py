@@ -10,7 +10,7 @@ from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Policy
-from app.protocol.messages import DrafterName, Propose, TextKind
+from app.protocol.options import DrafterName, Propose, TextKind
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
-from app.protocol.messages import DrafterChoice, Generate, Message, Sampling
+from app.protocol.commands import Generate, Message
+from app.protocol.options import DrafterChoice, Sampling
 from tests.benchmarks.copying import Change, copies
 from tests.benchmarks.peer import KINDS, wordings
 from tests.support.generation import GREEDY

@@ -24,7 +24,9 @@ from typing import Any
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
-from app.protocol.messages import Generate, GenerationFinished, Load, LoadSettings, Message, Round
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import GenerationFinished, Round
+from app.protocol.options import LoadSettings
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 CONTEXT = 8192

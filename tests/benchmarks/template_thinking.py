@@ -16,7 +16,8 @@ from pathlib import Path
 
 from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
 from app.errors import KnownError
-from app.protocol.messages import Message, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import TemplateVariables
 
 QUESTION = "How does a tidewheel pump water?"
 THOUGHT, ANSWER = "THE-THOUGHT", "THE-ANSWER"

@@ -30,7 +30,8 @@ from typing import Any
 from app import paths
 from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
 from app.errors import KnownError
-from app.protocol.messages import Message, Role, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import Role, TemplateVariables
 from tests.benchmarks import llama_cpp_tools
 
 _START_S = 60

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 from tests.benchmarks import accept_rules, worlds
 from tests.benchmarks.contenders import (
     BLOCK,

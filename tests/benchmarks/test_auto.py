@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.protocol.messages import DraftLength, Sampling
+from app.protocol.options import DraftLength, Sampling
 from tests.benchmarks.auto import Contest, Pair, Run, fitting, line, main, pairs_in, summarize
 from tests.benchmarks.contestants import Answer
 from tests.benchmarks.copying import changed

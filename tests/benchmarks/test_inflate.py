@@ -17,7 +17,8 @@ from app.engine.llama.model import Model
 from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
 from app.models.pairing import compare
-from app.protocol.messages import Load, LoadSettings
+from app.protocol.commands import Load
+from app.protocol.options import LoadSettings
 from tests.benchmarks.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 from tests.benchmarks.inflate import vocabulary_pair
 from tests.benchmarks.overhead import CASES, PARTS, Case, measure, table
 from tests.support.generation import GREEDY

@@ -9,7 +9,8 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.llama.model import Model
-from app.protocol.messages import Load, LoadSettings
+from app.protocol.commands import Load
+from app.protocol.options import LoadSettings
 from tests.benchmarks.contestants import (
     AUTO,
     FIXED,

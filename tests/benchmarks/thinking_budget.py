@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from app.engine.host.engine import Engine
-from app.protocol.messages import Load, LoadSettings, Sampling
+from app.protocol.commands import Load
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.generation import Answer, ask, assert_same, run
 from tests.support.thinking_models import FAMILIES, make_thinking_model
 

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from app.engine.host.engine import Engine
-from app.protocol.messages import Generate, GenerationFinished, Load, LoadSettings, Message, Round
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import GenerationFinished, Round
+from app.protocol.options import LoadSettings
 from tests.benchmarks.second_turn import CONTEXT, WORDS, text
 from tests.support.architectures import make
 from tests.support.gguf_files import CHATML_TEMPLATE

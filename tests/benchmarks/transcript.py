@@ -29,7 +29,7 @@ import msgspec
 from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.transcript import Transcript

@@ -29,8 +29,9 @@ from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.history import PairHistory, history_file
+from app.protocol.commands import Generate, Load, Message
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import DraftLength, Generate, Load, LoadSettings, Message, Sampling, TextKind
+from app.protocol.options import DraftLength, LoadSettings, Sampling, TextKind
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.chats.model import pack, unpack
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 
 
 def test_the_engines_pieces_survive_json() -> None:

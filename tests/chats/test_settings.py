@@ -16,7 +16,8 @@ from app.chats.settings import (
     stop_strings_as_text,
     stop_strings_from,
 )
-from app.protocol.messages import Generate, Overflow, Sampling
+from app.protocol.commands import Generate
+from app.protocol.options import Overflow, Sampling
 
 RECOMMENDED = Sampling(temperature=0.3, top_k=20, top_p=0.9)
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.chats.model import StoredMessage, pack, title_of, to_json, unpack
 from app.chats.store import ChatStore
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from tests.support.chats import add_question, begin_answer
 
 

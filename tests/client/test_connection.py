@@ -8,36 +8,38 @@ import pytest
 from app.client.connection import Connection, Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
 from app.protocol import frames
-from app.protocol.frames import FrameReader, ProtocolError
-from app.protocol.framing import decode_command, encode_frame
-from app.protocol.messages import (
-    PROTOCOL_VERSION,
+from app.protocol.commands import (
     Cancel,
     ChatPart,
     CheckText,
     Command,
     CountTokens,
-    Event,
-    Figures,
     Forget,
-    Forgotten,
     Generate,
-    GenerationFinished,
-    Hello,
     Load,
-    LoadFailed,
     MeasurePlain,
     Message,
+    Ping,
+    StopThinking,
+)
+from app.protocol.events import (
+    PROTOCOL_VERSION,
+    Event,
+    Figures,
+    Forgotten,
+    GenerationFinished,
+    Hello,
+    LoadFailed,
     ModelInfo,
     PairLoaded,
-    Ping,
     Pong,
     RoundsReceived,
     StartFailed,
-    StopThinking,
     TextChecked,
     TokensCounted,
 )
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_command, encode_frame
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")
 PAIR = Load(request=0, target="target.gguf")

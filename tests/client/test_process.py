@@ -13,7 +13,8 @@ import pytest
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.errors import Canceled, KnownError
-from app.protocol.messages import Generate, GenerationFinished, GenerationStarted, Load, Message, Round, ScoreTokens
+from app.protocol.commands import Generate, Load, Message, ScoreTokens
+from app.protocol.events import GenerationFinished, GenerationStarted, Round
 from tests.support.gguf_files import make_model
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")

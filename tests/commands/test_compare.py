@@ -14,7 +14,7 @@ import pytest
 
 from app import cli
 from app.client.process import EngineProcess
-from app.protocol.messages import Generate
+from app.protocol.commands import Generate
 from app.storage.files import write_export
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import Weights, make_model

@@ -8,8 +8,7 @@ import pytest
 
 from app.commands.options import add_model_options
 from app.commands.session import load_settings
-from app.protocol.load_options import SPECIAL_OPTIONS, chosen_options
-from app.protocol.messages import LoadSettings
+from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
 
 def parsed(*words: str) -> LoadSettings:

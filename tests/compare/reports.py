@@ -6,7 +6,9 @@ import msgspec
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Difference, Machine, ModelFile, Report, Run, Setup, Skipped
-from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Message, Sampling
+from app.protocol.commands import Message
+from app.protocol.events import DrafterFigures, DraftFigures, Figures
+from app.protocol.options import Sampling
 
 SETUP = Setup(
     date="2026-11-21T10:00:00+01:00",

@@ -10,7 +10,7 @@ import pytest
 from app.compare import prompts
 from app.compare.prompts import OWN, Prompt, bundled, read
 from app.errors import KnownError
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 
 KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
 

@@ -19,8 +19,7 @@ from app.commands import compare as command_line
 from app.commands.session import load_settings
 from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
-from app.protocol.load_options import chosen_options
-from app.protocol.messages import LoadSettings, Sampling
+from app.protocol.options import LoadSettings, Sampling, chosen_options
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
 
 

@@ -19,18 +19,17 @@ from app.compare.results import (
     with_scores,
 )
 from app.engine.host.engine import Engine
-from app.protocol.messages import (
+from app.protocol.commands import Generate, Message
+from app.protocol.events import (
     DrafterFigures,
     DraftFigures,
     Figures,
-    Generate,
     GenerationFinished,
-    Message,
     PairLoaded,
     Piece,
-    Sampling,
     TokensScored,
 )
+from app.protocol.options import Sampling
 from tests.support.generation import ask, run
 
 Loader = Callable[..., PairLoaded]

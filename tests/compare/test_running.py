@@ -15,7 +15,9 @@ from app.compare.running import CURVE_LENGTHS, compare, curve
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
 from app.errors import Canceled
-from app.protocol.messages import Generate, GenerationStarted, Message, PairLoaded, Sampling
+from app.protocol.commands import Generate, Message
+from app.protocol.events import GenerationStarted, PairLoaded
+from app.protocol.options import Sampling
 from tests.support.comparing import compare_one
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, run

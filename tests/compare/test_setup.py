@@ -14,7 +14,9 @@ from app import __version__, paths
 from app.compare import prompts, setup
 from app.compare.results import Setup
 from app.errors import Canceled, KnownError
-from app.protocol.messages import Generate, LoadSettings, ModelInfo, PairLoaded, Sampling
+from app.protocol.commands import Generate
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.gguf_files import make_model
 
 

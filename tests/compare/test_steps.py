@@ -9,16 +9,8 @@ import msgspec
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task, task_of
-from app.protocol.messages import (
-    Figures,
-    Generate,
-    GenerationFinished,
-    Message,
-    Piece,
-    Round,
-    ScoreTokens,
-    TokensScored,
-)
+from app.protocol.commands import Generate, Message, ScoreTokens
+from app.protocol.events import Figures, GenerationFinished, Piece, Round, TokensScored
 
 
 def task(text: str, seed: int = 0) -> Task:

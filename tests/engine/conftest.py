@@ -12,7 +12,9 @@ from app.engine.host import chat_cache, pair_costs
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import measure
-from app.protocol.messages import Load, LoadSettings, PairLoaded
+from app.protocol.commands import Load
+from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 

@@ -17,7 +17,7 @@ from app.models.planner import LoadPlan, Wishes, alternatives, make_plan
 from app.models.text import size_text
 from app.protocol.devices import Device
 from app.protocol.limits import ALL_LAYERS
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 
 MIB, GIB = 1024**2, 1024**3
 

@@ -6,9 +6,9 @@ import shutil
 
 import pytest
 
+from app.protocol.events import Hello
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_event
-from app.protocol.messages import Hello
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.packaged_app import PackagedApp

@@ -5,7 +5,8 @@ import random
 import msgspec
 import pytest
 
-from app.protocol.messages import Piece, Round, TextKind
+from app.protocol.events import Piece, Round
+from app.protocol.options import TextKind
 from app.protocol.statistics import (
     Statistics,
     acceptance_by_position,

@@ -30,7 +30,8 @@ from app.models.library.usage import Usage
 from app.models.measurements import Measurements, PlainKey
 from app.models.origins import Origins
 from app.models.trials import FileKey, Trials
-from app.protocol.messages import KindFigures, LoadSettings, Sampling
+from app.protocol.events import KindFigures
+from app.protocol.options import LoadSettings, Sampling
 from app.settings import FormerSettings, Pair, SettingsFile
 from app.storage.json_file import decode, version_of
 from app.storage.keyed_file import KeyedFile

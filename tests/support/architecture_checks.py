@@ -22,16 +22,11 @@ from app.errors import KnownError
 from app.models.architectures import RECURRENT
 from app.models.gguf import GgufHeader, read_header
 from app.models.mtp import is_head_only
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import DrafterName, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
-from tests.support.generation import (
-    GREEDY,
-    Answer,
-    ask,
-    first_difference,
-    run,
-    scores_at,
-)
+from app.protocol.options import DrafterName, LoadSettings, Sampling
+from tests.support.generation import GREEDY, Answer, ask, first_difference, run, scores_at
 from tests.support.scripted_drafter import ScriptedDrafter
 
 CONTEXT = 512

@@ -6,7 +6,7 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison
 from app.compare.running import Engine, carry_out
 from app.compare.steps import Step, Steps, task_of
-from app.protocol.messages import Generate
+from app.protocol.commands import Generate
 
 
 def compare_one(engine: Engine, prompt: Prompt, command: Generate, seed: int) -> Comparison:

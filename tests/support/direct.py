@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.protocol.messages import LoadSettings, Message
+from app.protocol.commands import Message
+from app.protocol.options import LoadSettings
 
 
 def direct_logits(

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from app.protocol.commands import Command
+from app.protocol.events import Event
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.messages import Command, Event
 
 T = TypeVar("T", bound=Event)
 ROOT = Path(__file__).parent.parent.parent

@@ -9,19 +9,10 @@ from typing import Any
 import pytest
 
 from app.engine.host.engine import Engine
+from app.protocol.commands import Generate, Message, ScoreTokens
+from app.protocol.events import GenerationFinished, GenerationStarted, Piece, PromptProgressed, Round, TokensScored
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
-from app.protocol.messages import (
-    Generate,
-    GenerationFinished,
-    GenerationStarted,
-    Message,
-    Piece,
-    PromptProgressed,
-    Round,
-    Sampling,
-    ScoreTokens,
-    TokensScored,
-)
+from app.protocol.options import Sampling
 
 GREEDY = Sampling(temperature=0)
 ROUNDING = 0.2

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.protocol.messages import DrafterName, ProposalMethod
+from app.protocol.options import DrafterName, ProposalMethod
 
 
 class ScriptedDrafter(Drafter):

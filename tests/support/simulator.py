@@ -15,7 +15,8 @@ from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.protocol.messages import DrafterName, Pause, ProposalMethod, TextKind
+from app.protocol.events import Pause
+from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
 LIMIT = 16
 _ROWS = [Distributions(np.zeros((n, 1), np.int64), np.zeros((n, 1))) for n in range(LIMIT + 1)]

@@ -15,7 +15,7 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import details_of, footer_of, note_of

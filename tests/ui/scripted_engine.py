@@ -15,49 +15,51 @@ import time
 
 import msgspec
 
-from app.protocol.devices import Device
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_command, encode_frame
-from app.protocol.messages import (
-    PROTOCOL_VERSION,
+from app.protocol.commands import (
     Cancel,
     ChatPart,
     CheckText,
     Command,
     CountTokens,
+    Forget,
+    Generate,
+    Load,
+    MeasurePlain,
+    Message,
+    Ping,
+    Quit,
+    ReadMemory,
+    ScoreTokens,
+)
+from app.protocol.devices import Device
+from app.protocol.events import (
+    PROTOCOL_VERSION,
     DraftFigures,
     Event,
     Figures,
-    Forget,
     Forgotten,
-    Generate,
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     Hello,
-    Load,
     LoadFailed,
     LoadProgressed,
-    MeasurePlain,
     MemoryRead,
-    Message,
     ModelInfo,
     PairLoaded,
     Piece,
-    Ping,
     PlainMeasured,
     Pong,
-    Quit,
-    ReadMemory,
     Round,
     RoundsReceived,
-    ScoreTokens,
     SpeedChange,
     StartFailed,
     TextChecked,
     TokensCounted,
     TokensScored,
 )
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_command, encode_frame
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")

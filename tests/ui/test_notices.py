@@ -7,7 +7,7 @@ import inspect
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import SpeedChange
+from app.protocol.events import SpeedChange
 from app.ui import notices
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.notices import Action, Notice, NoticeList

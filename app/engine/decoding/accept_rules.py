@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.sampling import Distributions, Floats, candidates, top_candidates
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9

@@ -10,7 +10,8 @@ from typing import TypeVar
 from app import helper
 from app.errors import KnownError
 from app.helper import messages as helper_messages
-from app.protocol.messages import Message, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import TemplateVariables
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")

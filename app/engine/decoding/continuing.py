@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from app.engine.decoding.detokenizer import TokenTexts, answer_text
 from app.engine.decoding.prompt import ChatTokenizer
 from app.engine.decoding.thinking import Marks
-from app.protocol.messages import Message, Piece
+from app.protocol.commands import Message
+from app.protocol.events import Piece
 
 
 def tokens_behind(

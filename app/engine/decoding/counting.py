@@ -13,7 +13,8 @@ from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.continuing import tokens_behind
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
 from app.engine.decoding.thinking import Marks
-from app.protocol.messages import CheckText, CountTokens, Message, TokensCounted
+from app.protocol.commands import CheckText, CountTokens, Message
+from app.protocol.events import TokensCounted
 
 _REMEMBERED_FRAMES = 8
 

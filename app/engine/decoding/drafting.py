@@ -10,7 +10,7 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
-from app.protocol.messages import DrafterName, TextKind
+from app.protocol.options import DrafterName, TextKind
 
 _INVALID_DRAFT = (
     "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."

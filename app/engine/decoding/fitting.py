@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 
 LEAST_ANSWER = 16
 """Tokens that must be free for an answer; otherwise, the message is refused."""

@@ -17,7 +17,8 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Canceled
-from app.protocol.messages import DrafterName, FinishReason, Piece, Round, TextKind
+from app.protocol.events import Piece, Round
+from app.protocol.options import DrafterName, FinishReason, TextKind
 
 _CAUGHT_UP = 4
 """If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""

@@ -15,7 +15,8 @@ from typing import Literal, Protocol
 from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.protocol.messages import Message, Overflow, Role, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import Overflow, Role, TemplateVariables
 
 _MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]

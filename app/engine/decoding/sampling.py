@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.errors import KnownError
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 Floats = NDArray[np.float32]
 

@@ -17,7 +17,7 @@ from app.engine.decoding.accept_rules import gumbel, sample
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows
 from app.errors import Canceled
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 LEAST_ROUNDING = 0.02
 """Rounding is always assumed to shift a logit by at least this much, as was seen with F16 weights and an F16 KV cache.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from app.engine.decoding.thinking import Marks
-from app.protocol.messages import AcceptRule, Sampling
+from app.protocol.options import AcceptRule, Sampling
 
 _COMPARED = 512
 """How many tokens are compared at once."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from app.protocol.messages import TextKind
+from app.protocol.options import TextKind
 
 _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")

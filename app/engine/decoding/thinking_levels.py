@@ -13,7 +13,8 @@ from typing import Protocol
 
 from app.engine.decoding.chat_template import TemplateInputs
 from app.errors import KnownError
-from app.protocol.messages import Message, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import TemplateVariables
 
 Levels = dict[str, TemplateVariables]
 """By their names, the variables that ask for them; ``off`` and ``on`` first."""

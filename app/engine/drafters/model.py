@@ -24,7 +24,7 @@ from app.engine.decoding.sampling import (
 from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.errors import Canceled, KnownError
-from app.protocol.messages import DrafterName, ProposalMethod, Sampling
+from app.protocol.options import DrafterName, ProposalMethod, Sampling
 
 
 class CachedChats(Protocol):

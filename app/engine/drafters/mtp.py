@@ -9,7 +9,7 @@ from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sequence import shared_prefix
 from app.engine.drafters import WHOLE_PROMPT
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
-from app.protocol.messages import DrafterName
+from app.protocol.options import DrafterName
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.drafters.ngram import NgramDrafter
-from app.protocol.messages import DrafterName
+from app.protocol.options import DrafterName
 
 Ends = Callable[[int], bool]
 """Whether nothing follows a token of the target."""

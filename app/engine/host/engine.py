@@ -34,26 +34,21 @@ from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH
-from app.protocol.messages import (
-    CheckText,
-    CountTokens,
-    Generate,
+from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens
+from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
-    Load,
     LoadProgressed,
-    MeasurePlain,
     PairLoaded,
     PlainMeasured,
     PromptProgressed,
     Round,
-    ScoreTokens,
-    TemplateVariables,
     TextChecked,
     TokensCounted,
     TokensScored,
 )
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH
+from app.protocol.options import TemplateVariables
 from app.protocol.statistics import Statistics
 
 log = logging.getLogger("slipstream.engine")

@@ -16,7 +16,8 @@ from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, why_unwanted
-from app.protocol.messages import Load, ModelInfo
+from app.protocol.commands import Load
+from app.protocol.events import ModelInfo
 
 log = logging.getLogger("slipstream.engine")
 

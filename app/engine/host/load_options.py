@@ -9,8 +9,7 @@ import msgspec
 
 from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import KnownError
-from app.protocol.load_options import SPECIAL_OPTIONS, chosen_options
-from app.protocol.messages import LoadSettings
+from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
 
 @dataclass(frozen=True)

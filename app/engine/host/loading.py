@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import helper
+from app import decoders, helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
@@ -33,6 +33,8 @@ from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.mtp import head_problem
 from app.models.pairing import compare
 from app.models.text import printable
+from app.protocol.commands import Load
+from app.protocol.events import LoadProgressed, ModelInfo
 from app.protocol.limits import (
     DEFAULT_DRAFT_LENGTH,
     DRAFT_OUTPUTS,
@@ -42,7 +44,7 @@ from app.protocol.limits import (
     fewer_snapshots,
     snapshots_for,
 )
-from app.protocol.messages import Load, LoadProgressed, LoadSettings, ModelInfo, Sampling
+from app.protocol.options import LoadSettings, Sampling
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
@@ -159,7 +161,7 @@ def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
             continue
         value: object = _ALL[name] if name in _ALL and text == "-1" else text
         try:
-            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+            changed = decoders.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
         except msgspec.ValidationError as error:
             log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
             continue

@@ -17,7 +17,7 @@ from app.engine.llama.thread_count import default_threads, other_threads
 from app.engine.policy.calibration import Build, MeasuredCosts, measure, time_plain, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
-from app.protocol.messages import SpeedChange
+from app.protocol.events import SpeedChange
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import CheckText, CountTokens, TextChecked, TokensCounted
+from app.protocol.commands import CheckText, CountTokens
+from app.protocol.events import TextChecked, TokensCounted
 
 log = logging.getLogger("slipstream.worker")
 

@@ -7,7 +7,8 @@ from app.engine.decoding.sequence import shared_prefix
 from app.engine.decoding.thinking import Marks, Vocabulary
 from app.engine.decoding.thinking_levels import between, levels
 from app.errors import KnownError
-from app.protocol.messages import Message, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import TemplateVariables
 
 _QUESTION = Message(role="user", content="Well?")
 _ANSWER = Message(role="assistant", content="So.", thinking="Hm.")

@@ -28,36 +28,38 @@ from app.engine.host.questions import Questions
 from app.engine.llama.backend import devices, engine_name, processor_features
 from app.errors import Canceled, KnownError
 from app.models.machine_memory import private_bytes
-from app.protocol.frames import FrameReader, ProtocolError
-from app.protocol.framing import decode_command, encode_frame
-from app.protocol.messages import (
-    PROTOCOL_VERSION,
+from app.protocol.commands import (
     Cancel,
     ChatPart,
     CheckText,
     Command,
     CountTokens,
-    Event,
     Forget,
-    Forgotten,
     Generate,
-    GenerationFailed,
-    Hello,
     Load,
-    LoadFailed,
     MeasurePlain,
-    MemoryRead,
     Message,
     Ping,
-    Pong,
     Quit,
     ReadMemory,
-    Round,
-    RoundsReceived,
     ScoreTokens,
-    StartFailed,
     StopThinking,
 )
+from app.protocol.events import (
+    PROTOCOL_VERSION,
+    Event,
+    Forgotten,
+    GenerationFailed,
+    Hello,
+    LoadFailed,
+    MemoryRead,
+    Pong,
+    Round,
+    RoundsReceived,
+    StartFailed,
+)
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.framing import decode_command, encode_frame
 
 log = logging.getLogger("slipstream.worker")
 

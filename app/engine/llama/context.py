@@ -19,7 +19,7 @@ from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
 from app.protocol.limits import TARGET_OUTPUTS, KvType
-from app.protocol.messages import FlashAttention, LoadSettings
+from app.protocol.options import FlashAttention, LoadSettings
 
 _KV_TYPES: dict[KvType, int] = {
     "f16": llama_cpp.GGML_TYPE_F16,

@@ -10,7 +10,7 @@ import llama_cpp
 
 from app.engine.llama import backend
 from app.errors import KnownError
-from app.protocol.messages import LoadSettings, SplitMode
+from app.protocol.options import LoadSettings, SplitMode
 
 _SPLIT_MODES: dict[SplitMode, int] = {
     "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,

@@ -27,7 +27,7 @@ from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.gguf_parser import Array
 from app.models.pairing import compare
-from app.protocol.messages import Quantization
+from app.protocol.options import Quantization
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}

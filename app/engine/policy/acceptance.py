@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from app.protocol.messages import ProposalMethod
+from app.protocol.options import ProposalMethod
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
 """Bins for a draft model's confidence: the lead of its token over the runner-up, in nats."""

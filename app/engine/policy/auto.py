@@ -17,7 +17,8 @@ from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import Decision, Learned, Outcome, Situation
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
-from app.protocol.messages import Pause, ProposalMethod, Propose, TextKind
+from app.protocol.events import Pause
+from app.protocol.options import ProposalMethod, Propose, TextKind
 
 _PAUSE = 0.98
 """Drafting stops when it promises less than this share of the speed without a draft, and starts again when both are

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.policy.costs import Costs, MeasuredSeconds
 from app.errors import Canceled
-from app.protocol.messages import SpeedChange
+from app.protocol.events import SpeedChange
 
 _ALWAYS = (1, 2, 6, 17)
 """Widths that are measured however long it takes."""

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 
 from app.engine.policy.acceptance import AcceptancePrior
-from app.protocol.messages import AcceptRule, KindFigures, TextKind
+from app.protocol.events import KindFigures
+from app.protocol.options import AcceptRule, TextKind
 from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
 

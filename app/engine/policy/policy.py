@@ -10,7 +10,8 @@ from app.engine.drafters import Proposal, Worth, always
 from app.engine.policy.acceptance import AcceptancePrior
 from app.engine.policy.costs import Costs
 from app.engine.policy.stopping import Stopping
-from app.protocol.messages import DrafterName, Pause, ProposalMethod, TextKind
+from app.protocol.events import Pause
+from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from app import paths
+from app import decoders, paths
 from app.models.hub.repository import base_name
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
@@ -267,7 +267,7 @@ def _names(model: CatalogModel) -> set[str]:
 @functools.cache
 def load_catalog() -> Catalog:
     """The catalog this version came with."""
-    return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
+    return decoders.decode(paths.resource("catalog.json").read_bytes(), Catalog)
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:

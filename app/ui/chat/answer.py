@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QLabel, QWidget
 
 from app.chats.model import StoredMessage, unpack
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.actions import AnswerActions
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of, thinking_title
 from app.ui.chat.messages import MessageWidget

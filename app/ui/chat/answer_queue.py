@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import Status
 from app.chats.settings import ChatSettings
-from app.protocol.messages import (
+from app.protocol.events import (
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
 from app.chats.settings import ChatSettings
-from app.protocol.messages import Overflow, TokensCounted
+from app.protocol.events import TokensCounted
+from app.protocol.options import Overflow
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import Engine, EngineState

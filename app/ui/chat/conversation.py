@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import AcceptRule, DrafterChoice, DraftLength, Generate, Message, Overflow, Propose, Sampling
+from app.protocol.commands import Generate, Message
+from app.protocol.options import AcceptRule, DrafterChoice, DraftLength, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 

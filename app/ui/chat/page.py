@@ -8,7 +8,7 @@ from typing import Protocol
 from PySide6.QtCore import QMetaObject, QObject, Slot
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import Piece, Round
+from app.protocol.events import Piece, Round
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel
 

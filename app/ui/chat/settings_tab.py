@@ -11,15 +11,9 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
 
-from app.chats.settings import (
-    OVERFLOW_TITLES,
-    ChatSettings,
-    SamplingChoice,
-    stop_strings_as_text,
-    stop_strings_from,
-)
+from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice, stop_strings_as_text, stop_strings_from
 from app.protocol.limits import MAX_COUNT
-from app.protocol.messages import DrafterChoice, Sampling
+from app.protocol.options import DrafterChoice, Sampling
 from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
 from app.ui.engine.recommended import SOURCE_TEXTS

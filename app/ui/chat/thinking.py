@@ -12,7 +12,7 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.parts import ChatCommands

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from app.protocol.messages import Round
+from app.protocol.events import Round
 
 
 class ThinkingClock:

@@ -11,7 +11,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage

@@ -19,7 +19,7 @@ from app.compare.results import Report, Summary, summarize
 from app.compare.setup import hashed
 from app.compare.wording import facts
 from app.errors import KnownError
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.storage.files import write_export
 from app.ui.compare import wording
 from app.ui.compare.chart import ChartView

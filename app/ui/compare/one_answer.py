@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, Q
 
 from app.compare.results import Difference, Run
 from app.compare.steps import Compared, Task
-from app.protocol.messages import Round
+from app.protocol.events import Round
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
 from app.ui.compare.repeated_answer import RepeatedAnswer

@@ -9,7 +9,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.compare.results import Run
-from app.protocol.messages import Figures, Piece, Round
+from app.protocol.events import Figures, Piece, Round
 from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import ChatCommands, height_of

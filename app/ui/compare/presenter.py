@@ -16,7 +16,9 @@ from app.compare.results import Report, Setup
 from app.compare.setup import setup_of
 from app.compare.steps import Compared, Task, task_of
 from app.errors import KnownError
-from app.protocol.messages import Generate, LoadSettings, PairLoaded
+from app.protocol.commands import Generate
+from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path

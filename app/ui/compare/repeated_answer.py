@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from app import decoders
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
 from app.compare.steps import Task
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.engine import drafters, thinking
@@ -44,7 +45,7 @@ def repeated_answer(
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
         return None
     try:
-        settings = msgspec.convert(answer.settings, AnswerSettings)
+        settings = decoders.convert(answer.settings, AnswerSettings)
     except msgspec.ValidationError:
         settings = now
     notes = []

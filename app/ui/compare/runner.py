@@ -14,15 +14,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task
-from app.protocol.messages import (
-    Generate,
-    GenerationFailed,
-    GenerationFinished,
-    PromptProgressed,
-    RoundsReceived,
-    ScoreTokens,
-    TokensScored,
-)
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.events import GenerationFailed, GenerationFinished, PromptProgressed, RoundsReceived, TokensScored
 from app.ui.engine.interface import Engine, EngineState
 
 WARM_UP_TOKENS = 32

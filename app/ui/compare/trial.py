@@ -19,7 +19,8 @@ from app.compare.steps import Compared, Task
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
-from app.protocol.messages import Message, PairLoaded
+from app.protocol.commands import Message
+from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.runner import End, Runner

@@ -8,7 +8,7 @@ from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
-from app.protocol.messages import Generate
+from app.protocol.commands import Generate
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
 

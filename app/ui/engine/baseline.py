@@ -9,8 +9,8 @@ import msgspec
 from PySide6.QtCore import QObject
 
 from app.models.measurements import Measurements, PlainKey
-from app.protocol.load_options import chosen_options
-from app.protocol.messages import LoadSettings, PairLoaded, Sampling
+from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings, Sampling, chosen_options
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)

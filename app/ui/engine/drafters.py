@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from app.models.mtp import TURNED_OFF
+from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
+from app.protocol.options import DrafterChoice, DrafterName, DraftLength
 
 NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams", "mtp": "MTP head"}
 TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams", "mtp": "MTP head"}

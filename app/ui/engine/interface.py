@@ -11,8 +11,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
+from app.protocol.commands import Message
+from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import Hello, LoadSettings, Message, Overflow
+from app.protocol.options import LoadSettings, Overflow
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
 
@@ -24,7 +26,7 @@ class Engine(QObject):
     no longer current are never emitted; whoever did not make the current one compares its number.
 
     Signals:
-        load_progressed … tokens_scored: An event with this tag, as `app.protocol.messages` has it.
+        load_progressed … tokens_scored: An event with this tag, as `app.protocol.events` has it.
         tokens_counted, text_checked: A `TokensCounted` or `TextChecked`; ``request`` is the number of the question.
         state_changed: The new `EngineState`.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.

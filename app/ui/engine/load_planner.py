@@ -17,8 +17,9 @@ from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
+from app.protocol.events import MemoryRead
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import LoadSettings, MemoryRead
+from app.protocol.options import LoadSettings
 from app.ui.engine.interface import Engine, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane

@@ -14,10 +14,12 @@ from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.process import engine_command
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
+from app.protocol.commands import Load, Message, Quit
+from app.protocol.events import Event, Forgotten, Hello, MemoryRead
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import Event, Forgotten, Hello, Load, LoadSettings, MemoryRead, Message, Overflow, Quit
+from app.protocol.options import LoadSettings, Overflow
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
 

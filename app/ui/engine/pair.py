@@ -13,16 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
+from app.protocol.commands import MeasurePlain
+from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import (
-    GenerationFailed,
-    LoadFailed,
-    LoadProgressed,
-    LoadSettings,
-    MeasurePlain,
-    PairLoaded,
-    PlainMeasured,
-)
+from app.protocol.options import LoadSettings
 from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app import paths
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.storage.files import moved_path
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from app.models.text import printable, visible
-from app.protocol.messages import ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from app.protocol.messages import PairLoaded, Sampling
+from app.protocol.events import PairLoaded
+from app.protocol.options import Sampling
 from app.ui.engine.thinking import usable
 
 if TYPE_CHECKING:

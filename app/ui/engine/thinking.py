@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.protocol.messages import Figures, KindFigures, PairLoaded
+from app.protocol.events import Figures, KindFigures, PairLoaded
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.ui.widgets import units
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import AcceptRule, LoadSettings
+from app.protocol.options import AcceptRule, LoadSettings
 
 
 @dataclass(frozen=True)

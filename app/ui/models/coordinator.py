@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app import paths
 from app.models.text import size_text
 from app.models.trials import Trial
-from app.protocol.messages import ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
 from app.settings import Settings
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats

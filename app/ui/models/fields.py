@@ -15,7 +15,7 @@ from app.models.memory_estimate import ModelShape
 from app.models.text import printable, size_text
 from app.protocol.devices import Device
 from app.protocol.limits import MAX_LAYERS
-from app.protocol.messages import AcceptRule, LoadSettings
+from app.protocol.options import AcceptRule, LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting, keep_width

@@ -17,7 +17,7 @@ from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, wishes_of
 from app.ui.engine.pair_names import recent_title

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters

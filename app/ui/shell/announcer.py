@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.chats.model import StoredMessage
 from app.models.text import shortened, visible
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.rows import UNTITLED
 from app.ui.chat.live_answer import LiveAnswer

@@ -34,7 +34,7 @@ from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.models.text import visible
 from app.program import CLOSE_WHEN_READY, has_display, write_line
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.notices import Notice

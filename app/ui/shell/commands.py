@@ -15,7 +15,7 @@ from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
 from app.models.opened_file import path_of
 from app.models.text import printable
-from app.protocol.messages import MeasurePlain
+from app.protocol.commands import MeasurePlain
 from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure

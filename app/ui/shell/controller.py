@@ -14,7 +14,8 @@ from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
-from app.protocol.messages import DrafterChoice, DraftLength, PairLoaded, Sampling
+from app.protocol.events import PairLoaded
+from app.protocol.options import DrafterChoice, DraftLength, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPlainText
 
 from app import __version__, paths
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.protocol.messages import PROTOCOL_VERSION, Hello
+from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.ui.chat import footer
 from app.ui.compare import pane, table
 from app.ui.speed.wording import HELP

@@ -12,7 +12,7 @@ from PySide6.QtCore import QMetaObject, QObject, Signal, Slot
 from app.chats.model import Chat, StoredMessage
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.tree import Deletion
-from app.protocol.messages import PairLoaded, TextChecked
+from app.protocol.events import PairLoaded, TextChecked
 from app.settings import Pair
 from app.ui.chat.context_meter import LEAST_ANSWER
 from app.ui.chat.footer import figures_of

@@ -8,7 +8,8 @@ from PySide6.QtCore import QObject, Slot
 
 from app import paths
 from app.models.measurements import FILE_NAME, Measurements
-from app.protocol.messages import GenerationFinished, PairLoaded, Sampling
+from app.protocol.events import GenerationFinished, PairLoaded
+from app.protocol.options import Sampling
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine.baseline import Baseline

@@ -5,8 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QSizePolicy, QSlider, QWidget
 
+from app.protocol.events import PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
-from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, PairLoaded
+from app.protocol.options import DrafterChoice, DrafterName, DraftLength
 from app.ui.engine import drafters
 from app.ui.speed import wording
 from app.ui.speed.drawings import Swatch

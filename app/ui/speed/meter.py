@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
+from app.protocol.events import Figures, Pause, Round
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Figures, Pause, Round
 from app.protocol.statistics import Statistics, acceptance_by_position, acceptance_rate
 
 LIVE_SECONDS = 3.0

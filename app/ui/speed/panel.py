@@ -10,8 +10,9 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app.protocol.events import Figures, KindFigures, PairLoaded, Round
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, HeadChoice
-from app.protocol.messages import DrafterChoice, DraftLength, Figures, KindFigures, PairLoaded, Round
+from app.protocol.options import DrafterChoice, DraftLength
 from app.protocol.statistics import sums_by_kind
 from app.ui.engine import drafters, thinking
 from app.ui.speed import wording

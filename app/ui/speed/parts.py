@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QPushButton, QToolButton, QToolTip, QWidget
 
-from app.protocol.messages import DraftLength, KindFigures
+from app.protocol.events import KindFigures
+from app.protocol.options import DraftLength
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, Sparkline

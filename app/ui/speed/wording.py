@@ -5,16 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from app.protocol.messages import (
-    DrafterChoice,
-    DrafterName,
-    DraftLength,
-    Figures,
-    KindFigures,
-    PairLoaded,
-    Pause,
-    TextKind,
-)
+from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
+from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
 from app.protocol.statistics import kind_speed
 from app.ui.engine import drafters
 from app.ui.widgets import units

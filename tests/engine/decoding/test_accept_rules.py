@@ -19,7 +19,7 @@ from app.engine.decoding.accept_rules import (
 )
 from app.engine.decoding.sampling import Distributions, distributions
 from app.errors import KnownError
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 from tests.support.statistics import chi_square_p_value
 
 SIZE = 12

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.decoding.accept_rules import Purpose, Verdict, block, block_seed, draw, rejection
 from app.engine.decoding.sampling import Distributions, distributions
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 from tests.support.statistics import chi_square_p_value
 
 SIZE, LENGTH = 2, 5

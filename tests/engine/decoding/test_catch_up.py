@@ -17,7 +17,9 @@ from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Situation
-from app.protocol.messages import Generate, Load, LoadSettings, PairLoaded, Round, RoundsReceived
+from app.protocol.commands import Generate, Load
+from app.protocol.events import PairLoaded, Round, RoundsReceived
+from app.protocol.options import LoadSettings
 from tests.engine.host.test_engine import WARM
 from tests.support.generation import GREEDY, ask, run
 from tests.support.simulator import DEAR, DEAR_CATCH_UP, LIMIT, Surroundings, curves, run_fixed, run_policy, trace

@@ -10,7 +10,8 @@ import pytest
 from app.engine.decoding.chat_template import CHATML, ChatTemplate, TemplateInputs
 from app.errors import KnownError
 from app.helper import Helper
-from app.protocol.messages import Message, TemplateVariables
+from app.protocol.commands import Message
+from app.protocol.options import TemplateVariables
 
 HI = Message(role="user", content="Hi")
 CHAT = [Message(role="system", content="Be brief."), HI]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from app.engine.decoding.detokenizer import TextStream, TokenTexts
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 
 
 class Stream:

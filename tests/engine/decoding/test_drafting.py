@@ -18,7 +18,8 @@ from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.errors import KnownError
-from app.protocol.messages import DrafterChoice, PairLoaded, Propose, Sampling
+from app.protocol.events import PairLoaded
+from app.protocol.options import DrafterChoice, Propose, Sampling
 from tests.engine.host.test_engine import HOT, PENALIZED, WARM
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model

@@ -12,17 +12,9 @@ import pytest
 from app.engine.decoding.sampling import InvalidLogitsError, candidates
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import (
-    AcceptRule,
-    Generate,
-    GenerationFinished,
-    MeasurePlain,
-    Message,
-    PairLoaded,
-    Round,
-    Sampling,
-    ScoreTokens,
-)
+from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
+from app.protocol.events import GenerationFinished, PairLoaded, Round
+from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import tokens_of
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 

@@ -18,8 +18,10 @@ from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.policy import Decision, Situation
+from app.protocol.commands import Message
+from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import Message, PairLoaded, ProposalMethod, Sampling
+from app.protocol.options import ProposalMethod, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.statistics import chi_square_p_value
 

@@ -12,7 +12,7 @@ from app.engine.decoding.fitting import LEAST_ANSWER
 from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]

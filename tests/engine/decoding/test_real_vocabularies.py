@@ -13,7 +13,7 @@ import pytest
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.prompt import ChatTokenizer
 from app.engine.llama.model import Model
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 
 FOLDER = os.environ.get("SLIPSTREAM_VOCABULARIES", "")
 CHANGE_TEXT = {"bert-bge", "nomic-bert-moe"}

@@ -5,7 +5,7 @@ import pytest
 
 from app.engine.decoding.sampling import Floats, distributions, penalize_rows, top_candidates
 from app.errors import KnownError
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

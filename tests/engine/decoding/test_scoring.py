@@ -17,7 +17,9 @@ from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logit
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.errors import Canceled, KnownError
-from app.protocol.messages import Generate, Message, Overflow, PairLoaded, Role, Sampling, ScoreTokens
+from app.protocol.commands import Generate, Message, ScoreTokens
+from app.protocol.events import PairLoaded
+from app.protocol.options import Overflow, Role, Sampling
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
 

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.host.engine import Engine
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -14,7 +14,7 @@ from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model
-from app.protocol.messages import AcceptRule, LoadSettings, Sampling
+from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.support.gguf_files import NORMAL, Vocabulary
 from tests.support.mtp_models import HeadArchitecture, make_random_model
 from tests.support.statistics import chi_square_p_value

@@ -9,7 +9,7 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import ProposalMethod, Sampling
+from app.protocol.options import ProposalMethod, Sampling
 
 LONG = 32_000
 

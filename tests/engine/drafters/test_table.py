@@ -12,7 +12,8 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
 from app.engine.drafters.table import DRAFTERS, drafters_of
 from app.engine.host.engine import Engine
-from app.protocol.messages import DrafterName, PairLoaded, ProposalMethod
+from app.protocol.events import PairLoaded
+from app.protocol.options import DrafterName, ProposalMethod
 from tests.support.generation import ask, run
 
 

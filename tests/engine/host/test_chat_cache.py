@@ -19,7 +19,7 @@ from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 
 LENGTH = 512
 OWNER = "owner"

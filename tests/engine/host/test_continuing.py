@@ -9,7 +9,9 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import CheckText, Message, PairLoaded, Sampling
+from app.protocol.commands import CheckText, Message
+from app.protocol.events import PairLoaded
+from app.protocol.options import Sampling
 from tests.support.generation import GREEDY, ask, run
 
 Loader = Callable[..., PairLoaded]

@@ -20,19 +20,10 @@ from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
+from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
+from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, Round
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import (
-    AcceptRule,
-    GenerationFinished,
-    Load,
-    LoadProgressed,
-    MeasurePlain,
-    Message,
-    PairLoaded,
-    Round,
-    Sampling,
-    ScoreTokens,
-)
+from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

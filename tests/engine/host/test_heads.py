@@ -14,9 +14,10 @@ from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import shape_of
 from app.models.mtp import head_problem
 from app.models.planner import make_plan
+from app.protocol.commands import Load
 from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import Load, LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.engine.load_planner import wishes_of
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model

@@ -21,8 +21,10 @@ from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.models.gguf import check_loadable
+from app.protocol.commands import Load
+from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH
-from app.protocol.messages import Load, LoadProgressed, LoadSettings, PairLoaded, Sampling
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -176,7 +178,8 @@ def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair
     script = (
         "import resource, sys\n"
         "from app.engine.host.engine import Engine\n"
-        "from app.protocol.messages import Load, LoadSettings\n"
+        "from app.protocol.commands import Load\n"
+        "from app.protocol.options import LoadSettings\n"
         "engine = Engine()\n"
         "def load(length):\n"
         "    settings = LoadSettings(context_length=length)\n"

@@ -15,8 +15,9 @@ from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.engine.llama.placement import Placement
 from app.errors import KnownError
+from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_LAYERS
-from app.protocol.messages import LoadSettings, PairLoaded, Sampling
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.generation import ask, assert_same, run

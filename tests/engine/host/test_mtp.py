@@ -20,7 +20,9 @@ from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
 from app.errors import KnownError
-from app.protocol.messages import AcceptRule, Generate, Load, LoadSettings, Message, PairLoaded, Sampling
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import PairLoaded
+from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.support.gemma4_models import KINDS as GEMMAS
 from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run

@@ -10,7 +10,8 @@ import pytest
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.protocol.messages import Load, LoadSettings, MeasurePlain, Message, ScoreTokens
+from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
+from app.protocol.options import LoadSettings
 from tests.support.generation import GREEDY, Answer, ask, run
 
 Pair = tuple[Path, Path]

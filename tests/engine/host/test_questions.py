@@ -9,7 +9,8 @@ import pytest
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Questions
 from app.errors import KnownError
-from app.protocol.messages import CheckText, CountTokens, Message, PairLoaded, TextChecked, TokensCounted
+from app.protocol.commands import CheckText, CountTokens, Message
+from app.protocol.events import PairLoaded, TextChecked, TokensCounted
 
 Loader = Callable[..., PairLoaded]
 CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]

@@ -14,16 +14,10 @@ from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
 from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
 from app.engine.llama.context import Context
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import (
-    DraftLength,
-    Generate,
-    Load,
-    LoadSettings,
-    Message,
-    PairLoaded,
-    Sampling,
-)
+from app.protocol.options import DraftLength, LoadSettings, Sampling
 from tests.support.architectures import POSITIONS, Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.scripted_drafter import ScriptedDrafter

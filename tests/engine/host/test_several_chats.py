@@ -14,7 +14,8 @@ import pytest
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
-from app.protocol.messages import Generate, Load, LoadSettings, MeasurePlain, Message, Sampling
+from app.protocol.commands import Generate, Load, MeasurePlain, Message
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.generation import Answer, ask, run, tokens_of
 
 Pair = tuple[Path, Path]

@@ -16,7 +16,9 @@ import pytest
 from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.messages import CheckText, Generate, Message, PairLoaded, Round, Sampling
+from app.protocol.commands import CheckText, Generate, Message
+from app.protocol.events import PairLoaded, Round
+from app.protocol.options import Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.thinking_models import ENDLESS, FAMILIES, Family, make_thinking_model

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.engine.host.engine import Engine
-from app.protocol.messages import Load, LoadSettings, Message, PairLoaded, Sampling
+from app.protocol.commands import Load, Message
+from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import Architecture, make
 from tests.support.generation import ask, assert_same, run
 from tests.support.gguf_files import CHATML_TEMPLATE

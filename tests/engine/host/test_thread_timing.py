@@ -13,7 +13,7 @@ from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
 from app.errors import Canceled
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from tests.support.generation import ask, run
 
 Loading = Callable[..., PairLoaded]

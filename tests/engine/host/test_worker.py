@@ -16,44 +16,45 @@ import pytest
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
 from app.errors import KnownError
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_event
-from app.protocol.messages import (
-    PROTOCOL_VERSION,
+from app.protocol.commands import (
     Cancel,
     ChatPart,
     CheckText,
     Command,
     CountTokens,
     Forget,
-    Forgotten,
     Generate,
+    Load,
+    MeasurePlain,
+    Message,
+    Ping,
+    Quit,
+    ReadMemory,
+    ScoreTokens,
+    StopThinking,
+)
+from app.protocol.events import (
+    PROTOCOL_VERSION,
+    Forgotten,
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     Hello,
-    Load,
     LoadFailed,
-    LoadSettings,
-    MeasurePlain,
     MemoryRead,
-    Message,
     PairLoaded,
-    Ping,
     PlainMeasured,
     Pong,
-    Quit,
-    ReadMemory,
     Round,
     RoundsReceived,
-    Sampling,
-    ScoreTokens,
     StartFailed,
-    StopThinking,
     TextChecked,
     TokensCounted,
     TokensScored,
 )
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_event
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT, EngineProcess
 from tests.support.gguf_files import CHATML_TEMPLATE

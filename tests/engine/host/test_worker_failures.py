@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from app.protocol.commands import Load, ReadMemory
+from app.protocol.events import Hello
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, decode_event, encode_frame
-from app.protocol.messages import Hello, Load, ReadMemory
 from tests.support.engine_process import ROOT, EngineProcess
 
 NESTED = b'{"type":"ping","x":' + b"[" * 100_000

@@ -18,7 +18,7 @@ from app.engine.llama.model import Model
 from app.engine.llama.thread_count import Threads
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")

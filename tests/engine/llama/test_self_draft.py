@@ -14,7 +14,7 @@ from app.engine.llama import backend, self_draft
 from app.engine.llama.self_draft import cut, layers_to_choose, quantize
 from app.errors import KnownError
 from app.models.gguf import read_header
-from app.protocol.messages import PairLoaded
+from app.protocol.events import PairLoaded
 from tests.benchmarks.inflate import Shape, inflate
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, run

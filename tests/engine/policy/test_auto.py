@@ -11,7 +11,7 @@ from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
-from app.protocol.messages import DrafterName, ProposalMethod, Propose, TextKind
+from app.protocol.options import DrafterName, ProposalMethod, Propose, TextKind
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,

@@ -18,8 +18,9 @@ from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Canceled
+from app.protocol.events import PairLoaded
 from app.protocol.limits import KvType
-from app.protocol.messages import LoadSettings, PairLoaded
+from app.protocol.options import LoadSettings
 from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture

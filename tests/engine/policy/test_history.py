@@ -10,7 +10,9 @@ from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
-from app.protocol.messages import KindFigures, MeasurePlain, Message, PairLoaded, TextKind
+from app.protocol.commands import MeasurePlain, Message
+from app.protocol.events import KindFigures, PairLoaded
+from app.protocol.options import TextKind
 from tests.support.generation import GREEDY, ask, run
 
 PRIORS: dict[TextKind, AcceptancePrior] = {

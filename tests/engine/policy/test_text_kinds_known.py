@@ -10,7 +10,7 @@ from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Situation
-from app.protocol.messages import TextKind
+from app.protocol.options import TextKind
 from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_fixed, run_policy, trace, with_kinds
 
 CURVES = curves()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from app.chats.model import StoredMessage, pack, to_json
-from app.protocol.messages import DraftFigures, Figures, Piece
+from app.protocol.events import DraftFigures, Figures, Piece
 from app.ui.chat.footer import footer_of
 
 FIGURES = Figures(

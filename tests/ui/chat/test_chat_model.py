@@ -18,7 +18,8 @@ from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
-from app.protocol.messages import LoadSettings, MeasurePlain, Message
+from app.protocol.commands import MeasurePlain, Message
+from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.model import ChatState

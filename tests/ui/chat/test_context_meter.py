@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.chats.settings import ChatSettings
-from app.protocol.messages import RoundsReceived, TokensCounted
+from app.protocol.events import RoundsReceived, TokensCounted
 from app.ui.chat import context_meter
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge

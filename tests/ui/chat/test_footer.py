@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.chats.model import Status, StoredMessage, to_json
-from app.protocol.messages import DrafterFigures, DraftFigures, Figures
+from app.protocol.events import DrafterFigures, DraftFigures, Figures
 from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
 
 FIGURES = Figures(

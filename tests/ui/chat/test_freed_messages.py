@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.actions import Actions
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_blocks import CodeColors

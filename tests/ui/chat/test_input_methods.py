@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.composer import Composer
 from app.ui.chat.parts import MessageEditor

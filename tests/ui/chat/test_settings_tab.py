@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, 
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
-from app.protocol.messages import Sampling
+from app.protocol.options import Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.compare.repeated_answer import repeated_answer

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
-from app.protocol.messages import Figures, KindFigures, Piece, Round
+from app.protocol.events import Figures, KindFigures, Piece, Round
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import combined, details_of, thinking_title
 from app.ui.chat.thinking import ThinkingPart

@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.chats.model import StoredMessage, unpack
-from app.protocol.messages import DrafterFigures, DraftFigures, Figures, Piece
+from app.protocol.events import DrafterFigures, DraftFigures, Figures, Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader

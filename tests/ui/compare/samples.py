@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
 from app.compare.steps import Compared, task_of
-from app.protocol.messages import DraftFigures, Figures, Message, Piece
+from app.protocol.commands import Message
+from app.protocol.events import DraftFigures, Figures, Piece
 from app.ui.chat.conversation import AnswerSettings
 
 WORDS = ("One", " small", " draft", " and", " a", " large", " target", ".")

@@ -20,7 +20,7 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.results import Report, Setup
 from app.errors import Canceled
-from app.protocol.messages import ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
 from app.storage.files import with_suffix
 from app.ui.compare.exports import SCALE, WIDTH, Exporter, draw
 from app.ui.compare.tab import FORMATS

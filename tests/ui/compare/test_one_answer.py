@@ -13,7 +13,9 @@ from pytestqt.qtbot import QtBot
 
 from app.compare.results import Run, first_difference
 from app.compare.steps import task_of
-from app.protocol.messages import Generate, Piece, Round, Sampling
+from app.protocol.commands import Generate
+from app.protocol.events import Piece, Round
+from app.protocol.options import Sampling
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from app.chats.model import Role, StoredMessage, to_json
-from app.protocol.messages import ModelInfo, PairLoaded, Sampling
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.repeated_answer import repeated_answer
 

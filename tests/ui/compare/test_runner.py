@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Task, task_of
-from app.protocol.messages import Message
+from app.protocol.commands import Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
 from app.ui.engine.interface import EngineState

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.compare.results import Comparison, Skipped, summarize
-from app.protocol.messages import AcceptRule, Generate, Sampling
+from app.protocol.commands import Generate
+from app.protocol.options import AcceptRule, Sampling
 from app.ui.compare import wording
 from tests.ui.compare.samples import WORDS, comparison, prompt
 

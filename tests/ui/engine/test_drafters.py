@@ -6,7 +6,8 @@ from typing import get_args
 
 import pytest
 
-from app.protocol.messages import DrafterChoice, DrafterName, DraftLength, ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import DrafterChoice, DrafterName, DraftLength
 from app.ui.engine import drafters
 
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))

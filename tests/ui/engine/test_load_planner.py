@@ -17,8 +17,9 @@ from app.models.memory_estimate import ModelShape, shape_of
 from app.models.memory_shape import Layer
 from app.models.planner import Wishes, make_plan
 from app.protocol.devices import Device
+from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import LoadSettings, MemoryRead, PairLoaded
+from app.protocol.options import LoadSettings
 from app.ui.engine.interface import EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
 from app.ui.engine.local_engine import LocalEngine

@@ -16,16 +16,9 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.connection import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.messages import (
-    Generate,
-    LoadSettings,
-    MeasurePlain,
-    Message,
-    Round,
-    ScoreTokens,
-    TextChecked,
-    TokensCounted,
-)
+from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
+from app.protocol.events import Round, TextChecked, TokensCounted
+from app.protocol.options import LoadSettings
 from app.ui.engine import local_engine
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.engine.local_engine import LocalEngine, child_environment

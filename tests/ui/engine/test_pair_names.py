@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.protocol.messages import ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui.engine.pair_files import guide_files
 from app.ui.engine.pair_names import pair_details, pair_title, parameters_text, recent_title, speaker

@@ -12,7 +12,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.client.connection import Timings
-from app.protocol.messages import Generate, LoadSettings, MeasurePlain, Message, Sampling
+from app.protocol.commands import Generate, MeasurePlain, Message
+from app.protocol.options import LoadSettings, Sampling
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 

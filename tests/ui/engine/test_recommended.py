@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from app.models.hub.catalog import load_catalog
-from app.protocol.messages import ModelInfo, PairLoaded, Sampling
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import Sampling
 from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 
 CHOICE = OpenModelsChoice(target="target.gguf", draft="draft.gguf")

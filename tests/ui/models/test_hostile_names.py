@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QAbstractItemView, QLabel, QTreeWidget, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
-from app.protocol.messages import ModelInfo, PairLoaded
+from app.protocol.events import ModelInfo, PairLoaded
 from app.settings import Pair
 from app.ui import notices
 from app.ui.chat.chat_list import ChatList

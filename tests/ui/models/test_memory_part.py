@@ -15,7 +15,7 @@ from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import shape_of
 from app.models.planner import Wishes, make_plan
 from app.protocol.devices import Device
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog

@@ -26,7 +26,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.protocol.devices import Device
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import LoadFields

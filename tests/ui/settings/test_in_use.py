@@ -15,7 +15,8 @@ import pytest
 from app.chats.presets import FORMER_SETTINGS, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
-from app.protocol.messages import LoadSettings, ModelInfo, PairLoaded, Sampling
+from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import LoadSettings, Sampling
 from app.settings import Pair, Settings, SettingsFile
 from app.ui.engine.pair_files import PairFiles, guide_files
 from app.ui.settings.in_use import (

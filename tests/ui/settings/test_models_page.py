@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QFileDialog, QLineEdit
 
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.settings.models_page import ModelsPage
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model

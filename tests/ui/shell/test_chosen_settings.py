@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.chats.presets import FORMER_SETTINGS, Presets
 from app.chats.settings import ChatSettings
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.models.open_dialog import OpenModelsDialog
 from tests.support.gguf_files import make_model

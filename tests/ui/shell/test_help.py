@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 
 from app import __version__, paths
 from app.protocol.devices import Device
-from app.protocol.messages import Hello
+from app.protocol.events import Hello
 from app.ui.chat import footer
 from app.ui.compare import pane, table
 from app.ui.shell.help import AboutDialog, FiguresDialog, LicensesDialog, figures

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
-from app.protocol.messages import Generate
+from app.protocol.commands import Generate
 from app.settings import Pair
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.messages import MessageWidget

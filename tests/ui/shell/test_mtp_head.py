@@ -16,8 +16,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.models.trials import FileKey, Trial
+from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.messages import LoadSettings, PairLoaded
+from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.presenter import ModelsPresenter

@@ -17,7 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import to_json
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.model import ChatState
 from app.ui.chat.thinking import ThinkingPart

@@ -15,7 +15,7 @@ from shiboken6 import isValid
 from app import paths
 from app.errors import KnownError
 from app.models.header_cache import AT_ONCE
-from app.protocol.messages import LoadSettings
+from app.protocol.options import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui.engine import load_planner
 from app.ui.engine.load_planner import LoadPlanner, MemoryWatch

@@ -7,7 +7,7 @@ from typing import TypeVar
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QCheckBox, QGridLayout, QLabel, QPushButton, QWidget
 
-from app.protocol.messages import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
+from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures, ModelInfo, PairLoaded, Pause
 from app.ui.speed.panel import SpeedPanel
 from app.ui.speed.parts import KindsSection, StatusLines
 

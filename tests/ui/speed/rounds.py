@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.protocol.messages import Pause, Round
+from app.protocol.events import Pause, Round
 
 
 def steady(

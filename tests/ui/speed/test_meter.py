@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.protocol.messages import DraftFigures, Figures, Pause, Round
+from app.protocol.events import DraftFigures, Figures, Pause, Round
 from app.ui.speed.meter import BUCKET_SECONDS, POINTS, Meter
 from tests.ui.speed.rounds import steady
 

@@ -6,17 +6,10 @@ import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QComboBox,
-    QLabel,
-    QSlider,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QSlider, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import PairLoaded, Piece
+from app.protocol.events import PairLoaded, Piece
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
 from app.ui.speed.panel import SpeedPanel
 from app.ui.speed.parts import StatusLines

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import DrafterFigures, Figures, KindFigures, PairLoaded
+from app.protocol.events import DrafterFigures, Figures, KindFigures, PairLoaded
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel

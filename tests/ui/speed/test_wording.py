@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.protocol.messages import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
+from app.protocol.events import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
 from app.ui.speed import wording
 from app.ui.speed.wording import Asked, Situation, status
 from tests.ui.speed.parts import N_GRAMS_PAUSED, PAUSED

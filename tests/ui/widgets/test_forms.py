@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice
 from app.protocol.limits import KvType
-from app.protocol.messages import DrafterChoice, LoadSettings
+from app.protocol.options import DrafterChoice, LoadSettings
 from app.settings import Settings
 from app.ui.widgets.forms import Form, Setting
 from app.ui.widgets.layouts import LEFT, column, row

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, Q
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.protocol.messages import DrafterName
+from app.protocol.options import DrafterName
 from app.ui.chat.markdown.formats import code_color
 from app.ui.widgets import icons, stylesheet, theme
 from app.ui.widgets.controls import label

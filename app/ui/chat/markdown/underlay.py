@@ -14,7 +14,7 @@ from itertools import groupby
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.markdown.alignment import Run, Span, align, spans, utf16_offsets, without_entities
 from app.ui.chat.markdown.blocks import visible
 from app.ui.chat.markdown.formats import MIRRORED

@@ -12,16 +12,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
-from PySide6.QtGui import (
-    QContextMenuEvent,
-    QHelpEvent,
-    QKeyEvent,
-    QPainter,
-    QTextCursor,
-)
+from PySide6.QtGui import QContextMenuEvent, QHelpEvent, QKeyEvent, QPainter, QTextCursor
 from PySide6.QtWidgets import QMenu, QTextEdit, QToolTip, QWidget
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.browser import SafeBrowser
 from app.ui.chat.markdown.code_blocks import CodeColors

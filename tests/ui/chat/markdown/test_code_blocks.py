@@ -12,7 +12,7 @@ from shiboken6 import isValid
 
 from app.helper import Helper, shared
 from app.helper.messages import ROLES, Highlight, Highlighted
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks, highlight
 from app.ui.chat.markdown import view as markdown_view

@@ -10,7 +10,7 @@ from PySide6.QtGui import QGuiApplication, QTextBlock
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.markdown.plain_text import plain_text
 from app.ui.chat.markdown.view import MarkdownView
 from tests.ui.chat.markdown.test_view import settle, show, tool_tip

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, QRectF
 from PySide6.QtGui import QColor
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.markdown.code_headers import set_code_wrap
 from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.markdown.find_marks import mark_colors

@@ -7,7 +7,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.folding import FOLD_CHARACTERS, FOLD_LINES, SHOWN_CHARACTERS, SHOWN_LINES, folded_length

@@ -13,7 +13,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import DrafterName, Piece
+from app.protocol.events import Piece
+from app.protocol.options import DrafterName
 from app.ui.chat.markdown.block_writer import checked_link
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.formats import Formats

@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QScrollBar
 from pytestqt.qtbot import QtBot
 
-from app.protocol.messages import Piece
+from app.protocol.events import Piece
 from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap, set_code_wrap
 from app.ui.chat.markdown.code_saving import file_name
 from app.ui.chat.markdown.view import MarkdownView

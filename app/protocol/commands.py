@@ -1,0 +1,193 @@
+"""What the window sends to an engine; `app.protocol.framing` turns it into bytes, and the answers back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from app.protocol.limits import MAX_COUNT, HeadChoice
+from app.protocol.options import (
+    AcceptRule,
+    DrafterChoice,
+    DraftLength,
+    LoadSettings,
+    Overflow,
+    Propose,
+    Role,
+    Sampling,
+    TemplateVariables,
+)
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """One turn of a chat as the chat template sees it."""
+
+    role: Role
+    content: str
+    thinking: str = ""
+    """What the model thought before this answer; the template decides whether that goes into the prompt."""
+    sent_at: float | None = None
+    """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
+    midnight would change the whole prompt. ``None`` in all of them: now."""
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """Load a target and, if given, a draft. Whatever was loaded before is unloaded first."""
+
+    request: int
+    target: str
+    draft: str | None = None
+    """A draft model, or a file with the target's MTP head."""
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
+    settings: LoadSettings = LoadSettings()
+
+
+class ChatPart(msgspec.Struct, frozen=True, kw_only=True, tag="chat_part"):
+    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+
+    messages: list[Message]
+    kept: int = 0
+    """How many messages stand before these. They are the first of those that the process was sent last: only what is
+    new of a chat is sent with each letter that is typed, and with each question."""
+
+
+class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
+    """Answer a chat. If ``seed`` is ``None``, the engine draws one, which `GenerationStarted` reports."""
+
+    request: int
+    messages: list[Message]
+    kept: int = 0
+    """As `ChatPart.kept`."""
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)] | None = None
+    """The maximum number of new tokens. ``None``: until the context is full."""
+    stop: list[str] = []
+    """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
+    continued: list[int] = []
+    """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
+    off, and only what is new is sent. Empty: a new answer.
+    """
+    overflow: Overflow = "drop_oldest"
+    private: bool = False
+    """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
+    private is answered.
+    """
+    draft_length: DraftLength = "auto"
+    drafter: DrafterChoice = "auto"
+    propose: Propose = "auto"
+    """Under ``rejection`` and ``block`` the draft model always samples, and this is ignored."""
+    accept: AcceptRule = "coupled"
+    raw: bool = False
+    """Use the contents as the prompt, without a chat template."""
+    thinking: str = ""
+    """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
+    thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
+    """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
+    template_variables: TemplateVariables = {}
+
+
+class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):
+    """Decode an answer without a draft and without showing it, as a baseline for the speed-up."""
+
+    request: int
+    messages: list[Message]
+    sampling: Sampling = Sampling()
+    seed: int = 0
+    max_tokens: Annotated[int, msgspec.Meta(ge=2, le=MAX_COUNT)] = 128
+    overflow: Overflow = "drop_oldest"
+    private: bool = False
+    """As in `Generate.private`."""
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+
+
+class ScoreTokens(msgspec.Struct, frozen=True, kw_only=True, tag="score_tokens"):
+    """Look again at the target's choice after ``answer`` (token ids): how it scores ``candidates`` there."""
+
+    request: int
+    messages: list[Message]
+    answer: list[int]
+    candidates: list[int]
+    sampling: Sampling = Sampling()
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    overflow: Overflow = "drop_oldest"
+    """As the answer was asked for, or it would stand behind another prompt."""
+    raw: bool = False
+    private: bool = False
+    """As in `Generate.private`."""
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+
+
+class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens"):
+    """How many tokens a chat would take if ``text`` were sent now; answered even during a computation, like `Ping`.
+
+    A newer one replaces one that is still waiting, which is then never answered. There is no answer either if nothing
+    is loaded, or if the template rejects the chat.
+    """
+
+    request: int
+    messages: list[Message]
+    """With the system prompt, without ``text``."""
+    kept: int = 0
+    """As `ChatPart.kept`."""
+    text: str = ""
+    """What the user has typed; empty if nothing."""
+    overflow: Overflow = "drop_oldest"
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+
+
+class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
+    """Whether an answer without stored tokens can be continued; answered even during a computation, like `Ping`."""
+
+    request: int
+    text: str
+    thought: str = ""
+    """What the model thought before it. With an empty ``text`` the answer was cut while it thought."""
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+
+
+class Forget(msgspec.Struct, frozen=True, kw_only=True, tag="forget"):
+    """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):
+    """Stop whatever is running: loading, prompt processing or decoding. Takes effect within one verify pass."""
+
+
+class StopThinking(msgspec.Struct, frozen=True, kw_only=True, tag="stop_thinking"):
+    """Let the answer begin now; nothing where no model is thinking. Takes effect within one verify pass."""
+
+
+class Ping(msgspec.Struct, frozen=True, kw_only=True, tag="ping"):
+    """Answered at once by a separate thread, even while the engine computes."""
+
+
+class ReadMemory(msgspec.Struct, frozen=True, kw_only=True, tag="read_memory"):
+    """How much memory the engine and its GPUs use now; answered at once, like `Ping`."""
+
+
+class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
+    pass
+
+
+Command = (
+    Load
+    | ChatPart
+    | Generate
+    | MeasurePlain
+    | ScoreTokens
+    | CountTokens
+    | CheckText
+    | Forget
+    | Cancel
+    | StopThinking
+    | Ping
+    | ReadMemory
+    | Quit
+)

@@ -1,0 +1,124 @@
+"""What a load or a generation can be asked for: the settings in commands, and the words they are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from app.protocol.limits import (
+    ALL_LAYERS,
+    DEFAULT_BATCH_SIZE,
+    MAX_CONTEXT_LENGTH,
+    MAX_COUNT,
+    MAX_DRAFT_LENGTH,
+    MAX_LAYERS,
+    MAX_THREADS,
+    KvType,
+)
+
+AcceptRule = Literal["coupled", "rejection", "block"]
+DrafterName = Literal["model", "ngram", "mtp"]
+DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp"]
+"""``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model or the MTP
+head, if there is one.
+"""
+ProposalMethod = Literal["coupled", "greedy"]
+"""How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
+Propose = Literal["auto", "coupled", "greedy"]
+DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
+"""``auto`` leaves it to the policy, 0 means decoding without a draft."""
+SplitMode = Literal["layer", "row", "none"]
+"""How a model is spread over several GPUs: whole layers, or the rows of its matrices; ``none``: it is on one."""
+FlashAttention = Literal["auto", "on", "off"]
+"""``auto``: where llama.cpp's backend has it."""
+DraftKvType = Literal["auto", "f16", "q8_0", "q4_0"]
+"""``auto``: as the target's."""
+Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
+"""For weights that are written again (quantized)."""
+Role = Literal["system", "user", "assistant"]
+Overflow = Literal["stop", "drop_oldest", "keep_ends"]
+"""What happens to a chat that no longer fits in the context: it isn't answered; its oldest messages are left out; or
+its middle is, while the first turn and the last ones stay. The system prompt always stays.
+"""
+FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
+TextKind = Literal["prose", "code", "list", "thinking"]
+"""What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
+(`app.engine.decoding.text_kind`)."""
+TemplateVariables = dict[str, bool | int | float | str]
+"""Variables of the target's chat template, by name; only those it declares (`ChatTemplate.variables`)."""
+Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How the next token is drawn from the target's logits. The defaults are llama.cpp's."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=10.0)] = 0.8
+    """0 is greedy: always the most likely token."""
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 40
+    """Keep the k most likely tokens; 0 keeps all."""
+    top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
+    min_p: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.05
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=10.0)] = 1.0
+    """1 turns it off."""
+    frequency_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
+    presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
+    penalty_window: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 64
+    """How many of the last tokens the penalties apply to; 0 turns them off."""
+
+
+class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a pair is loaded."""
+
+    context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
+    """Tokens in the KV cache; 0 means the target's training context, at most 8,192."""
+    threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
+    """For passes over one token. 0 leaves it to the engine, which times two numbers when a model is new."""
+    batch_threads: Annotated[int, msgspec.Meta(ge=0, le=MAX_THREADS)] = 0
+    """For passes over several tokens: prompts and verify passes. 0 means as many as ``threads`` if that is given,
+    otherwise one per physical core."""
+    target_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
+    """Layers of the target on the GPU; -1 means all of them, 0 none."""
+    draft_gpu_layers: Annotated[int, msgspec.Meta(ge=ALL_LAYERS, le=MAX_COUNT)] = ALL_LAYERS
+    main_gpu: str = ""
+    """The GPU that everything is on with the ``split_mode`` ``none``: `Device.name`; empty means the first."""
+    split_mode: SplitMode = "layer"
+    tensor_split: tuple[Annotated[float, msgspec.Meta(ge=0.0, le=1e6)], ...] = ()
+    """The share of each GPU, in their order, in any unit; empty means by their free memory."""
+    draft_device: str = ""
+    """The GPU that a draft model is on: `Device.name`; empty means as the target."""
+    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0, le=MAX_LAYERS)] = 0
+    """Of a mixture-of-experts target, how many layers, counted from the first, keep their experts in system memory
+    while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them."""
+    batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
+    """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
+    micro_batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
+    kv_type: KvType = "f16"
+    flash_attention: FlashAttention = "auto"
+    draft_context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
+    """Tokens in the KV cache of a draft model, which doesn't draft in longer chats; 0 means as many as the target."""
+    draft_kv_type: DraftKvType = "auto"
+    chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1, le=MAX_COUNT)] = -1
+    """Memory for the KV caches of recently used chats, in MiB; 0 keeps none, -1 means an eighth of the system's memory,
+    at most 2,048.
+    """
+
+
+SPECIAL_OPTIONS = (
+    "batch_threads",
+    "main_gpu",
+    "split_mode",
+    "tensor_split",
+    "draft_device",
+    "expert_layers_on_cpu",
+    "flash_attention",
+    "draft_context_length",
+    "draft_kv_type",
+)
+"""The first versions did not have these: what they measured was measured with the defaults."""
+
+
+def chosen_options(settings: LoadSettings) -> dict[str, Any]:
+    """Those of `SPECIAL_OPTIONS` that are not as by default."""
+    values, defaults = msgspec.to_builtins(settings), msgspec.to_builtins(LoadSettings())
+    return {name: values[name] for name in SPECIAL_OPTIONS if values[name] != defaults[name]}
