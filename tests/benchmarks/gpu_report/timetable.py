@@ -1,0 +1,61 @@
+"""Which steps there are, in which order, and how long each may take."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass, field
+
+OWN_MODULES = {"top-k on the GPU": "tests.benchmarks.top_k"}
+"""Steps with a module of their own, which are left out where it is missing. Its function ``gpu_step`` takes a `Bench` and
+yields figures.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A step in the timetable. Seconds."""
+
+    name: str
+    limit: float
+    """After this it is ended."""
+    least: float
+    """It isn't begun if the call has less time left than this."""
+    environment: dict[str, str] = field(default_factory=dict)
+    backends: tuple[str, ...] = ()
+    """Where it makes sense; everywhere if there are none."""
+
+
+_NO_REUSE, _NO_CUDA_GRAPHS = {"LLAMA_GRAPH_REUSE_DISABLE": "1"}, {"GGML_CUDA_DISABLE_GRAPHS": "1"}
+_ALL = (
+    Entry("devices", 60, 5),
+    Entry("selftest", 120, 15),
+    Entry("greedy texts", 150, 30),
+    Entry("a context too large", 90, 25),
+    Entry("widths q8_0", 120, 25),
+    Entry("widths q4_k_m", 120, 25),
+    Entry("widths q8_0, no graph reuse", 120, 25, _NO_REUSE),
+    Entry("widths q8_0, no CUDA graphs", 120, 25, _NO_CUDA_GRAPHS, ("cuda",)),
+    Entry("widths q4_k_m, no graph reuse", 120, 25, _NO_REUSE),
+    Entry("widths q4_k_m, no CUDA graphs", 120, 25, _NO_CUDA_GRAPHS, ("cuda",)),
+    Entry("draft steps", 60, 15),
+    Entry("own time", 150, 30),
+    Entry("top-k on the GPU", 150, 30),
+    Entry("draft lengths q8_0", 180, 40),
+    Entry("draft lengths q4_k_m", 180, 40),
+    Entry("bare loop q8_0", 90, 25),
+    Entry("bare loop q4_k_m", 90, 25),
+    Entry("hybrids", 60, 15),
+    Entry("batch sizes", 120, 20),
+    Entry("stop", 120, 25),
+    Entry("memory", 150, 30),
+    Entry("architectures", 240, 40),
+)
+
+
+def entries(backend: str) -> list[Entry]:
+    """The steps that can run here, in order."""
+    return [entry for entry in _ALL if (not entry.backends or backend in entry.backends) and _is_there(entry.name)]
+
+
+def _is_there(name: str) -> bool:
+    return name not in OWN_MODULES or importlib.util.find_spec(OWN_MODULES[name]) is not None
