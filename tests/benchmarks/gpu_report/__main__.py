@@ -1,8 +1,8 @@
 """``scripts/gpu-report``: measures on a machine with a GPU what this project can't measure without one.
 
-    scripts/gpu-report pack [--numpy] [--earlier FOLDER]   where there is a network: what the machine needs, in build/
-    scripts/gpu-report run [--backend NAME] [--small]      on the machine, several times if its calls are short
-    scripts/gpu-report write [RESULTS]                     the figures as a section of docs/gpu.md
+scripts/gpu-report pack [--numpy] [--earlier FOLDER]   where there is a network: what the machine needs, in build/
+scripts/gpu-report run [--backend NAME] [--small]      on the machine, several times if its calls are short
+scripts/gpu-report write [RESULTS]                     the figures as a section of docs/gpu.md
 """
 
 from __future__ import annotations
@@ -31,9 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown = set(options.only) - {entry.name for entry in entries(options.backend)}
         if unknown:
             raise SystemExit(f"There is no step {', '.join(sorted(unknown))}.")
-        return Call(
-            options.backend, options.minutes * 60, options.small, tuple(options.only), options.out
-        ).run()
+        return Call(options.backend, options.minutes * 60, options.small, tuple(options.only), options.out).run()
     files = [options.results] if options.results else sorted(WORK.glob("results-*.json"))
     if not files:
         raise SystemExit(f"There are no results in {WORK}. Name the file.")
@@ -43,7 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpu-report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="gpu-report", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     packing = commands.add_parser("pack", help="what a machine without a network needs")
     packing.add_argument("--python", default="3.12", help="the machine's version of Python")
@@ -52,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     packing.add_argument("--earlier", type=Path, metavar="FOLDER", help="with what earlier calls brought back")
     running = commands.add_parser("run", help="build, measure, go on")
     running.add_argument(
-        "--backend", choices=BACKENDS, default="metal" if platform.system() == "Darwin" else "cuda",
+        "--backend",
+        choices=BACKENDS,
+        default="metal" if platform.system() == "Darwin" else "cuda",
         help="what llama.cpp is built for; installed: take the one this Python finds",
     )
     running.add_argument("--minutes", type=float, default=9.5, help="how long this call may take")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from app.protocol.options import Quantization
 from tests.benchmarks import auto
 from tests.benchmarks.engine import questions
 from tests.benchmarks.gpu_report.sizes import Bench
+from tests.benchmarks.gpu_report.timetable import TOP_K_MODULE
 from tests.benchmarks.inflate import GUIDE
 from tests.benchmarks.overhead import CASES, measure
 from tests.support.generation import GREEDY, ask, run
@@ -35,6 +37,14 @@ def own_time(bench: Bench) -> Iterator[dict[str, Any]]:
         for case in cases:
             found = measure(pair, _DRAFT_LENGTH, bench.sizes.rounds, default_threads(), [case])
             yield {f"{size}, {name}": parts for name, parts in found.items()}
+
+
+def top_k(bench: Bench) -> Iterator[dict[str, Any]]:
+    """The same with the largest logits picked by llama.cpp, and with whole rows (`tests.benchmarks.own_time`)."""
+    module = importlib.import_module(TOP_K_MODULE)
+    for size in bench.sizes.vocabularies:
+        found = module.measure(bench.vocabulary_pair(size), _DRAFT_LENGTH, bench.sizes.rounds, default_threads())
+        yield {f"{size}, {name}": figures for name, figures in found.items()}
 
 
 def draft_lengths(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str, Any]]]:

@@ -9,6 +9,7 @@ A *site* is a folder with llama-cpp-python and the libraries of one backend, for
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import platform
 import re
@@ -19,10 +20,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
-from tests.benchmarks.gpu_report.packing import LIBRARIES, PACK, ROOT, SOURCES, WHEELS, WORK
+from tests.benchmarks.gpu_report.packing import LIBRARIES, MANIFEST, PACK, ROOT, SOURCES, WHEELS, WORK
 
 INSTALLED = "installed"
 BACKENDS = ("cuda", "vulkan", "metal", "cpu", INSTALLED)
@@ -63,11 +63,14 @@ def unpack() -> None:
     """Unpack wheels, and the libraries that an earlier call has built. Raises `SystemExit` without a pack."""
     if not (PACK / SOURCES).is_file():
         raise SystemExit(f"{PACK / SOURCES} is missing: run `scripts/gpu-report pack` where there is a network.")
-    wheels = WORK / WHEELS
-    if not wheels.is_dir():
-        for wheel in sorted((PACK / WHEELS).glob("*.whl")):
-            zipfile.ZipFile(wheel).extractall(wheels)
-    if not (wheels / "numpy").is_dir() and importlib.util.find_spec("numpy") is None:
+    packed = json.loads((PACK / MANIFEST).read_text(encoding="utf-8"))["python"]
+    if packed != f"{sys.version_info.major}.{sys.version_info.minor}":
+        raise SystemExit(
+            f"The pack is for Python {packed}: use that, or run `scripts/gpu-report pack --python VERSION`."
+        )
+    for wheel in sorted((PACK / WHEELS).glob("*.whl")):
+        zipfile.ZipFile(wheel).extractall(WORK / WHEELS)
+    if not (WORK / WHEELS / "numpy").is_dir() and importlib.util.find_spec("numpy") is None:
         raise SystemExit("This Python has no NumPy: run `scripts/gpu-report pack --numpy`.")
     for backend in {found[1] for file in PACK.iterdir() if (found := LIBRARIES.fullmatch(file.name))}:
         if not is_built(backend):
@@ -92,7 +95,7 @@ def start(backend: str) -> subprocess.Popen[bytes]:
     with log(backend).open("ab") as output:
         command = [sys.executable, "-m", __spec__.name, backend]
         return subprocess.Popen(
-            command, cwd=ROOT, env=environment(INSTALLED), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command, cwd=ROOT, env=environment(backend), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
 
 
@@ -127,7 +130,7 @@ def build(backend: str) -> None:
     _make_site(backend, work / "bin")
 
 
-def _options(backend: str) -> Mapping[str, str]:
+def _options(backend: str) -> dict[str, str]:
     if backend == "cuda":
         compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         return {

@@ -27,9 +27,10 @@ LIBRARIES = re.compile(r"libraries-(\w+)\.tar\.xz\.\d\d")
 """Parts of an archive of built libraries; the group is the backend."""
 
 _NEEDED = (
-    "diskcache filelock gguf iniconfig jinja2 markupsafe msgspec packaging platformdirs pluggy psutil pygments pytest "
-    "pyyaml requests tqdm typing_extensions"
-).split()
+    *("diskcache", "filelock", "jinja2", "markupsafe", "msgspec", "platformdirs", "psutil", "typing_extensions"),
+    *("gguf", "pyyaml", "requests", "tqdm"),
+    *("pytest", "iniconfig", "packaging", "pluggy", "pygments"),
+)
 """Packages that the engine and its benchmarks import, without NumPy, which is larger than all of them together."""
 _GLIBC = ("2_28", "2_27", "2_17", "2_12")
 _BACKENDS = {"ggml-blas", "ggml-cpu", "ggml-cuda", "ggml-hip", "ggml-metal", "ggml-vulkan"}

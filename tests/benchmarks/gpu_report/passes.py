@@ -53,7 +53,7 @@ def opened(path: Path, settings: LoadSettings, *, length: int, outputs: int, sna
 
 def tokens(count: int, vocabulary: int) -> list[int]:
     """Some tokens, none of the first, which are special."""
-    return np.random.default_rng(count).integers(vocabulary // 4, vocabulary, count).tolist()
+    return [int(token) for token in np.random.default_rng(count).integers(vocabulary // 4, vocabulary, count)]
 
 
 def _timed(context: Context, width: int) -> float:
@@ -79,10 +79,11 @@ def widths(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str, A
         sizes = bench.sizes
         every = range(1, sizes.widths + 1)
         with opened(bench.target(quantization), bench.settings(), length=_LENGTH, outputs=sizes.widths) as context:
-            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 0)
+            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
             yield {"cold": {width: _timed(context, width) for width in every}}
             yield _passes(context, "in a row", {width: [width] * sizes.passes for width in every})
             yield _passes(context, "alternating", {width: [1, width] * sizes.passes for width in every})
+            yield {"mixed": _mixed(context, sizes.passes, min(8, sizes.widths))}
 
     return step
 
@@ -98,11 +99,26 @@ def _passes(context: Context, name: str, orders: dict[int, list[int]]) -> dict[s
     return {name: medians, f"{name}, graphs reused": reused}
 
 
+def _mixed(context: Context, passes: int, most: int) -> dict[str, float]:
+    """Means over the same random widths up to ``most``, as they come and padded to one or a few widths."""
+    drawn = np.random.default_rng(1).integers(1, most + 1, 2 * passes).tolist()
+    padded = {
+        "as they come": drawn,
+        f"padded to {most}": [most] * len(drawn),
+        f"padded to 1 or {most}": [1 if width == 1 else most for width in drawn],
+        "padded to even numbers": [min(width + width % 2, most) for width in drawn],
+    }
+    for order in padded.values():  # once without timing
+        for width in order:
+            _timed(context, width)
+    return {name: statistics.fmean(_timed(context, width) for width in order) for name, order in padded.items()}
+
+
 def draft_steps(bench: Bench) -> Iterator[dict[str, Any]]:
     """Milliseconds of a whole draft, by the order of its passes."""
     for name, path in bench.drafts().items():
         with opened(path, bench.settings(), length=_LENGTH, outputs=1) as context:
-            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 0)
+            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
             times: dict[str, list[float]] = {order: [] for order in _ORDERS}
             for _ in range(bench.sizes.passes):
                 for order, each in _ORDERS.items():
@@ -148,9 +164,9 @@ def hybrids(bench: Bench) -> Iterator[dict[str, Any]]:
         with opened(
             bench.hybrid(), bench.settings(), length=_LENGTH, outputs=bench.sizes.widths, snapshots=snapshots
         ) as context:
-            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 0)
+            context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
             kept = context.checkpoints.snapshots
-            figures = {"snapshots kept": kept, "bytes of a copy": context.checkpoints.size()}
+            figures: dict[str, float] = {"snapshots kept": kept, "bytes of a copy": context.checkpoints.size()}
             for each in (1, width):
                 rounds = [_round(context, each) for _ in range(bench.sizes.passes)]
                 figures[f"round of width {each}"] = statistics.median(rounds[len(rounds) // 3 :])
@@ -171,5 +187,5 @@ def _round(context: Context, width: int) -> float:
     seconds = time.perf_counter() - begun
     if len(context.tokens) + 1 >= context.length - width:
         context.clear()
-        context.decode(tokens(_BEFORE, context.model.vocabulary_size), 0)
+        context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
     return seconds * 1e3

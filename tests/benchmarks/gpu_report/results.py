@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +51,7 @@ class Results:
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f"{path.name}.part")
             part.write_text(text, encoding="utf-8")
-            os.replace(part, path)
+            part.replace(path)
 
     def add(self, other: Results) -> None:
         """Take over the steps of ``other`` that got further, or were run later, than ours."""

@@ -6,6 +6,7 @@ own and a time limit: one that crashes or hangs costs only itself, and what it h
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -114,7 +115,9 @@ class Call:
             code = process.wait(max(self._left(), 0))
         except subprocess.TimeoutExpired:
             _kill(process)
-            print(f"building for {backend} isn't finished; the next call goes on if the machine is the same", flush=True)
+            print(
+                f"building for {backend} isn't finished; the next call goes on if the machine is the same", flush=True
+            )
             return
         if code != 0:
             raise SystemExit(f"{building.log(backend).read_text('utf-8', 'replace')[-3000:]}\nThe build failed.")
@@ -236,17 +239,15 @@ def _packer(backend: str, out: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         ["nice", "-n", "15", *command] if shutil.which("nice") else command,
         cwd=ROOT,
-        env=building.environment(building.INSTALLED),
+        env=building.environment(backend),
         start_new_session=True,
     )
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End a process and everything it started."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
 
 

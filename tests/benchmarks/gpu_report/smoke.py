@@ -79,7 +79,9 @@ def greedy_texts(bench: Bench) -> Iterator[dict[str, Any]]:
         for text in questions(bench.sizes.texts)
     ]
     engine = Engine()
-    with patch.object(llama_cpp, "llama_context_default_params", _without_offload(llama_cpp.llama_context_default_params)):
+    with patch.object(
+        llama_cpp, "llama_context_default_params", _without_offload(llama_cpp.llama_context_default_params)
+    ):
         on_cpu = bench.settings(target_gpu_layers=0, draft_gpu_layers=0)
         engine.load(_guide(on_cpu), lambda _: None)
         cpu = [run(engine, command) for command in asked]

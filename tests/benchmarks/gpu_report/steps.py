@@ -8,7 +8,6 @@ A step yields parts of its figures; each is added to ``FILE`` at once, as a line
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 from tests.benchmarks.gpu_report import answers, passes, smoke, usage
 from tests.benchmarks.gpu_report.sizes import QUANTIZATIONS, SMALL, USUAL, Bench
-from tests.benchmarks.gpu_report.timetable import OWN_MODULES
+from tests.benchmarks.gpu_report.timetable import TOP_K
 
 Step = Callable[[Bench], Iterator[dict[str, Any]]]
 
@@ -41,6 +40,7 @@ STEPS: dict[str, Step] = {
     "a context too large": smoke.too_large,
     "draft steps": passes.draft_steps,
     "own time": answers.own_time,
+    TOP_K: answers.top_k,
     "hybrids": passes.hybrids,
     "architectures": usage.architectures,
     "batch sizes": passes.batch_sizes,
@@ -54,14 +54,6 @@ for _name in QUANTIZATIONS:
     STEPS[f"bare loop {_name}"] = answers.bare_loop(_name)
 
 
-def step_of(name: str) -> Step:
-    """The function of a step, which may be ``gpu_step`` of a module of its own."""
-    if name in OWN_MODULES:
-        found: Step = importlib.import_module(OWN_MODULES[name]).gpu_step
-        return found
-    return STEPS[name]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
@@ -71,7 +63,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(SMALL if options.small else USUAL, options.folder)
-    for figures in step_of(options.name)(bench):
+    for figures in STEPS[options.name](bench):
         with options.figures.open("a", encoding="utf-8") as file:
             file.write(json.dumps(figures, ensure_ascii=False) + "\n")
 
