@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import llama_cpp
-import msgspec
 import numpy as np
 
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.llama.thread_count import default_threads
-from app.protocol.commands import Generate, Load
+from app.protocol.commands import Load
 from app.protocol.options import Quantization
 from tests.benchmarks import auto
 from tests.benchmarks.engine import questions
@@ -74,44 +73,36 @@ def bare_loop(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str
         assert engine._target is not None
         model = engine._target.model
         context = Context(model, bench.settings(), length=2048, threads=default_threads(), outputs=1)
-        ours, bare, same = [], [], 0
-        for number, text in enumerate(questions(bench.sizes.repeats + 1)):
-            command = ask(text, sampling=GREEDY, draft_length=0, drafter="none", max_tokens=bench.sizes.tokens)
-            engine_first = number % 2 == 0
-            if engine_first:
-                speed, ids, prompt = _engine_speed(engine, command)
-            else:  # the prompt is known only to the engine, so it answers once more, which is not counted
-                _, ids, prompt = _engine_speed(engine, command)
-            bare_speed, bare_ids = _bare_speed(context, prompt, len(ids))
-            if not engine_first:
-                speed, ids, prompt = _engine_speed(engine, command)
-            if number:  # the first one warms up
-                ours.append(speed)
-                bare.append(bare_speed)
-                same += ids == bare_ids
+        found = [_pair_of_speeds(engine, context, bench, each) for each in range(bench.sizes.repeats + 1)]
         context.close()
         engine.unload()
+        ours, bare, same = (list(values) for values in zip(*found[1:], strict=True))  # the first one warms up
         yield {
             "engine": statistics.median(ours),
             "bare loop": statistics.median(bare),
             "ratio": statistics.median(ours) / statistics.median(bare),
             "answers": len(ours),
-            "same tokens": same,
+            "same tokens": sum(same),
         }
 
     return step
 
 
-def _engine_speed(engine: Engine, command: Generate) -> tuple[float, list[int], list[int]]:
-    """Tokens per second, the answer's tokens and those of the prompt."""
-    answer = run(engine, msgspec.structs.replace(command))
-    sequence = engine._sequence
+def _pair_of_speeds(engine: Engine, context: Context, bench: Bench, number: int) -> tuple[float, float, bool]:
+    """Tokens per second of both for one question, and whether the tokens are the same; who begins changes."""
+    (text,) = questions(number + 1)[-1:]
+    command = ask(text, sampling=GREEDY, draft_length=0, drafter="none", max_tokens=bench.sizes.tokens)
+    assert engine._target is not None
+    prompt = engine._target.prompts.chat(command.messages).tokens
+    bare = _bare(context, prompt, bench.sizes.tokens) if number % 2 else None
+    answer = run(engine, command)
+    bare_speed, bare_ids = bare or _bare(context, prompt, bench.sizes.tokens)
     speed = answer.finished.figures.decode_tokens_per_second
     assert speed is not None
-    return speed, answer.token_ids, sequence.tokens[: sequence.prompt_length]
+    return speed, bare_speed, bare_ids[: len(answer.token_ids)] == answer.token_ids
 
 
-def _bare_speed(context: Context, prompt: list[int], count: int) -> tuple[float, list[int]]:
+def _bare(context: Context, prompt: list[int], count: int) -> tuple[float, list[int]]:
     """As the engine counts it: tokens after the first ÷ time from the first to the last."""
     context.clear()
     token = int(context.decode(prompt, 1)[0].argmax())

@@ -70,7 +70,7 @@ def _bring(folder: Path) -> list[str]:
 def _report(brought: Sequence[str]) -> int:
     tree, packed = sum(_tree_sizes()), size_of(PACK)
     print(f"repository  {tree / 2**20:6.1f} MiB")
-    print(f"pack        {packed / 2**20:6.1f} MiB in {PACK.relative_to(ROOT)}")
+    print(f"pack        {packed / 2**20:6.1f} MiB in {PACK}")
     for file in sorted(PACK.iterdir()):
         print(f"  {file.name:28} {size_of(file) / 2**20:6.1f} MiB{'   of an earlier call' * (file.name in brought)}")
     print(f"total       {(tree + packed) / 2**20:6.1f} MiB of {LIMIT_BYTES / 2**20:.0f}")

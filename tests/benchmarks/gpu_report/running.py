@@ -51,22 +51,25 @@ class Call:
         name = "small" if self.small else "usual"
         self._folder, self._file = WORK / f"models-{name}", WORK / f"results-{self.backend}-{name}.json"
         self._results = Results()
-        self._packers: list[subprocess.Popen[bytes]] = []
+        self._background: list[subprocess.Popen[bytes]] = []
+        """Builds and packers."""
 
     def run(self) -> int:
         """Everything there is time for; returns 0 if no step is left, otherwise `INCOMPLETE`."""
         WORK.mkdir(parents=True, exist_ok=True)
         self._results = Results.read(self._file)
         self._take_over(Results.read(PACK / RESULTS))
-        if not self._prepare():
+        try:
+            steps = entries(self.backend)
+            if self._prepare(any(entry.needs_models for entry in steps if self._is_wanted(entry))):
+                for entry in steps:
+                    if self._is_wanted(entry) and self._left() >= entry.least:
+                        self._carry_out(entry)
+            self._finish_packing()
+        finally:
+            for process in self._background:
+                _kill(process)
             self._write()
-            return INCOMPLETE
-        left = [entry for entry in entries(self.backend) if self._is_wanted(entry)]
-        for entry in left:
-            if self._left() >= entry.least:
-                self._carry_out(entry)
-        self._finish_packing()
-        self._write()
         return self._summary()
 
     # ------------------------------------------------------------ what there is already
@@ -91,45 +94,46 @@ class Call:
 
     # ------------------------------------------------------------ libraries and models
 
-    def _prepare(self) -> bool:
+    def _prepare(self, needs_models: bool) -> bool:
         """Whether libraries and models are there; if not, there was not enough time."""
         if self.backend == building.INSTALLED:
-            self._carry_out(_MODELS)
+            if needs_models:
+                self._carry_out(_MODELS)
             return True
         building.unpack()
-        is_new = not building.is_built(self.backend)
-        gpu = building.start(self.backend) if is_new else None
-        if self.backend != "cpu" and not building.is_built("cpu"):
-            self._wait_for(building.start("cpu"), "cpu")
-        if building.is_built("cpu"):
+        missing = [backend for backend in dict.fromkeys((self.backend, "cpu")) if not building.is_built(backend)]
+        builds = {backend: building.start(backend) for backend in missing}
+        self._background += builds.values()
+        if "cpu" in builds:
+            self._wait_for(builds["cpu"], "cpu")
+        if needs_models and building.is_built("cpu"):
             self._carry_out(_MODELS)
-        if gpu:
-            self._wait_for(gpu, self.backend)
-            if self.out and building.is_built(self.backend):
-                self._packers = [_packer(backend, self.out) for backend in {self.backend, "cpu"}]
-        return building.is_built(self.backend)
+        if self.backend in builds:
+            self._wait_for(builds[self.backend], self.backend)
+        if not building.is_built(self.backend):
+            return False
+        if self.out:
+            self._background += [_packer(backend, self.out) for backend in missing]
+        return True
 
     def _wait_for(self, process: subprocess.Popen[bytes], backend: str) -> None:
+        """Raises `SystemExit` if the build fails; if there is no time, it is ended, and goes on in the next call."""
         begun = time.monotonic()
         try:
             code = process.wait(max(self._left(), 0))
         except subprocess.TimeoutExpired:
-            _kill(process)
-            print(
-                f"building for {backend} isn't finished; the next call goes on if the machine is the same", flush=True
-            )
+            print(f"there was no time to finish the build for {backend}", flush=True)
             return
         if code != 0:
             raise SystemExit(f"{building.log(backend).read_text('utf-8', 'replace')[-3000:]}\nThe build failed.")
         print(f"built for {backend} (waited {time.monotonic() - begun:.0f} s)", flush=True)
 
     def _finish_packing(self) -> None:
-        for process in self._packers:
+        for process in self._background:
             try:
                 process.wait(max(self._left(), 0) + _RESERVE / 2)
             except subprocess.TimeoutExpired:
-                _kill(process)
-                print("there was no time to pack all built libraries", flush=True)
+                print("there was no time to pack the libraries", flush=True)
 
     # ------------------------------------------------------------ steps
 

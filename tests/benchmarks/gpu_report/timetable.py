@@ -21,13 +21,15 @@ class Entry:
     environment: dict[str, str] = field(default_factory=dict)
     backends: tuple[str, ...] = ()
     """Where it makes sense; everywhere if there are none."""
+    needs_models: bool = True
+    """Whether it uses the large models, which take minutes to make."""
 
 
 _NO_REUSE, _NO_CUDA_GRAPHS = {"LLAMA_GRAPH_REUSE_DISABLE": "1"}, {"GGML_CUDA_DISABLE_GRAPHS": "1"}
 _ALL = (
-    Entry("devices", 60, 5),
-    Entry("selftest", 120, 15),
-    Entry("greedy texts", 150, 30),
+    Entry("devices", 60, 5, needs_models=False),
+    Entry("selftest", 120, 15, needs_models=False),
+    Entry("greedy texts", 150, 30, needs_models=False),
     Entry("a context too large", 90, 25),
     Entry("widths q8_0", 120, 25),
     Entry("widths q4_k_m", 120, 25),
@@ -46,7 +48,7 @@ _ALL = (
     Entry("batch sizes", 120, 20),
     Entry("stop", 120, 25),
     Entry("memory", 150, 30),
-    Entry("architectures", 240, 40),
+    Entry("architectures", 240, 40, needs_models=False),
 )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.gpu_report.results import Results, StepResult
+from tests.benchmarks.gpu_report.timetable import TOP_K
 
 _TITLE = "# GPUs\n"
 _WIDTHS = {
@@ -19,6 +20,7 @@ _MODELS = {"q8_0": "Q8_0", "q4_k_m": "Q4_K_M"}
 _MIB = 2**20
 
 Figures = Mapping[str, Any]
+Steps = Mapping[str, StepResult]
 Row = Sequence[object]
 
 
@@ -41,8 +43,8 @@ def _section(name: str, results: Results) -> Iterator[str]:
     steps = results.steps
     yield f"## {name}\n"
     yield from _machine(results)
-    for heading, explanation, lines in _tables(steps):
-        if body := list(lines):
+    for heading, explanation, lines in _TABLES:
+        if body := list(lines(steps)):
             yield from (f"### {heading}", *([explanation, ""] if explanation else []), *body, "")
     missing = [(step, result) for step, result in steps.items() if result.state != "done"]
     if missing:
@@ -75,67 +77,10 @@ def _machine(results: Results) -> Iterator[str]:
     yield ""
 
 
-def _tables(steps: Mapping[str, StepResult]) -> Iterator[tuple[str, str, Iterable[str]]]:
-    """Headings, a sentence about each, and lines."""
-    model = "The guide, inflated to the cost of a real model"
-    yield "Does it work", "", _smoke(steps)
-    yield (
-        "A verify pass, by its width",
-        f"Milliseconds. {model}, 256 tokens in the context. *First*: the first pass of that width; *in a row*: the "
-        "median of many; *alternating* with passes over one token; *reused*: the share of passes with the graph of the "
-        "one before.",
-        _widths(steps),
-    )
-    yield (
-        "Widths as they come, or padded",
-        "Milliseconds a pass, the mean over the same random sequence of widths from 1 to 8.",
-        _mixed(steps),
-    )
-    yield (
-        "A whole draft, by the order of its passes",
-        "Milliseconds. After full acceptance, a draft model has two tokens to process before it drafts.",
-        _draft_steps(_of(steps, "draft steps")),
-    )
-    yield (
-        "The engine's own time",
-        "Milliseconds a round at draft length 5; `python -m tests.benchmarks.overhead` says what the parts are.",
-        _by_part(_of(steps, "own time")),
-    )
-    yield (
-        "Top-k on the GPU",
-        "Milliseconds a round; see `python -m tests.benchmarks.own_time`.",
-        _by_part(_of(steps, "top-k on the GPU")),
-    )
-    yield (
-        "Draft lengths against each other",
-        f"{model}, with the guide's draft. Decode speed ÷ that without a draft.",
-        _draft_lengths(steps),
-    )
-    yield (
-        "Without a draft: the engine and a bare loop",
-        "Tokens per second. The bare loop is `llama_decode` and the largest logit.",
-        _bare_loops(steps),
-    )
-    yield (
-        "A hybrid model",
-        "Milliseconds of a round whose draft is rejected from its second token on, with llama.cpp's snapshots of the "
-        "running state and without, when it is copied to system memory.",
-        _by_part(_of(steps, "hybrids"), "{:,.3f}"),
-    )
-    yield "Batch sizes", f"Prompt processing. {model}, Q8_0.", _batch_sizes(_of(steps, "batch sizes"))
-    yield "Stop", "Milliseconds until the engine has stopped.", _by_part(_of(steps, "stop"), "{:,.1f}")
-    yield (
-        "Memory on the GPU",
-        "MiB, by context length and KV type: as planned, as llama.cpp's backend reports it, as the driver's tool does, "
-        "and what is still taken after unloading.",
-        _memory(_of(steps, "memory")),
-    )
-
-
 # ---------------------------------------------------------------- tables
 
 
-def _smoke(steps: Mapping[str, StepResult]) -> Iterator[str]:
+def _smoke(steps: Steps) -> Iterator[str]:
     rows: list[Row] = [(f"self-test: {check}", said) for check, said in _of(steps, "selftest").items()]
     texts = _of(steps, "greedy texts")
     for pair in ("processor and GPU", "plain and drafted"):
@@ -158,7 +103,7 @@ def _smoke(steps: Mapping[str, StepResult]) -> Iterator[str]:
     return _table(["check", "result"], rows)
 
 
-def _widths(steps: Mapping[str, StepResult]) -> Iterator[str]:
+def _widths(steps: Steps) -> Iterator[str]:
     found = {}
     for model, name in _MODELS.items():
         for variant, label in _WIDTHS.items():
@@ -173,7 +118,7 @@ def _widths(steps: Mapping[str, StepResult]) -> Iterator[str]:
     return _table(["", *widths], rows)
 
 
-def _mixed(steps: Mapping[str, StepResult]) -> Iterator[str]:
+def _mixed(steps: Steps) -> Iterator[str]:
     found = {
         f"{name} {label}": mixed
         for model, name in _MODELS.items()
@@ -183,15 +128,12 @@ def _mixed(steps: Mapping[str, StepResult]) -> Iterator[str]:
     return _matrix(found, "{:.2f}")
 
 
-def _draft_steps(figures: Figures) -> Iterator[str]:
-    return _matrix(figures, "{:.2f}")
+def _figures_of(name: str, form: str) -> Callable[[Steps], Iterator[str]]:
+    """A row for each part of a step's figures."""
+    return lambda steps: _matrix(_of(steps, name), form)
 
 
-def _by_part(figures: Figures, form: str = "{:.3f}") -> Iterator[str]:
-    return _matrix(figures, form)
-
-
-def _draft_lengths(steps: Mapping[str, StepResult]) -> Iterator[str]:
+def _draft_lengths(steps: Steps) -> Iterator[str]:
     found: dict[str, dict[str, Any]] = {}
     for model, name in _MODELS.items():
         for kind, figures in _of(steps, f"draft lengths {model}").items():
@@ -203,21 +145,21 @@ def _draft_lengths(steps: Mapping[str, StepResult]) -> Iterator[str]:
     return _matrix(found, "{:.2f}")
 
 
-def _bare_loops(steps: Mapping[str, StepResult]) -> Iterator[str]:
+def _bare_loops(steps: Steps) -> Iterator[str]:
     found = {name: figures for model, name in _MODELS.items() if (figures := _of(steps, f"bare loop {model}"))}
     return _matrix(found, "{:.2f}")
 
 
-def _batch_sizes(figures: Figures) -> Iterator[str]:
+def _batch_sizes(steps: Steps) -> Iterator[str]:
     rows = [
         (size, f"{found['tokens per second']:,.0f}", f"{found['GPU bytes'] / _MIB:,.0f}")
-        for size, found in figures.items()
+        for size, found in _of(steps, "batch sizes").items()
     ]
     return _table(["tokens at once", "tokens per second", "MiB on the GPU"], rows)
 
 
-def _memory(figures: Figures) -> Iterator[str]:
-    loads = {name: found for name, found in figures.items() if name != "before"}
+def _memory(steps: Steps) -> Iterator[str]:
+    loads = {name: found for name, found in _of(steps, "memory").items() if name != "before"}
     mib = {name: {part: value / _MIB for part, value in found.items()} for name, found in loads.items()}
     return _matrix(mib, "{:,.0f}")
 
@@ -244,7 +186,7 @@ def _table(heading: Sequence[object], rows: Iterable[Row]) -> Iterator[str]:
         yield from (f"| {' | '.join(row)} |" for row in cells)
 
 
-def _of(steps: Mapping[str, StepResult], name: str) -> Figures:
+def _of(steps: Steps, name: str) -> Figures:
     """What a step has measured, even if it didn't finish."""
     return steps[name].figures if name in steps else {}
 
@@ -252,3 +194,60 @@ def _of(steps: Mapping[str, StepResult], name: str) -> Figures:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
+
+
+_MODEL = "The guide, inflated to the cost of a real model"
+_TABLES: tuple[tuple[str, str, Callable[[Steps], Iterator[str]]], ...] = (
+    ("Does it work", "", _smoke),
+    (
+        "A verify pass, by its width",
+        f"Milliseconds. {_MODEL}, 256 tokens in the context. *First*: the first pass of that width; *in a row*: the "
+        "median of many; *alternating* with passes over one token; *reused*: the share of passes with the graph of the "
+        "one before.",
+        _widths,
+    ),
+    (
+        "Widths as they come, or padded",
+        "Milliseconds a pass, the mean over the same random sequence of widths.",
+        _mixed,
+    ),
+    (
+        "A whole draft, by the order of its passes",
+        "Milliseconds. After full acceptance, a draft model has two tokens to process before it drafts.",
+        _figures_of("draft steps", "{:.2f}"),
+    ),
+    (
+        "The engine's own time",
+        "Milliseconds a round at draft length 5; `python -m tests.benchmarks.overhead` says what the parts are.",
+        _figures_of("own time", "{:.3f}"),
+    ),
+    (
+        "Top-k on the GPU",
+        "Milliseconds a round; `python -m tests.benchmarks.own_time` says what the parts are.",
+        _figures_of(TOP_K, "{:.3f}"),
+    ),
+    (
+        "Draft lengths against each other",
+        f"{_MODEL}, with the guide's draft. Decode speed ÷ that without a draft.",
+        _draft_lengths,
+    ),
+    (
+        "Without a draft: the engine and a bare loop",
+        "Tokens per second. The bare loop is `llama_decode` and the largest logit.",
+        _bare_loops,
+    ),
+    (
+        "A hybrid model",
+        "Milliseconds of a round whose draft is rejected from its second token on, with llama.cpp's snapshots of the "
+        "running state and without, when it is copied to system memory.",
+        _figures_of("hybrids", "{:,.3f}"),
+    ),
+    ("Batch sizes", f"Prompt processing. {_MODEL}, Q8_0.", _batch_sizes),
+    ("Stop", "Milliseconds until the engine has stopped.", _figures_of("stop", "{:,.1f}")),
+    (
+        "Memory on the GPU",
+        "MiB, by context length and KV type: as planned, as llama.cpp's backend reports it, as the driver's tool does, "
+        "and what is still taken after unloading.",
+        _memory,
+    ),
+)
