@@ -14,6 +14,7 @@ from app.protocol.limits import (
     MAX_DRAFT_LENGTH,
     MAX_LAYERS,
     MAX_THREADS,
+    HeadChoice,
     KvType,
 )
 from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose, SplitMode
@@ -166,6 +167,15 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
             "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft"
+        ),
+    )
+    drafting.add_argument(
+        "--head",
+        choices=get_args(HeadChoice),
+        default="auto",
+        help=(
+            "the MTP head that the target's file contains: where it is expected to save time, and not beside a draft "
+            "model (auto, the default), always, even beside a draft model (on), or never (off)"
         ),
     )
     drafting.add_argument(

@@ -81,7 +81,7 @@ def generate_command(
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
-        raise KnownError(pair.head_refused or "The MTP head isn't used together with a draft model.")
+        raise KnownError(pair.head_refused or "The target has no MTP head.")
     level, budget = _thinking(options.thinking, pair, raw=raw)
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -120,7 +120,9 @@ def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> t
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:
     """A head is only loaded where it may draft, which it may not in commands without such an option."""
-    drafter = getattr(options, "drafter", "model")
+    drafter, chosen = getattr(options, "drafter", "model"), getattr(options, "head", "auto")
+    if chosen != "auto":
+        return "on" if chosen == "on" else "off"
     if drafter == "mtp":
         return "on"
     return "auto" if drafter in ("auto", "chain") and not options.no_draft else "off"

@@ -169,7 +169,7 @@ class _Planner:
 
     def _head(self, options: _Options, target_layers: int) -> ModelShape | None:
         """The file whose head the engine would use, as `app.engine.host.heads` decides."""
-        if not options.head or options.draft:
+        if not options.head or (options.draft and self._wishes.head != "on"):
             return None
         if self._sidecar:
             return self._sidecar if self._sidecar.head else None
@@ -337,7 +337,8 @@ class _Planner:
         wished = self._wished
         parts = []
         if wished.draft and not plan.with_draft:
-            parts.append("with the MTP head instead of the draft" if plan.with_head else "without the draft")
+            has_changed = plan.with_head and not wished_plan.with_head
+            parts.append("with the MTP head instead of the draft" if has_changed else "without the draft")
         if wished_plan.with_head and not plan.with_head:
             parts.append("without the MTP head")
         if plan.kv_type != wished.kv_type:

@@ -21,7 +21,7 @@ from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
-from app.engine.host.heads import N_GRAMS_LATER, head_draft_length
+from app.engine.host.heads import head_draft_length
 from app.engine.host.loading import (
     NO_ROLL_BACK,
     LoadedModel,
@@ -151,12 +151,14 @@ class Engine:
             return None
         cache, model = target.head.cache, target.model
         vocabulary = min(cache.model.vocabulary_size, model.vocabulary_size)
-        return LoadedHead(cache, vocabulary, model.is_end, self._should_abort)
+        return LoadedHead(cache, vocabulary, model.is_end, self._should_abort, cache.longest_draft)
 
     def _default_draft_length(self, target: Target) -> int:
         if self._draft:
             return default_draft_length(self._draft.model)
-        return head_draft_length(target.info.gpu_layers) if target.head else DEFAULT_DRAFT_LENGTH
+        if not target.head:
+            return DEFAULT_DRAFT_LENGTH
+        return min(head_draft_length(target.info.gpu_layers), target.head.cache.longest_draft)
 
     def unload(self) -> None:
         """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
@@ -299,11 +301,11 @@ class Engine:
         policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
+            longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
             start=self._costs.history.priors(command.accept),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
-            ngrams_first=not (target.head and target.info.architecture in N_GRAMS_LATER),
         )
         return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
 

@@ -269,6 +269,8 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
+    drafts_alone: bool
+    """Whether a head was requested without a draft model."""
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -304,12 +306,20 @@ class Loader:
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
-        return same_files and target.head_stamp == self._head_stamp and target.settings == self._settings
+        has_snapshots = target.context.checkpoints.running_state
+        same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
+        same_head = target.head_stamp == self._head_stamp and same_snapshots
+        return same_files and same_head and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
         """Whether the command names a draft model, and not a file with a head."""
-        return bool(self._command.draft) and self._head is None
+        return bool(self._command.draft) and self._head in (None, self._files.header)
+
+    @property
+    def _drafts_alone(self) -> bool:
+        """Whether a head is wanted and no draft model."""
+        return self._head is not None and not self.wants_draft_model
 
     @property
     def head_off(self) -> str | None:
@@ -335,6 +345,7 @@ class Loader:
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
+            drafts_alone=self._drafts_alone,
         )
 
     def _number_of_threads(self) -> Threads:
@@ -418,7 +429,7 @@ class Loader:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
+        return target_context(model, self._settings, length, self._threads, has_head=self._drafts_alone)
 
     def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
         last = -1.0

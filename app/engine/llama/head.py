@@ -30,7 +30,7 @@ from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.limits import DRAFT_OUTPUTS, WAITING_STATES_BYTES
+from app.protocol.limits import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES
 from app.protocol.options import LoadSettings
 
 log = logging.getLogger("slipstream.llama")
@@ -128,6 +128,9 @@ class States:
 
 class Head(Context):
     """The KV cache of an MTP head, which follows the cache of its target. Close it before its target."""
+
+    longest_draft = MAX_DRAFT_LENGTH
+    """The most tokens it can draft."""
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """``model`` contains the head: the target's own, or that of a file with only the head.

@@ -73,7 +73,7 @@ def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     if (answer.pair, draft, had_head) == now:
         return ""
     if isinstance(draft, str):
-        return f"{answer.author} with the draft {draft}"
+        return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"
     return f"{answer.author} with its MTP head" if had_head else f"{answer.author} without a draft"
 
 

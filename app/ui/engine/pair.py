@@ -221,13 +221,11 @@ class PairLoader(QObject):
 
     @Slot(str)
     def use_head(self, choice: HeadChoice) -> None:
-        """Load the pair again with the MTP head inside its target, without it, or as it seems best.
-
-        A draft model gives way to a head that is to be used.
+        """Load the pair again with the MTP head inside its target, without it, or as it seems best: then a draft model
+        takes its place.
         """
         if self._files is not None:
-            draft = None if choice == "on" else self._files.draft
-            files = replace(self._files, draft=draft, head=choice, for_once=False)
+            files = replace(self._files, head=choice, for_once=False)
             if files != self._files:
                 self.load(files)
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
-from app.models.mtp import why_unwanted
+from app.models.mtp import DRAFT_INSTEAD, why_unwanted
 from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
@@ -252,13 +252,16 @@ class OpenModelsDialog(QDialog):
     def _refresh_head(self) -> None:
         if self._check is READING:
             return
-        header, plan = self._check.head, self._plan
-        self._head.setVisible(header is not None and not self._draft.path())
+        header, draft, plan = self._check.head, self._check.draft_shape, self._plan
+        has_model = draft is not None and not draft.is_head_only
+        self._head.setVisible(header is not None and (has_model or not self._draft.path()))
         if header is not None:
             layers = plan.target_gpu_layers if plan else self.choice().load.target_gpu_layers
+            unwanted = why_unwanted(self._shown_head, header, layers)
+            reason = DRAFT_INSTEAD if has_model and self._shown_head == "auto" else unwanted
             trial = self._picks.own_head if self._picks else None
             measured = f"Measured here: {measured_here(trial)}" if trial else ""
-            self._head.show_choice(self._shown_head, why_unwanted(self._shown_head, header, layers) or "", measured)
+            self._head.show_choice(self._shown_head, reason or "", measured)
 
     @Slot(str)
     def _on_head_chosen(self, choice: HeadChoice) -> None:

@@ -109,10 +109,12 @@ def status(now: Situation) -> Status:
     if now.pair.drafting_off is not None:
         return Status("No drafting", _sentence(now.pair.drafting_off))
     if now.pair.draft_refused is not None and not _has_drafted(now):
-        instead = "n-grams are used instead." if now.drafters else "Answers are written without a draft."
+        other = "The MTP head is used instead." if drafters.has_head(now.pair) else "n-grams are used instead."
+        instead = other if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
     if now.pair.head_refused is not None and not _has_drafted(now):
-        instead = " n-grams are used instead." if now.drafters else ""
+        other = "The draft model is used instead." if drafters.has_model(now.pair) else "n-grams are used instead."
+        instead = f" {other}" if now.drafters else ""
         return Status("MTP head not used", f"{_sentence(now.pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
@@ -156,7 +158,8 @@ def _next(now: Situation) -> str:
     if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
         return _length(coming.draft_length)
     if len(coming.drafters) > 1:
-        return " and ".join(drafters.IN_SENTENCES[name] for name in coming.drafters)
+        *names, last = (drafters.IN_SENTENCES[name] for name in coming.drafters)
+        return f"{', '.join(names)} and {last}"
     return f"only {drafters.IN_SENTENCES[coming.drafters[0]]}"
 
 
