@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from app import decoders
 from app.errors import KnownError
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
@@ -184,7 +185,7 @@ class SettingsFile:
         with self._saving:
             raw = msgspec.to_builtins(self.values if values is None else values)
             gone = set() if self.former else set(FormerSettings.__struct_fields__)
-            msgspec.convert(raw, Settings)
+            decoders.convert(raw, Settings)
             try:
                 self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings, gone)})
             except NotSavedError as error:

@@ -134,6 +134,7 @@ class PairMemory:
         if head is not None:
             self._head = place(
                 _head_shape(head),
+                batch_size=1 if _reads_target(head) else batch_size,
                 gpu_layers=target_gpu_layers if self._has_own_head else draft_gpu_layers,
                 expert_layers_on_cpu=expert_layers_on_cpu,
                 is_head=True,
@@ -142,7 +143,8 @@ class PairMemory:
     def estimate(self, gpus: GpuSplit = ONE_GPU) -> MemoryEstimate:
         """What it takes if it is spread like this."""
         target, draft, head = self._target, self._draft, self._head
-        shape, states = target.shape, _hidden_states(target.shape, target.batch, target.cells) if head else 0
+        shape = target.shape
+        states = _hidden_states(head.shape, shape.width, target.batch, target.cells) if head else 0
         system = _parts(target.system(), draft.system() if draft else Place(), head.system() if head else Place())
         on_gpus = [_parts(*places) for places in zip(*self._on_gpus(gpus), strict=True)]
         return MemoryEstimate(
@@ -218,12 +220,23 @@ def _head_shape(file: ModelShape) -> ModelShape:
     return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
 
 
-def _hidden_states(target: ModelShape, batch: int, cells: int) -> int:
-    """Bytes of those that wait for the head, of those it gets, and of those that the target's context outputs."""
-    row = target.width * _FLOAT
+def _hidden_states(head: ModelShape, width: int, batch: int, cells: int) -> int:
+    """Bytes of those that the target's context outputs, of ``width``, and of those that wait for the head or that it
+    keeps, and gets.
+    """
+    row = width * _FLOAT
+    if _reads_target(head):
+        return (batch + 2 * _KEPT_STATES) * row
     waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
     kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
     return (kept + 2 * batch) * row
+
+
+def _reads_target(head: ModelShape) -> bool:
+    """Whether a head reads its target's cache; then it processes one token at a time, and keeps only the last hidden
+    states.
+    """
+    return head.head is not None and not head.head.keys
 
 
 def _state(shape: ModelShape) -> int:

@@ -176,7 +176,7 @@ class AnswerQueue(QObject):
         if (live := self._answer_to(finished.request)) is not None:
             if finished.draft_failure:
                 is_head = drafters.has_head(self._pair_loader.pair())
-                self._notice_list.show("draft", notices.draft_failed(finished.draft_failure, is_head=is_head))
+                self._notice_list.show("drafting", notices.draft_failed(finished.draft_failure, is_head=is_head))
             self.live = None
             live.on_finished(finished)
             self.go_on()

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
-ENGINE_NOTICES = ("engine", "load", "draft", "stall")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "stall")
 
 Planned = Callable[["FittedPair"], None]
 
@@ -226,7 +226,8 @@ class PairLoader(QObject):
         A draft model gives way to a head that is to be used.
         """
         if self._files is not None:
-            files = replace(self._files, draft=None if choice == "on" else self._files.draft, head=choice)
+            draft = None if choice == "on" else self._files.draft
+            files = replace(self._files, draft=draft, head=choice, for_once=False)
             if files != self._files:
                 self.load(files)
 
@@ -236,7 +237,9 @@ class PairLoader(QObject):
             self.load(self._refused, anyway=True)
 
     def restart(self, *, with_draft: bool = True) -> None:
-        """End the engine, start a new one and load the pair again."""
+        """End the engine, start a new one and load the pair again; only this time without its draft and its head, if so
+        wanted.
+        """
         self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
@@ -244,7 +247,7 @@ class PairLoader(QObject):
         self._engine.restart()
         self.engine_lost.emit()
         if self._files is not None:
-            self.load(self._files if with_draft else replace(self._files, draft=None, head="off"))
+            self.load(self._files if with_draft else self._files.without_draft())
 
     def shutdown(self) -> None:
         self._engine.shutdown()
@@ -295,7 +298,8 @@ class PairLoader(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
-        elif pair.head_refused and not pair.drafting_off:
+        elif pair.head_refused and not pair.drafting_off and self._given and self._given.draft:
+            # Nobody chose the head inside a model: there the Speed panel says so, and no notice at every load.
             self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
