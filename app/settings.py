@@ -24,7 +24,7 @@ from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
-VERSION = 3
+VERSION = 4
 MAX_RECENT_PAIRS = 10
 MAX_MODEL_LOADS = 100
 MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
@@ -233,7 +233,8 @@ class SettingsFile:
 
 def _upgraded(version: int, data: bytes) -> dict[str, Any]:
     """Up to version 1 two settings had other names. Up to version 2 all models were loaded in the same way; what was
-    chosen for all chats stays where it is, for `SettingsFile.former`."""
+    chosen for all chats stays where it is, for `SettingsFile.former`. Up to version 3 a 0 left it to the memory plan
+    how many layers keep their experts in system memory."""
     content = decode(data, dict[str, Any])
     content["version"] = VERSION
     load = content.get("load")
@@ -246,6 +247,10 @@ def _upgraded(version: int, data: bytes) -> dict[str, Any]:
     match content:
         case {"last_pair": {"target": str(target)}, "load": dict()} if version < 3:
             content["model_loads"] = {target: load}
+    loads = content.get("model_loads")
+    for values in (load, *(loads.values() if isinstance(loads, dict) else ())):
+        if isinstance(values, dict) and values.get("expert_layers_on_cpu") == 0:
+            del values["expert_layers_on_cpu"]
     return content
 
 

@@ -149,7 +149,7 @@ def _experts(folder: Path) -> Pair:
 
 
 def _experts_quantized(on_cpu: bool) -> Callable[[Path], Pair]:
-    """``on_cpu``: they are told to stay in system memory, where the processor then doesn't rearrange them."""
+    """``on_cpu``: llama.cpp is told to keep them in system memory, as it is where there is a GPU."""
 
     def made(folder: Path) -> Pair:
         full, path = folder / "experts-f16.gguf", folder / "experts-q4_0.gguf"

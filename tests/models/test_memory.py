@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from app.engine.host.engine import Engine
 from app.models.gguf import read_header
-from app.models.memory_estimate import ModelShape, estimate, shape_of, takes_kv_type
+from app.models.memory_estimate import ModelShape, estimate, shape_of
 from app.models.memory_shape import Layer
+from app.models.model_memory import takes_kv_type
 from app.protocol.commands import Load
 from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.options import LoadSettings

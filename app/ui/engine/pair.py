@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +55,7 @@ class PairLoader(QObject):
 
     Signals:
         pair_changed: The `PairLoaded` in use, or ``None``.
-        load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
+        load_begun: `FittedPair.gpu_bytes` of the pair that is given to the engine now; empty without a plan.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
         pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
@@ -189,7 +189,7 @@ class PairLoader(QObject):
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
 
-    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
+    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: Mapping[str, int] | None = None) -> None:
         self.pair_given_up.emit()
         self._given = self._files
         self._end_measuring()
@@ -197,7 +197,7 @@ class PairLoader(QObject):
         self._remark = remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
         self._marker.set(self._files or files)
-        self.load_begun.emit(gpu_bytes)
+        self.load_begun.emit(gpu_bytes or {})
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QPushButton, QSlider
@@ -146,6 +147,23 @@ def test_a_gpu_has_a_bar_and_a_slider_of_its_own(open_dialog: Open) -> None:
     assert dialog.choice().load.target_gpu_layers == 3
     layers.setValue(layers.maximum())
     assert dialog.choice().load.target_gpu_layers == -1  # as many as fit
+
+
+def test_several_gpus_have_a_bar_each(open_dialog: Open) -> None:
+    small = Device(name="CUDA1", description="Small GPU", total_bytes=2 * GIB, free_bytes=1 * GIB)
+    several = msgspec.structs.replace(WITH_GPU, devices=[*WITH_GPU.devices, small])
+    dialog, memory = open_dialog(several)
+
+    def names() -> list[str]:
+        return [bar.accessibleName().split(":")[0] for bar in dialog.findChildren(MemoryBar) if bar.isVisible()]
+
+    assert sorted(names())[:2] == ["CUDA0 · Made-up GPU", "CUDA1 · Small GPU"]
+    fields = dialog._special_fields
+    fields.set_value("split_mode", "none")
+    fields.set_value("main_gpu", "CUDA1")
+    assert len(names()) == 2 and "Small GPU" in names()
+    memory.become(PLENTY)
+    assert len(names()) == 1
 
 
 def test_the_slider_sets_the_context_and_the_plan_follows(open_dialog: Open) -> None:
