@@ -316,10 +316,10 @@ def _head(entry: LibraryEntry) -> str:
     if found.mtp_head == "alone":
         return "only this, without the model it belongs to"
     if found.head_problem:
-        return f"MTP head inside. {visible(found.head_problem)}"
+        return visible(found.head_problem)
     if unwanted := why_unwanted("auto", found, ALL_LAYERS):
-        return f"MTP head inside, off unless you turn it on. {unwanted}"
-    return "MTP head inside, which drafts without a second model"
+        return f"inside the file, off unless you turn it on. {unwanted}"
+    return "inside the file; drafts without a second model"
 
 
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:

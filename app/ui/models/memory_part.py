@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
 from app.models.machine_memory import MachineMemory
@@ -232,6 +232,11 @@ class MemoryBar(QWidget):
         line = self.fontMetrics().height()
         lines = max((at for _segment, _left, at in self._legend(width)), default=-1) + 1
         return line + SPACING + _BAR + SPACING + lines * (line + 2)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()  # the height it may have follows the size hint, and the layout has the old one
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent):

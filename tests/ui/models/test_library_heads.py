@@ -70,17 +70,16 @@ def test_a_head_by_itself_is_listed_last_and_cannot_be_opened(stocked: Windows, 
 
 def test_a_head_inside_says_whether_it_is_used(stocked: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(stocked, "inside")
-    assert fact(stocked, "MTP head") == f"MTP head inside, off unless you turn it on. {SMALL}"
+    assert fact(stocked, "MTP head") == f"inside the file, off unless you turn it on. {SMALL}"
     choose(stocked, "images")
     assert fact(stocked, "MTP head") == (
-        "MTP head inside. The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for "
-        "images."
+        "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images."
     )
     choose(stocked, "without")
     assert fact(stocked, "MTP head") == ""
     monkeypatch.setattr(mtp, "_LEAST_PARAMETERS", 0)
     choose(stocked, "inside")
-    assert fact(stocked, "MTP head") == "MTP head inside, which drafts without a second model"
+    assert fact(stocked, "MTP head") == "inside the file; drafts without a second model"
 
 
 def test_a_head_beside_a_model_is_loaded_with_it(stocked: Windows) -> None:

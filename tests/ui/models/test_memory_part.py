@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QPushButton, QSlider
+from PySide6.QtWidgets import QPushButton, QSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
@@ -21,6 +21,7 @@ from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets import theme
+from app.ui.widgets.layouts import column
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
 
@@ -260,3 +261,15 @@ def test_a_bar_is_drawn_in_every_theme_and_width(qtbot: QtBot, colors: theme.The
         heights.append(bar.heightForWidth(width))
     assert heights == sorted(heights)  # the narrower, the more lines
     theme.override(None)
+
+
+def test_a_bar_in_a_window_that_becomes_narrow_keeps_its_whole_legend(qtbot: QtBot) -> None:
+    window, bar = QWidget(), MemoryBar()
+    qtbot.addWidget(window)
+    column(bar, None, on=window)
+    bar.show_memory("Memory", [Segment(f"part {number}", 10**9, number % 6) for number in range(7)], 5 * 10**9)
+    window.resize(900, 400)
+    window.show()
+    for width in (300, 900):
+        window.resize(width, 400)
+        qtbot.waitUntil(lambda: bar.height() == bar.heightForWidth(bar.width()))
