@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown = set(options.only) - {entry.name for entry in entries(options.backend)}
         if unknown:
             raise SystemExit(f"There is no step {', '.join(sorted(unknown))}.")
+        signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # which ends its processes
         return Call(options.backend, options.minutes * 60, options.small, tuple(options.only), options.out).run()
     files = [options.results] if options.results else sorted(WORK.glob("results-*.json"))
     if not files:

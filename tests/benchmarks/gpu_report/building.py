@@ -8,6 +8,7 @@ A *site* is a folder with llama-cpp-python and the libraries of one backend, for
 
 from __future__ import annotations
 
+import email
 import importlib.util
 import json
 import os
@@ -162,8 +163,9 @@ def _make_site(backend: str, libraries: Path) -> None:
     shutil.rmtree(part, ignore_errors=True)
     package = part / "llama_cpp"
     with tarfile.open(PACK / SOURCES) as archive:
-        members = [member for member in archive.getmembers() if member.name.startswith("llama_cpp")]
+        members = [member for member in archive.getmembers() if member.name.startswith(("llama_cpp", "PKG-INFO"))]
         archive.extractall(part, members)
+    _add_metadata(part, part / "PKG-INFO")
     (package / "lib").mkdir(exist_ok=True)
     for file in sorted(libraries.iterdir()):
         if _LIBRARY.match(file.name):
@@ -172,6 +174,14 @@ def _make_site(backend: str, libraries: Path) -> None:
         raise SystemExit(f"{libraries} has no libllama.")
     shutil.rmtree(site(backend), ignore_errors=True)
     part.rename(site(backend))
+
+
+def _add_metadata(folder: Path, information: Path) -> None:
+    """As pip would, for those who ask for the version."""
+    version = email.message_from_bytes(information.read_bytes())["Version"]
+    metadata = folder / f"llama_cpp_python-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    information.rename(metadata)
 
 
 def pack_libraries(backend: str, folder: Path) -> None:

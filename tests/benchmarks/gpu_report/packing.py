@@ -112,7 +112,11 @@ def _pack_sources(path: Path) -> None:
     upstream = source / _UPSTREAM
     ggml = [part for part in (upstream / "ggml" / "src").iterdir() if part.is_file() or part.name in _BACKENDS]
     vendored = [part for part in (upstream / "vendor").iterdir() if part.name not in _UNUSED]
-    _archive(path, source, [source / "llama_cpp", *(upstream / part for part in _PARTS), *ggml, *vendored])
+    _archive(
+        path,
+        source,
+        [source / "llama_cpp", source / "PKG-INFO", *(upstream / part for part in _PARTS), *ggml, *vendored],
+    )
 
 
 def _archive(path: Path, base: Path, parts: Sequence[Path]) -> None:

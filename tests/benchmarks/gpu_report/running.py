@@ -51,6 +51,7 @@ class Call:
         name = "small" if self.small else "usual"
         self._folder, self._file = WORK / f"models-{name}", WORK / f"results-{self.backend}-{name}.json"
         self._results = Results()
+        self._has_models = False
         self._background: list[subprocess.Popen[bytes]] = []
         """Builds and packers."""
 
@@ -64,6 +65,7 @@ class Call:
             if self._prepare(any(entry.needs_models for entry in steps if self._is_wanted(entry))):
                 for entry in steps:
                     if self._is_wanted(entry) and self._left() >= entry.least:
+                        self._make_models(entry.needs_models)
                         self._carry_out(entry)
             self._finish_packing()
         finally:
@@ -97,8 +99,6 @@ class Call:
     def _prepare(self, needs_models: bool) -> bool:
         """Whether libraries and models are there; if not, there was not enough time."""
         if self.backend == building.INSTALLED:
-            if needs_models:
-                self._carry_out(_MODELS)
             return True
         building.unpack()
         missing = [backend for backend in dict.fromkeys((self.backend, "cpu")) if not building.is_built(backend)]
@@ -106,8 +106,8 @@ class Call:
         self._background += builds.values()
         if "cpu" in builds:
             self._wait_for(builds["cpu"], "cpu")
-        if needs_models and building.is_built("cpu"):
-            self._carry_out(_MODELS)
+        if building.is_built("cpu"):
+            self._make_models(needs_models)
         if self.backend in builds:
             self._wait_for(builds[self.backend], self.backend)
         if not building.is_built(self.backend):
@@ -115,6 +115,12 @@ class Call:
         if self.out:
             self._background += [_packer(backend, self.out) for backend in missing]
         return True
+
+    def _make_models(self, are_needed: bool) -> None:
+        """Once a call, because it may be the first one on this machine."""
+        if are_needed and not self._has_models:
+            self._carry_out(_MODELS)
+            self._has_models = True
 
     def _wait_for(self, process: subprocess.Popen[bytes], backend: str) -> None:
         """Raises `SystemExit` if the build fails; if there is no time, it is ended, and goes on in the next call."""
@@ -182,7 +188,8 @@ class Call:
             finally:
                 _kill(process)
             said.seek(0)
-            return code, said.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:] if code else ""
+            end = said.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:]
+            return code, f"{end}\nended by signal {-code}" if code < 0 else end * (code > 0)
 
     def _keep(self, name: str, result: StepResult) -> None:
         known = self._results.steps.get(name)
@@ -212,7 +219,7 @@ class Call:
         print(f"\n{sum(step.state == 'done' for step in steps.values())} steps done; results in {self._file}")
         for name, step in steps.items():
             if step.state != "done":
-                print(f"{name}: {step.state}\n{step.error}")
+                print(f"{name}: {step.state}: {step.error.strip().splitlines()[-1]}")
         if left:
             print(f"left for the next call: {', '.join(left)}")
         return INCOMPLETE if left else 0
