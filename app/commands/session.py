@@ -13,6 +13,7 @@ import msgspec
 
 from app import paths
 from app.client.process import EngineProcess
+from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
@@ -60,8 +61,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
     """The load settings in ``options``."""
-    if getattr(options, "main_gpu", None) and options.split_mode != "none":
-        wrong_usage("--main-gpu needs --split-mode none")
+    check_main_gpu(options)
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     layers = options.gpu_layers
     return LoadSettings(

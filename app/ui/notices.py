@@ -34,7 +34,7 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("crash", "settings", "measure", "export", "file")
+PASSING = ("crash", "settings", "measure", "export", "file", "drafting")
 """Subjects whose notices disappear when the user sends the next message."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import helper
+from app import decoders, helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
@@ -161,7 +161,7 @@ def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
             continue
         value: object = _ALL[name] if name in _ALL and text == "-1" else text
         try:
-            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+            changed = decoders.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
         except msgspec.ValidationError as error:
             log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
             continue

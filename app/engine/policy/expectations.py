@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.engine.policy.acceptance import (
-    STARTING_POINTS,
-    AcceptanceEstimate,
-    AcceptancePrior,
-    MethodChoice,
-)
+from app.engine.policy.acceptance import STARTING_POINTS, AcceptanceEstimate, AcceptancePrior, MethodChoice
 from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
 Known = Mapping[TextKind, AcceptancePrior]

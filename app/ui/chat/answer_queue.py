@@ -178,7 +178,7 @@ class AnswerQueue(QObject):
                 is_head = drafters.has_head(pair := self._pair_loader.pair())
                 both = is_head and drafters.has_model(pair)
                 notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
-                self._notice_list.show("draft", notice)
+                self._notice_list.show("drafting", notice)
             self.live = None
             live.on_finished(finished)
             self.go_on()

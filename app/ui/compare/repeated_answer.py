@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from app import decoders
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
 from app.compare.steps import Task
@@ -44,7 +45,7 @@ def repeated_answer(
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
         return None
     try:
-        settings = msgspec.convert(answer.settings, AnswerSettings)
+        settings = decoders.convert(answer.settings, AnswerSettings)
     except msgspec.ValidationError:
         settings = now
     notes = []

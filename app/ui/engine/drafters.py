@@ -14,6 +14,7 @@ IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-
 
 
 _NO_MEMORY = "There isn't enough free memory for it."
+_FOR_ONCE = "The model was restarted without a draft. The next time you load it, its head is used as before."
 
 
 def has_model(pair: PairLoaded | None) -> bool:
@@ -30,8 +31,13 @@ def has_own_head(pair: PairLoaded) -> bool:
     return allowed(pair) and (is_inside or pair.head_off is not None or pair.head_refused is not None)
 
 
-def why_no_head(pair: PairLoaded, choice: HeadChoice) -> str:
-    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is."""
+def why_no_head(pair: PairLoaded, choice: HeadChoice, *, for_once: bool = False) -> str:
+    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is.
+
+    ``for_once``: it is off only for this load.
+    """
+    if for_once and pair.head_off == TURNED_OFF:
+        return _FOR_ONCE
     if pair.head_off == TURNED_OFF and choice != "off":
         return _NO_MEMORY  # the plan turned it off
     return pair.head_off or pair.head_refused or ""

@@ -46,6 +46,8 @@ class Situation:
     """The figures of the answer being written or of the last one; ``None`` if there is none."""
     paused: Pause | None = None
     """Why drafting is paused in that answer, or was when it ended."""
+    stopped: str | None = None
+    """Why the draft model or the MTP head was no longer used in that answer, a sentence; known when it has ended."""
     plain_pass: float | None = None
     """Mean seconds of a verify pass without a draft, in that answer."""
     drafted_pass: float | None = None
@@ -118,6 +120,8 @@ def status(now: Situation) -> Status:
         return _change(now)
     if not now.drafters:
         return _off(now)
+    if now.stopped is not None:
+        return Status("Drafting stopped in this answer", _sentence(now.stopped), "warning")
     if now.paused is not None:
         return _paused(now, now.paused)
     return _on(now)

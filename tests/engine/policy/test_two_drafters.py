@@ -12,17 +12,7 @@ from app.engine.policy.costs import Costs
 from app.engine.policy.draft_costs import DraftCosts
 from app.engine.policy.policy import Outcome, Situation
 from app.protocol.options import DrafterName
-from tests.support.simulator import (
-    LIMIT,
-    Run,
-    Surroundings,
-    Trace,
-    curves,
-    run_fixed,
-    run_policy,
-    trace,
-    with_kinds,
-)
+from tests.support.simulator import LIMIT, Run, Surroundings, Trace, curves, run_fixed, run_policy, trace, with_kinds
 
 CURVES = curves()
 USUAL = Surroundings(catch_up=0.1)
