@@ -81,7 +81,7 @@ def generate_command(
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
-        raise KnownError(pair.head_refused or "The target has no MTP head.")
+        raise KnownError(pair.head_refused or pair.head_off or "The target has no MTP head.")
     level, budget = _thinking(options.thinking, pair, raw=raw)
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}

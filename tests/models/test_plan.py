@@ -366,6 +366,21 @@ def test_a_head_is_used_where_it_fits_and_pays_off() -> None:
     assert not make_plan(TARGET, None, machine(16), Wishes(head="on")).with_head
 
 
+def test_a_head_beside_a_draft_model_counts_if_it_is_asked_for() -> None:
+    target = with_head(TARGET)
+    both = make_plan(target, DRAFT, machine(16), Wishes(head="on"))
+    assert both.fits and both.with_draft and both.with_head and not both.gives_up
+    drafts = [make_plan(target, DRAFT, machine(16), Wishes(head=head)) for head in ("auto", "off")]
+    assert all(plan.with_draft and not plan.with_head for plan in drafts)
+    alone = make_plan(target, None, machine(16), Wishes(head="on"))
+    assert both.estimate.system.head == alone.estimate.system.head > 0
+    assert both.estimate.system.draft_weights == drafts[0].estimate.system.draft_weights > 0
+    assert both.needed > max(alone.needed, drafts[0].needed)
+    less = make_plan(target, DRAFT, between(alone, both), Wishes(head="on"))
+    assert less.fits and less.with_head and not less.with_draft
+    assert less.sentence.startswith("Without the draft: the pair needs ")
+
+
 def test_the_plan_uses_a_head_on_metal_only_as_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     apple = machine(32, 24, kind="integrated")

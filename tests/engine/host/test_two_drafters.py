@@ -122,7 +122,9 @@ def test_a_choice_of_drafter_is_obeyed(
     engine: Engine, start: Start, exact_models: dict[str, Files], length: int | str
 ) -> None:
     start(exact_models["qwen35"])
+    assert engine._costs
     for name in DECODING:
+        engine._costs.costs = FLAT
         answer = run(engine, asked(drafter=name, draft_length=length))
         assert {figures.name for figures in answer.finished.figures.draft.drafters} == {name}
         assert_always_right(answer)

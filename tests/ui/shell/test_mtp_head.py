@@ -40,6 +40,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = tmp_path_factory.mktemp("heads")
     make_table_model(folder / "model.gguf", "glm4moe")
+    make_table_model(folder / "draft.gguf", "qwen35", name="draft")
     make_table_model(
         folder / "images.gguf",
         "glm4moe",
@@ -133,6 +134,17 @@ def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, he
 
     pair = chatting.choose_head("auto")
     assert not pair.has_head and values.model_heads == {}
+
+
+def test_a_head_that_is_turned_on_beside_a_draft_model_drafts_with_it(chatting: WithHead, heads: Path) -> None:
+    pair = chatting.load(heads / "model.gguf", heads / "draft.gguf")
+    assert pair.draft is not None and not pair.has_head
+    assert chatting.head_box().accessibleDescription() == "A draft model was chosen instead."
+    pair = chatting.choose_head("on")
+    assert pair.draft is not None and pair.has_head
+    assert "MTP head" in (title := chatting.window.top_bar.pair.text()) and "draft" in title
+    tip = chatting.window.top_bar.pair.toolTip()
+    assert "Draft: draft" in tip and "MTP head: inside the target" in tip
 
 
 def test_a_head_of_another_model_is_refused_in_a_notice(chatting: WithHead, heads: Path) -> None:
