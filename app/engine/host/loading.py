@@ -27,6 +27,7 @@ from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
@@ -363,7 +364,7 @@ class Loader:
 
     def _head_model(self, path: Path) -> Model:
         options = replace(self._options, stage="draft", gpu_layers=self._settings.draft_gpu_layers)
-        return self._model(path, options, with_head=True)
+        return self._model(path, options, options.placement, with_head=True)  # it may read its target's cache on a GPU
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which must fit ``target``."""
@@ -399,7 +400,7 @@ class Loader:
         """A model and its context, which ``undo`` frees."""
         is_target = options.stage == "target"
         has_head = is_target and self._head is files.header and head_problem(files.header) is None
-        model = self._model(files.header.path, options, with_head=has_head)
+        model = self._model(files.header.path, options, options.own_placement, with_head=has_head)
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
@@ -420,7 +421,7 @@ class Loader:
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
         return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
 
-    def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
+    def _model(self, path: Path, options: ModelOptions, placement: Placement, *, with_head: bool = False) -> Model:
         last = -1.0
 
         def report(share: float) -> bool:
@@ -431,7 +432,7 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", options.stage, path.name)
-        return Model(path, options.gpu_layers, report, with_head=with_head, placement=options.placement)
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement)
 
 
 def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:

@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from app import paths
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -33,6 +35,13 @@ class PairFiles:
         """The same after the models of the folder ``old`` have come into ``new``."""
         draft = moved_path(self.draft, old, new) if self.draft else self.draft
         return replace(self, target=moved_path(self.target, old, new), draft=draft)
+
+    def on_cpu(self) -> PairFiles:
+        """The same with nothing on a GPU."""
+        settings = msgspec.structs.replace(
+            self.settings, target_gpu_layers=0, draft_gpu_layers=0, expert_layers_on_cpu=0
+        )
+        return replace(self, settings=settings)
 
     def missing(self) -> Path | None:
         """The first file that doesn't exist or is in a folder without permission."""
