@@ -27,7 +27,7 @@ from app.protocol.limits import (
 
 __all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of", "takes_kv_type"]
 
-_KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
+KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
 _CELLS = 256
 """llama.cpp rounds a cache up to a multiple of this many tokens."""
@@ -116,7 +116,7 @@ def estimate(
     `ALL_LAYERS` means all of them. Of the first ``expert_layers_on_cpu`` layers of the target, the experts stay in
     system memory. ``batch_size`` is `LoadSettings.micro_batch_size`.
     """
-    cells = _rounded(max(context_length, 1))
+    cells = rounded_cells(max(context_length, 1))
     is_own = head is not None and not head.is_head_only
     place = partial(_Model, cells=cells, batch_size=batch_size, kv_type=kv_type)
     model = place(
@@ -130,7 +130,7 @@ def estimate(
     if draft is not None:
         draft_model = place(
             draft,
-            cells=min(cells, _rounded(draft_context_length or cells)),
+            cells=min(cells, rounded_cells(draft_context_length or cells)),
             kv_type=draft_kv_type or kv_type,
             outputs=DRAFT_OUTPUTS,
             gpu_layers=draft_gpu_layers,
@@ -154,7 +154,7 @@ def estimate(
 
 def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
     """Whether llama.cpp can store this model's keys and values in this type: heads must consist of whole blocks."""
-    block = _KV_BLOCKS[kv_type][0]
+    block = KV_BLOCKS[kv_type][0]
     return shape.key_length % block == 0 and shape.value_length % block == 0
 
 
@@ -226,7 +226,7 @@ class _Model:
         return found * self._weights_in_system // max(sum(layer.weights for layer in self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
-        numbers, size = _KV_BLOCKS[self.kv_type]
+        numbers, size = KV_BLOCKS[self.kv_type]
         cached = sum(self._cells_of(layer) * (layer.keys + layer.values) * size // numbers for layer in layers)
         return cached + (1 + self.snapshots) * sum(layer.state for layer in layers)
 
@@ -236,7 +236,7 @@ class _Model:
         """
         if not layer.window or self.shape.running_state:
             return self.cells
-        return _rounded(min(self.cells, layer.window + self.batch))
+        return rounded_cells(min(self.cells, layer.window + self.batch))
 
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
@@ -306,5 +306,6 @@ def _snapshots(target: ModelShape, *, has_head: bool) -> int:
     return snapshots_for(state, target.weights + target.skipped, has_head=has_head)
 
 
-def _rounded(tokens: int) -> int:
+def rounded_cells(tokens: int) -> int:
+    """How many cells a KV cache for so many tokens has."""
     return -(-tokens // _CELLS) * _CELLS
