@@ -22,15 +22,9 @@ from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.heads import N_GRAMS_LATER, head_draft_length
-from app.engine.host.loading import (
-    NO_ROLL_BACK,
-    LoadedModel,
-    Loader,
-    Target,
-    default_draft_length,
-    recommended_sampling,
-)
+from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
+from app.engine.host.recommended import default_draft_length, recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
