@@ -382,9 +382,7 @@ class Loader:
             is_small = model.parameters < _SMALL_DRAFT_PARAMETERS
             one, batch = (1, 1) if is_small else (self._settings.threads or self._threads.batch, self._threads.batch)
             length, outputs = options.settings.context_length, DRAFT_OUTPUTS
-            check_cache(
-                files.header, min(length, model.longest_context), options.settings.kv_type, options.gpu_layers
-            )
+            check_cache(files.header, min(length, model.longest_context), options.settings.kv_type, options.gpu_layers)
             return Context(model, options.settings, length=length, threads=one, batch_threads=batch, outputs=outputs)
 
         with contextlib.ExitStack() as undo:

@@ -17,7 +17,7 @@ from app.protocol.commands import Load
 from app.protocol.devices import Device
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling
-from tests.support.architectures import make
+from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_table_model
 
@@ -107,7 +107,7 @@ def test_drafts_for_a_hybrid_are_no_longer_than_its_snapshots(engine: Engine, lo
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35"])
-def test_a_copy_of_the_kv_cache_comes_back(tmp_path: Path, architecture: str) -> None:
+def test_a_copy_of_the_kv_cache_comes_back(tmp_path: Path, architecture: Architecture) -> None:
     """From the GPU to system memory and back, and cut in between: the logits are those of never having left."""
     path = make(tmp_path / "model.gguf", architecture, weights="F32")
     model = Model(path, ALL, lambda _: True)
