@@ -299,13 +299,17 @@ class _Planner:
 
     def _how_it_fits(self, plan: LoadPlan) -> str:
         limits, found = self._limits, plan.estimate
+        if not found.gpu.total:
+            reason = "No layer of the target fits on the GPU, so it runs" if limits.gpus else "Runs"
+            if self._wishes.target_gpu_layers == 0:
+                reason = "Runs"
+            needed = f"{size_text(found.system.total)} of {size_text(limits.system_bytes)}"
+            return f"{reason} on the CPU and needs {needed}."
         if limits.gpus and not limits.is_shared:
             on_gpu = f"{size_text(limits.on_gpus(found))} of {size_text(limits.gpu_bytes)} of GPU memory"
             takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} of system memory"
         else:
             takes = f"{size_text(plan.needed)} of {size_text(limits.system_bytes)}"
-        if not limits.gpus:
-            return f"Runs on the CPU and needs {takes}."
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
         if apart := self._experts_apart(plan, slots - layers):
@@ -315,7 +319,8 @@ class _Planner:
             second = self._draft if plan.with_draft else self._sidecar if plan.with_head else None
             elsewhere = 0 <= plan.draft_gpu_layers < (second.gpu_slots if second else 0)
             return f"{('All of the target' if elsewhere else 'Everything')} fits on the GPU and needs {takes}."
-        return f"{layers} of {slots} layers of the target fit on the GPU. It needs {takes}."
+        verb = "fit" if self._wishes.target_gpu_layers is None else "are"
+        return f"{layers} of {slots} layers of the target {verb} on the GPU. It needs {takes}."
 
     def _numbers(self, plan: LoadPlan) -> str:
         """Why ``plan`` does not fit."""
