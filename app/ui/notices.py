@@ -35,7 +35,7 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("crash", "settings", "measure", "export", "file")
+PASSING = ("crash", "settings", "measure", "export", "file", "drafting")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -135,10 +135,12 @@ def head_refused(reason: str) -> Notice:
     return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
 
 
-def draft_failed(reason: str, *, is_head: bool = False) -> Notice:
+def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:
     """A draft model or an MTP head is no longer used in an answer; ``reason`` is the engine's sentence."""
     what = "The draft model failed, so this answer continued without it."
-    if is_head:
+    if is_one_of_two:
+        what = "Part of the drafting stopped in this answer."
+    elif is_head:
         what = "The MTP head stopped drafting in this answer."
     return Notice("warning", f"{what} {reason}", (Action.DISMISS,))
 

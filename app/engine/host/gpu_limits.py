@@ -7,8 +7,8 @@ from bisect import bisect
 from app.engine.llama.backend import can_compute_with
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
-from app.models.memory_estimate import KV_BLOCKS, rounded_cells
 from app.models.memory_shape import shape_of
+from app.models.model_memory import KV_BLOCKS, rounded_cells
 from app.protocol.limits import KvType
 
 _STEP = 256

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import helper
+from app import decoders, helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
@@ -163,7 +163,7 @@ def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
             continue
         value: object = _ALL[name] if name in _ALL and text == "-1" else text
         try:
-            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+            changed = decoders.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
         except msgspec.ValidationError as error:
             log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
             continue
@@ -271,6 +271,8 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
+    drafts_alone: bool
+    """Whether a head was requested without a draft model."""
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -306,12 +308,20 @@ class Loader:
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
-        return same_files and target.head_stamp == self._head_stamp and target.settings == self._settings
+        has_snapshots = target.context.checkpoints.running_state
+        same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
+        same_head = target.head_stamp == self._head_stamp and same_snapshots
+        return same_files and same_head and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
         """Whether the command names a draft model, and not a file with a head."""
-        return bool(self._command.draft) and self._head is None
+        return bool(self._command.draft) and self._head in (None, self._files.header)
+
+    @property
+    def _drafts_alone(self) -> bool:
+        """Whether a head is wanted and no draft model."""
+        return self._head is not None and not self.wants_draft_model
 
     @property
     def head_off(self) -> str | None:
@@ -337,6 +347,7 @@ class Loader:
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
+            drafts_alone=self._drafts_alone,
         )
 
     def _number_of_threads(self) -> Threads:
@@ -427,7 +438,7 @@ class Loader:
             self._settings.target_gpu_layers,
         )
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
+        return target_context(model, self._settings, length, self._threads, has_head=self._drafts_alone)
 
     def _model(self, path: Path, options: ModelOptions, placement: Placement, *, with_head: bool = False) -> Model:
         last = -1.0

@@ -10,7 +10,8 @@ import llama_cpp
 
 from app.engine.llama import backend
 from app.errors import KnownError
-from app.protocol.options import LoadSettings, SplitMode
+from app.protocol.limits import SplitMode
+from app.protocol.options import LoadSettings
 
 _SPLIT_MODES: dict[SplitMode, int] = {
     "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
@@ -41,7 +42,7 @@ class Placement:
     @classmethod
     def of_target(cls, settings: LoadSettings) -> Placement:
         only = settings.main_gpu if settings.split_mode == "none" else ""
-        return cls(only, settings.split_mode, settings.tensor_split, settings.expert_layers_on_cpu)
+        return cls(only, settings.split_mode, settings.tensor_split, max(settings.expert_layers_on_cpu, 0))
 
     @classmethod
     def of_draft(cls, settings: LoadSettings) -> Placement:

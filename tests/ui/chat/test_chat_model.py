@@ -119,7 +119,7 @@ def test_a_draft_that_fails_in_an_answer_is_told(make_rig: MakeRig) -> None:
     rig.load()
     rig.ask("Go on")
     assert rig.page.texts() == ["Go on", "Hello there"]
-    assert rig.notice_list.notices()["draft"].text.endswith("The draft ran out of memory.")
+    assert rig.notice_list.notices()["drafting"].text.endswith("The draft ran out of memory.")
 
 
 def test_blank_messages_are_not_sent(make_rig: MakeRig) -> None:
