@@ -57,7 +57,18 @@ def environment(backend: str) -> dict[str, str]:
     """For a Python process that uses the libraries of ``backend``."""
     folders = [ROOT] if backend == INSTALLED else [ROOT, site(backend), WORK / WHEELS]
     own = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1"}
+    cuda = {"LD_LIBRARY_PATH": _with_cuda(os.environ.get("LD_LIBRARY_PATH"))} if backend == "cuda" else {}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1", **cuda}
+
+
+def _with_cuda(known: str | None) -> str:
+    """CUDA's libraries are where its compiler is; not every system is told."""
+    folder = Path(_cuda_compiler()).resolve().parents[1] / "lib64"
+    return os.pathsep.join([*filter(None, [known]), str(folder)])
+
+
+def _cuda_compiler() -> str:
+    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
 def unpack() -> None:
@@ -133,11 +144,10 @@ def build(backend: str) -> None:
 
 def _options(backend: str) -> dict[str, str]:
     if backend == "cuda":
-        compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         return {
             "GGML_CUDA": "ON",
             "GGML_METAL": "OFF",
-            "CMAKE_CUDA_COMPILER": compiler,
+            "CMAKE_CUDA_COMPILER": _cuda_compiler(),
             "CMAKE_CUDA_ARCHITECTURES": _cuda_architecture(),
         }
     return {

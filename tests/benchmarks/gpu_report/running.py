@@ -30,6 +30,8 @@ _STEPS = "tests.benchmarks.gpu_report.steps"
 _RESERVE = 8.0
 """Seconds at the end of a call, to write what there is."""
 _ERROR_CHARACTERS = 1500
+_SMALL_PATIENCE = 5
+"""Limits are this many times as long where the report is only tried out, perhaps on a device made of software."""
 _MODELS = Entry("models", 3600, 5)
 
 
@@ -148,7 +150,8 @@ class Call:
         figures = WORK / "figures.jsonl"
         figures.unlink(missing_ok=True)
         known = self._results.steps.get(entry.name)
-        limit = min(entry.limit, self._left())
+        own_limit = entry.limit * (_SMALL_PATIENCE if self.small else 1)
+        limit = min(own_limit, self._left())
         begun = time.monotonic()
         try:
             code, said = self._process(entry, figures, limit)
@@ -156,7 +159,7 @@ class Call:
             code, said = None, f"ended after {limit:.0f} s"
         result = StepResult("done", _merged(figures), time.monotonic() - begun, date=now())
         attempts = known.attempts if known and known.state != "interrupted" else 0
-        if code is None and limit < entry.limit:
+        if code is None and limit < own_limit:
             result.state, result.attempts, result.error = "interrupted", attempts, said
         elif code != 0:
             result.state, result.attempts, result.error = "too slow" if code is None else "failed", attempts + 1, said
