@@ -26,7 +26,7 @@ from typing import TypeAlias
 import msgspec
 import psutil
 
-from app import __version__, paths, program
+from app import __version__, decoders, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.errors import KnownError
@@ -140,7 +140,7 @@ class _Provenance(msgspec.Struct):
 def _check_guide(folder: Path) -> int:
     """Compares the guide's files with the hashes it was released with; returns their bytes. Raises `KnownError`."""
     total = 0
-    for file in msgspec.json.decode((folder / "PROVENANCE.json").read_bytes(), type=_Provenance).files.values():
+    for file in decoders.decode((folder / "PROVENANCE.json").read_bytes(), _Provenance).files.values():
         content = (folder / file.name).read_bytes()
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise KnownError(

@@ -15,10 +15,11 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from app import helper
+from app import decoders, helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
+from app.engine.host.gpu_limits import check_cache
 from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
 from app.engine.host.load_options import ModelOptions
 from app.engine.host.thinking import ModelThinking
@@ -27,6 +28,7 @@ from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
@@ -161,7 +163,7 @@ def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
             continue
         value: object = _ALL[name] if name in _ALL and text == "-1" else text
         try:
-            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+            changed = decoders.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
         except msgspec.ValidationError as error:
             log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
             continue
@@ -269,6 +271,8 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
+    drafts_alone: bool
+    """Whether a head was requested without a draft model."""
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -304,12 +308,20 @@ class Loader:
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
-        return same_files and target.head_stamp == self._head_stamp and target.settings == self._settings
+        has_snapshots = target.context.checkpoints.running_state
+        same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
+        same_head = target.head_stamp == self._head_stamp and same_snapshots
+        return same_files and same_head and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
         """Whether the command names a draft model, and not a file with a head."""
-        return bool(self._command.draft) and self._head is None
+        return bool(self._command.draft) and self._head in (None, self._files.header)
+
+    @property
+    def _drafts_alone(self) -> bool:
+        """Whether a head is wanted and no draft model."""
+        return self._head is not None and not self.wants_draft_model
 
     @property
     def head_off(self) -> str | None:
@@ -335,6 +347,7 @@ class Loader:
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
+            drafts_alone=self._drafts_alone,
         )
 
     def _number_of_threads(self) -> Threads:
@@ -363,7 +376,7 @@ class Loader:
 
     def _head_model(self, path: Path) -> Model:
         options = replace(self._options, stage="draft", gpu_layers=self._settings.draft_gpu_layers)
-        return self._model(path, options, with_head=True)
+        return self._model(path, options, options.placement, with_head=True)  # it may read its target's cache on a GPU
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which must fit ``target``."""
@@ -380,6 +393,7 @@ class Loader:
             is_small = model.parameters < _SMALL_DRAFT_PARAMETERS
             one, batch = (1, 1) if is_small else (self._settings.threads or self._threads.batch, self._threads.batch)
             length, outputs = options.settings.context_length, DRAFT_OUTPUTS
+            check_cache(files.header, min(length, model.longest_context), options.settings.kv_type, options.gpu_layers)
             return Context(model, options.settings, length=length, threads=one, batch_threads=batch, outputs=outputs)
 
         with contextlib.ExitStack() as undo:
@@ -399,7 +413,7 @@ class Loader:
         """A model and its context, which ``undo`` frees."""
         is_target = options.stage == "target"
         has_head = is_target and self._head is files.header and head_problem(files.header) is None
-        model = self._model(files.header.path, options, with_head=has_head)
+        model = self._model(files.header.path, options, options.own_placement, with_head=has_head)
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
@@ -417,10 +431,16 @@ class Loader:
         if not model.has_decoder_only:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
+        check_cache(
+            self._files.header,
+            min(length, model.longest_context),
+            self._settings.kv_type,
+            self._settings.target_gpu_layers,
+        )
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
+        return target_context(model, self._settings, length, self._threads, has_head=self._drafts_alone)
 
-    def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
+    def _model(self, path: Path, options: ModelOptions, placement: Placement, *, with_head: bool = False) -> Model:
         last = -1.0
 
         def report(share: float) -> bool:
@@ -431,7 +451,7 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", options.stage, path.name)
-        return Model(path, options.gpu_layers, report, with_head=with_head, placement=options.placement)
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement)
 
 
 def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:

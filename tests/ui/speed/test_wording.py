@@ -41,6 +41,11 @@ PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
         (Situation(engine_state="loading 40%"), "Loading 40%", "plain"),
         (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it.", "bad"),
         (
+            Situation(pair=PAIR, asked=ASKED, figures=DRAFTED, stopped="The draft ran out of memory"),
+            "Drafting stopped in this answer · The draft ran out of memory.",
+            "warning",
+        ),
+        (
             Situation(pair=PAIR, draft_length=5),
             "Drafting · Figures appear with the next answer · up to 5 draft tokens per pass",
             "good",
