@@ -17,7 +17,7 @@ from app.models.gpu_split import gpus_of_layers
 from app.models.memory_shape import Layer, ModelShape
 from app.protocol.limits import KvType
 
-_KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
+KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
 _CELLS = 256
 """llama.cpp rounds a cache up to a multiple of this many tokens."""
@@ -140,7 +140,7 @@ class ModelMemory:
         return found * self._weights_in_system // max(sum(layer.weights for layer in self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
-        numbers, size = _KV_BLOCKS[self.kv_type]
+        numbers, size = KV_BLOCKS[self.kv_type]
         cached = states = 0
         for layer, count in Counter(layers).items():  # most are the same
             cached += count * (self._cells_of(layer) * (layer.keys + layer.values) * size // numbers)
@@ -153,7 +153,7 @@ class ModelMemory:
         """
         if not layer.window or self.shape.running_state:
             return self.cells
-        return _rounded(min(self.cells, layer.window + self.batch))
+        return rounded_cells(min(self.cells, layer.window + self.batch))
 
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
@@ -192,14 +192,15 @@ class ModelMemory:
 
 def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
     """Whether llama.cpp can store this model's keys and values in this type: heads must consist of whole blocks."""
-    block = _KV_BLOCKS[kv_type][0]
+    block = KV_BLOCKS[kv_type][0]
     return shape.key_length % block == 0 and shape.value_length % block == 0
 
 
 def cells_for(shape: ModelShape, tokens: int) -> int:
     """Tokens of cache that the model gets if so many are requested."""
-    return _rounded(max(min(tokens, shape.longest_context), 1))
+    return rounded_cells(max(min(tokens, shape.longest_context), 1))
 
 
-def _rounded(tokens: int) -> int:
+def rounded_cells(tokens: int) -> int:
+    """How many cells a KV cache for so many tokens has."""
     return -(-tokens // _CELLS) * _CELLS

@@ -19,6 +19,7 @@ class Action(enum.StrEnum):
 
     RESTART = "Restart"
     RESTART_PLAIN = "Restart without a draft"
+    RESTART_ON_CPU = "Restart on the CPU"
     COPY_REPORT = "Copy report"
     OPEN_MODELS = "Open models…"
     LOAD_GUIDE = "Load Slipstream Guide"
@@ -51,19 +52,26 @@ class Notice:
         object.__setattr__(self, "text", visible(self.text))
 
 
-def engine_ended(sentence: str, *, had_draft: bool, was_answering: bool) -> Notice:
-    """``sentence`` says how it ended."""
+def engine_ended(
+    sentence: str, *, had_draft: bool, was_answering: bool = False, crashed_with_gpu: bool = False
+) -> Notice:
+    """``sentence`` says how it ended. The driver of a GPU is a likelier reason for a crash than the draft is."""
     rest = " The answer so far was saved." if was_answering else " Your chats are safe."
-    restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
-    return Notice("bad", sentence + rest, (*restarts, Action.COPY_REPORT))
+    if crashed_with_gpu:
+        rest += " If this happens again, the reason may be the GPU's driver."
+    other = (Action.RESTART_ON_CPU,) if crashed_with_gpu else (Action.RESTART_PLAIN,) if had_draft else ()
+    return Notice("bad", sentence + rest, (Action.RESTART, *other, Action.COPY_REPORT))
 
 
-def engine_ends_too_often(sentence: str, *, had_draft: bool) -> Notice:
+def engine_ends_too_often(sentence: str, *, had_draft: bool, crashed_with_gpu: bool = False) -> Notice:
+    what, where = ("GPU", "Run them on the CPU") if crashed_with_gpu else ("computer", "Load different models")
     text = (
-        f"{sentence} That was the third time in five minutes, so these models probably won't work on this computer. "
-        "Load different models, or try again."
+        f"{sentence} That was the third time in five minutes, so these models probably won't work on this {what}. "
+        f"{where}, or try again."
     )
     other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS
+    if crashed_with_gpu:
+        other = Action.RESTART_ON_CPU
     return Notice("bad", text, (other, Action.RESTART, Action.COPY_REPORT))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
 import json
 import tarfile
@@ -16,7 +17,7 @@ from tests.benchmarks.gpu_report import building, packing, running
 from tests.benchmarks.gpu_report.results import Results, StepResult
 from tests.benchmarks.gpu_report.running import INCOMPLETE, Call
 from tests.benchmarks.gpu_report.sizes import SMALL, Bench
-from tests.benchmarks.gpu_report.steps import STEPS
+from tests.benchmarks.gpu_report.steps import step
 from tests.benchmarks.gpu_report.timetable import Entry, entries
 from tests.benchmarks.gpu_report.writing import write
 
@@ -43,7 +44,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tree like that of llama-cpp-python's source distribution; no wheels are downloaded."""
     folder = tmp_path / "source"
-    names = ["llama_cpp/__init__.py", "llama_cpp/__pycache__/x.pyc", "docs/index.md"]
+    names = ["llama_cpp/__init__.py", "llama_cpp/__pycache__/x.pyc", "docs/index.md", "PKG-INFO"]
     upstream = ["CMakeLists.txt", "LICENSE", "cmake/a", "include/a", "src/a", "models/vocab.gguf", "tools/a"]
     upstream += ["vendor/hash/a", "vendor/cpp-httplib/a", *(f"ggml/{name}" for name in ("CMakeLists.txt", "cmake/a"))]
     upstream += ["ggml/include/a", "ggml/src/ggml.c", "ggml/src/ggml-cuda/a", "ggml/src/ggml-sycl/a"]
@@ -51,13 +52,14 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
+    (folder / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: llama_cpp_python\nVersion: 1.2.3\n")
     monkeypatch.setattr(packing, "_source", lambda: folder)
     monkeypatch.setattr(packing, "_download_wheels", lambda *_, **__: None)
     return folder
 
 
-def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    total = pack(monkeypatch, work)
+def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path) -> None:
+    total = packing.pack("3.12", "x86_64", with_numpy=False)
 
     with tarfile.open(work / "pack" / packing.SOURCES) as archive:
         names = {name for name in archive.getnames() if archive.getmember(name).isfile()}
@@ -72,36 +74,30 @@ def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path, monkey
 
 def test_a_pack_that_is_too_large_is_refused(work: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "LIMIT_BYTES", 1000)
-    with pytest.raises(SystemExit, match="MiB is more than"):
-        pack(monkeypatch, work)
+    with pytest.raises(SystemExit, match="more than can travel"):
+        packing.pack("3.12", "x86_64", with_numpy=False)
 
 
-def test_what_an_earlier_call_brought_back_is_packed_again(
-    work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tmp_path: Path) -> None:
     earlier = tmp_path / "earlier"
     earlier.mkdir()
-    for name in (packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01", "log"):
+    names = [packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"]
+    for name in [*names, "log"]:
         (earlier / name).write_text(name)
-    pack(monkeypatch, work, earlier)
+    with pytest.raises(SystemExit, match="no pack yet"):
+        packing.add(earlier)
+    total = packing.pack("3.12", "x86_64", with_numpy=False)
+    assert packing.add(earlier) == total + sum(len(name) for name in names)
 
     packed = {file.name for file in (work / "pack").iterdir()}
-    assert {packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"} < packed
-    assert "log" not in packed
-
+    assert packed == {*names, packing.SOURCES, packing.MANIFEST}
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SystemExit, match="of an earlier call"):
-        pack(monkeypatch, work, tmp_path / "nothing")
-
-
-def pack(monkeypatch: pytest.MonkeyPatch, work: Path, earlier: Path | None = None) -> int:
-    """The pack is shown relative to the repository, but isn't in it here."""
-    monkeypatch.setattr(packing, "PACK", work / "pack")
-    return packing.pack("3.12", "x86_64", with_numpy=False, earlier=earlier)
+    with pytest.raises(SystemExit, match="has neither"):
+        packing.add(tmp_path / "nothing")
 
 
 def test_libraries_travel_in_parts(work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pack(monkeypatch, work)
+    packing.pack("3.12", "x86_64", with_numpy=False)
     libraries = work / "built"
     libraries.mkdir()
     (libraries / "libllama.so.0").write_bytes(bytes(range(256)) * 40)
@@ -120,6 +116,7 @@ def test_libraries_travel_in_parts(work: Path, source: Path, tmp_path: Path, mon
         assert {file.name for file in (package / "lib").iterdir()} == {"libllama.so", "libllama.so.0"}
         assert (package / "lib" / "libllama.so").read_bytes() == bytes(range(256)) * 40
         assert (package / "__init__.py").is_file()
+        assert [found.version for found in importlib.metadata.distributions(path=[str(folder)])] == ["1.2.3"]
     assert building.is_built("cuda") and not building.is_built("cpu")
 
 
@@ -184,7 +181,7 @@ def test_a_step_that_fails_is_tried_twice(work: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_step_is_ended_after_its_limit_or_with_the_call(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, replace(DEVICES, limit=0.01))
+    use(monkeypatch, replace(DEVICES, limit=0.002))
     assert call().run() == INCOMPLETE
     assert states(work) == {"devices": ("too slow", 1)}
     (work / "results-installed-small.json").unlink()
@@ -200,10 +197,10 @@ def test_what_a_step_had_measured_stays(tmp_path: Path) -> None:
     assert running._merged(tmp_path / "none") == {}
 
 
-def test_every_entry_has_a_step_and_the_other_way_round() -> None:
+def test_every_entry_has_a_step() -> None:
     names = [entry.name for entry in entries("cuda")]
     assert len(names) == len(set(names))
-    assert set(names) <= STEPS.keys() and {"top-k on the GPU", "models"} >= STEPS.keys() - set(names)
+    assert all(callable(step(name)) for name in [*names, "models"])
     assert {entry.name for entry in entries("vulkan")} < set(names)
 
 
@@ -233,7 +230,7 @@ def test_a_small_run_is_written_as_a_page(tmp_path: Path, capsys: pytest.Capture
 
 def measured(bench: Bench, name: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for part in STEPS[name](bench):
+    for part in step(name)(bench):
         figures |= json.loads(json.dumps(part))
     assert figures
     return figures

@@ -36,6 +36,8 @@ class Placement:
     split_mode: SplitMode = "layer"
     tensor_split: Sequence[float] = ()
     expert_layers_on_cpu: int = 0
+    without_gpus: bool = False
+    """llama.cpp doesn't even know of any. Otherwise it computes long batches on them, without a single layer there."""
 
     @classmethod
     def of_target(cls, settings: LoadSettings) -> Placement:
@@ -57,7 +59,10 @@ class Placement:
         """
         params.split_mode = _SPLIT_MODES[self.split_mode]
         kept: list[object] = []
-        if self.only_gpu:
+        if self.without_gpus:
+            kept.append(none := (ctypes.c_void_p * 1)(None))
+            params.devices = ctypes.addressof(none)  # type: ignore[assignment]
+        elif self.only_gpu:
             gpu = (ctypes.c_void_p * 2)(_handle(self.only_gpu), None)
             params.devices, params.main_gpu = ctypes.addressof(gpu), 0  # type: ignore[assignment]
             kept.append(gpu)
@@ -71,6 +76,7 @@ class Placement:
 
 
 WHERE_IT_FITS = Placement()
+ON_THE_CPU = Placement(without_gpus=True)
 
 
 def _handle(name: str) -> int:

@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from app import paths
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -39,6 +41,13 @@ class PairFiles:
     def without_draft(self) -> PairFiles:
         """Only the target, for once: after a crash that its draft or head may have caused."""
         return replace(self, draft=None, head="off", for_once=True)
+
+    def on_cpu(self) -> PairFiles:
+        """The same with nothing on a GPU, for once: after a crash that its driver may have caused."""
+        settings = msgspec.structs.replace(
+            self.settings, target_gpu_layers=0, draft_gpu_layers=0, expert_layers_on_cpu=0
+        )
+        return replace(self, settings=settings, for_once=True)
 
     def missing(self) -> Path | None:
         """The first file that doesn't exist or is in a folder without permission."""

@@ -8,16 +8,46 @@ A step yields parts of its figures; each is added to ``FILE`` at once, as a line
 from __future__ import annotations
 
 import argparse
+import faulthandler
+import importlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.gpu_report import answers, passes, smoke, usage
 from tests.benchmarks.gpu_report.sizes import QUANTIZATIONS, SMALL, USUAL, Bench
 from tests.benchmarks.gpu_report.timetable import TOP_K
 
 Step = Callable[[Bench], Iterator[dict[str, Any]]]
+_FUNCTIONS: dict[str, tuple[str, str]] = {
+    "models": ("steps", "models"),
+    "devices": ("smoke", "devices"),
+    "selftest": ("smoke", "selftest"),
+    "greedy texts": ("smoke", "greedy_texts"),
+    "a context too large": ("smoke", "too_large"),
+    "widths": ("passes", "widths"),
+    "draft steps": ("passes", "draft_steps"),
+    "own time": ("answers", "own_time"),
+    TOP_K: ("answers", "top_k"),
+    "draft lengths": ("answers", "draft_lengths"),
+    "bare loop": ("answers", "bare_loop"),
+    "hybrids": ("passes", "hybrids"),
+    "batch sizes": ("passes", "batch_sizes"),
+    "stop": ("usage", "stop"),
+    "memory": ("usage", "memory"),
+    "architectures": ("usage", "architectures"),
+}
+"""Module and function by name, without a quantization; imported when needed, so that a step fails alone."""
+
+
+def step(name: str) -> Step:
+    """The function of a step. Its name may end with a quantization, and with what its environment changes."""
+    base, _, _variant = name.partition(", no ")
+    quantization = next((each for each in QUANTIZATIONS if base.endswith(f" {each}")), None)
+    module, function = _FUNCTIONS[base.removesuffix(f" {quantization}")]
+    found = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    made: Step = found(quantization) if quantization else found
+    return made
 
 
 def models(bench: Bench) -> Iterator[dict[str, Any]]:
@@ -32,28 +62,6 @@ def models(bench: Bench) -> Iterator[dict[str, Any]]:
         bench.vocabulary_pair(size)
 
 
-STEPS: dict[str, Step] = {
-    "models": models,
-    "devices": smoke.devices,
-    "selftest": smoke.selftest,
-    "greedy texts": smoke.greedy_texts,
-    "a context too large": smoke.too_large,
-    "draft steps": passes.draft_steps,
-    "own time": answers.own_time,
-    TOP_K: answers.top_k,
-    "hybrids": passes.hybrids,
-    "architectures": usage.architectures,
-    "batch sizes": passes.batch_sizes,
-    "stop": usage.stop,
-    "memory": usage.memory,
-}
-for _name in QUANTIZATIONS:
-    STEPS[f"widths {_name}"] = STEPS[f"widths {_name}, no graph reuse"] = passes.widths(_name)
-    STEPS[f"widths {_name}, no CUDA graphs"] = passes.widths(_name)
-    STEPS[f"draft lengths {_name}"] = answers.draft_lengths(_name)
-    STEPS[f"bare loop {_name}"] = answers.bare_loop(_name)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
@@ -61,9 +69,10 @@ def main() -> None:
     parser.add_argument("--figures", type=Path, required=True)
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
+    faulthandler.enable()  # a crash of the driver says at least which call it was
     options.folder.mkdir(parents=True, exist_ok=True)
     bench = Bench(SMALL if options.small else USUAL, options.folder)
-    for figures in STEPS[options.name](bench):
+    for figures in step(options.name)(bench):
         with options.figures.open("a", encoding="utf-8") as file:
             file.write(json.dumps(figures, ensure_ascii=False) + "\n")
 
