@@ -140,7 +140,13 @@ class Head(Context):
         self._functions = _functions()
         self._target = target.handle
         super().__init__(
-            model, settings, length=target.length, threads=target.threads, outputs=DRAFT_OUTPUTS, target=target.handle
+            model,
+            settings,
+            length=target.length,
+            threads=target.threads,
+            batch_threads=target.batch_threads,
+            outputs=DRAFT_OUTPUTS,
+            target=target.handle,
         )
         width = model.state_width
         if width != target.model.state_width:
