@@ -149,6 +149,7 @@ class Head(Context):
             settings,
             length=target.length,
             threads=target.threads,
+            batch_threads=target.batch_threads,
             outputs=DRAFT_OUTPUTS,
             target=target.handle,
             keep_windows=self._keeps_windows,
