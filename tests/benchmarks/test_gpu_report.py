@@ -210,7 +210,7 @@ FAST = ("devices", "widths q8_0", "draft steps", "hybrids", "batch sizes", "bare
 
 
 def test_a_small_run_is_written_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bench = Bench(replace(SMALL, passes=2, repeats=1, stops=1, contexts=(512,)), tmp_path)
+    bench = Bench(replace(SMALL, passes=2, repeats=1, stops=1, contexts=(512,), micro_batches=(32,)), tmp_path)
     found = {name: StepResult("done", measured(bench, name), date="2026-11-23T10:00:00+00:00") for name in FAST}
     found["selftest"] = StepResult("failed", {"program": "as it should"}, error="Traceback\nKnownError: no engine\n")
     page = tmp_path / "gpu.md"
