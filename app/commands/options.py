@@ -182,8 +182,8 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         choices=get_args(HeadChoice),
         default="auto",
         help=(
-            "the MTP head that the target's file contains: where it is expected to save time, and not beside a draft "
-            "model (auto, the default), always, even beside a draft model (on), or never (off)"
+            "use the MTP head that the target's file contains: auto (default): where it is expected to save time and "
+            "there is no draft model; on: always, even together with a draft model; off: never"
         ),
     )
     drafting.add_argument(

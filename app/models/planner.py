@@ -140,13 +140,16 @@ class _Planner:
 
     def _how_it_fits(self, plan: LoadPlan) -> str:
         limits, found = self._limits, plan.estimate
+        if not found.gpu.total:
+            has_no_space = limits.gpus and self._wishes.target_gpu_layers != 0
+            reason = "No layer of the target fits on the GPU, so it runs" if has_no_space else "Runs"
+            needed = f"{size_text(found.system.total)} of {size_text(limits.system_bytes)}"
+            return f"{reason} on the CPU and needs {needed}.{self._cut()}"
         if limits.gpus and not limits.is_shared:
             on_gpu = f"{size_text(found.gpu.total)} of {size_text(limits.gpu_bytes)} of GPU memory"
             takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} of system memory"
         else:
             takes = f"{size_text(plan.needed)} of {size_text(limits.system_bytes)}"
-        if not limits.gpus:
-            return f"Runs on the CPU and needs {takes}.{self._cut()}"
         return f"{self._on_gpu(plan)} needs {takes}.{self._shares(plan)}{self._cut()}"
 
     def _on_gpu(self, plan: LoadPlan) -> str:
@@ -161,7 +164,8 @@ class _Planner:
             second = self._placer.draft if plan.with_draft else self._placer.sidecar if plan.with_head else None
             elsewhere = 0 <= plan.draft_gpu_layers < (second.gpu_slots if second else 0)
             return f"{('All of the target' if elsewhere else 'Everything')} fits on {where} and"
-        return f"{layers} of {slots} layers of the target fit on {where}. It"
+        verb = "fit" if self._wishes.target_gpu_layers is None else "are"
+        return f"{layers} of {slots} layers of the target {verb} on {where}. It"
 
     def _shares(self, plan: LoadPlan) -> str:
         """How many layers each GPU gets, where the plan had to decide that."""

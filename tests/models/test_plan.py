@@ -82,6 +82,17 @@ def test_without_a_gpu_the_processor_does_it() -> None:
     assert plan.sentence.endswith(" of 15.5 GB.")
 
 
+def test_the_sentence_says_what_was_chosen_and_what_fits() -> None:
+    chosen = make_plan(TARGET, DRAFT, machine(16, 12), Wishes(target_gpu_layers=0, draft_gpu_layers=0))
+    assert chosen.estimate.gpu.total == 0
+    assert chosen.sentence.startswith("Runs on the CPU and needs 6")
+    some = make_plan(TARGET, DRAFT, machine(16, 12), Wishes(target_gpu_layers=5))
+    assert some.sentence.startswith("5 of 33 layers of the target are on the GPU. ")
+    none = make_plan(TARGET, None, machine(16, 0.6))
+    assert (none.target_gpu_layers, none.estimate.gpu.total) == (0, 0)
+    assert none.sentence.startswith("No layer of the target fits on the GPU, so it runs on the CPU and needs 5")
+
+
 def test_the_draft_goes_on_the_gpu_first_and_whole() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 3))
     assert plan.fits and plan.draft_gpu_layers == ALL_LAYERS

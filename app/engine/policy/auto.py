@@ -97,10 +97,13 @@ class AutoPolicy:
         self._enter(situation.kind)
         self._probe = None
         found, candidates = situation.found, [one for one in self._candidates if one.name in situation.missing]
-        if self._rest and not found.tokens and self._rested < _REST:
-            seconds = self.costs.rounds()
-            if not any(self._is_due(one, situation, seconds) for one in candidates):
-                return self._rest
+        if (
+            self._rest
+            and not found.tokens
+            and self._rested < _REST
+            and not any(self._is_due(one, situation) for one in candidates)
+        ):
+            return self._rest
         most = max(min(situation.most, self.limit if self._fixed is None else self._fixed), 0)
         if most == 0:
             return self._rest or Decision()
@@ -155,7 +158,7 @@ class AutoPolicy:
         chance = sum(promise.chances[: promise.length]) / promise.length
         pause = self._pause(chance, best.seconds, best.candidate, best.late)
         by_promise = sorted(plans, key=lambda plan: -plan.rate)
-        due = (plan for plan in by_promise if self._is_due(plan.candidate, situation, plan.seconds))
+        due = (plan for plan in by_promise if self._is_due(plan.candidate, situation))
         if not (probe := next(due, None)):
             return Decision(method=best.method, paused=pause)
         self._probe = probe.candidate, best.seconds[0]
@@ -186,10 +189,10 @@ class AutoPolicy:
         meanwhile = meanwhile or Decision(method=plan.method, paused=pause)
         return replace(meanwhile, catch_up=portion, catches_up=name)
 
-    def _is_due(self, candidate: Candidate, situation: Situation, seconds: Sequence[float]) -> bool:
+    def _is_due(self, candidate: Candidate, situation: Situation) -> bool:
         """Whether it is tried in a pause. Its first token is judged even if it isn't tested."""
-        price = candidate.costs.token + candidate.forced(seconds)
-        return candidate.is_probe_due(situation, price, seconds[0])
+        price = candidate.costs.token + candidate.forced(self.costs)
+        return candidate.is_probe_due(situation, price, self.costs.round(1))
 
     def _pause(
         self, chance: float, seconds: Sequence[float], candidate: Candidate | None = None, late: float = 0.0
@@ -211,11 +214,10 @@ class AutoPolicy:
         drafted = next((one for one in self._candidates if one.name == decision.drafter and proposal.tokens), None)
         self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
-        seconds = self.costs.rounds()
         tried, each = self._probe or (None, 0.0)
         for candidate in self._candidates:
             if candidate.name in situation.missing:
-                candidate.account(outcome, seconds, each if candidate is tried else None)
+                candidate.account(outcome, self.costs, each if candidate is tried else None)
         self._learn_costs(outcome, drafted)
         if drafted:
             drafted.judge(outcome, truth, learns_methods=self._propose == "auto")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.engine.policy.costs import CostModel
 from app.engine.policy.draft_costs import DraftCostModel
 from app.engine.policy.expectations import Expectations, Known
 from app.engine.policy.policy import Outcome, Situation
@@ -69,16 +70,16 @@ class Candidate:
             debt = 0.0
         return self._probes.is_due(price + debt, self.costs.catch_up, plain)
 
-    def forced(self, seconds: Sequence[float]) -> float:
+    def forced(self, costs: CostModel) -> float:
         """Seconds that testing a token costs if it can't be left out."""
-        return max(seconds[1] - seconds[0], 0.0) if self._must_test else 0.0
+        return max(costs.round(2) - costs.round(1), 0.0) if self._must_test else 0.0
 
-    def account(self, outcome: Outcome, seconds: Sequence[float], each: float | None) -> None:
+    def account(self, outcome: Outcome, costs: CostModel, each: float | None) -> None:
         """The cost of a probe and its catch-up is paid from the credit, and drafting that saves time adds to it.
 
-        ``each``: if this round was a probe, the seconds that a token takes otherwise.
+        ``costs``: the target's; ``each``: if this round was a probe, the seconds that a token takes otherwise.
         """
-        decision, tokens, plain = outcome.decision, outcome.accepted + 1, seconds[0]
+        decision, tokens, plain = outcome.decision, outcome.accepted + 1, costs.round(1)
         catches_up = each is not None and decision.catches_up == self.name
         self._probes.pass_time(tokens, self.costs.catch_up, plain)
         self._left_of_catch_up = self.debt(outcome.situation) if catches_up else 0.0
@@ -89,8 +90,8 @@ class Candidate:
         elif each is not None and decision.drafter == self.name and outcome.proposal.tokens:
             drafted = len(outcome.proposal.tokens) + outcome.situation.missing[self.name]
             spent = min(outcome.draft_seconds, 2.0 * self.costs.token * drafted)  # the machine may have slept
-            gain = each * tokens - seconds[outcome.tested]
-            self._probes.probed(spent, gain, self.forced(seconds) if outcome.tested else 0.0, plain)
+            gain = each * tokens - costs.round(outcome.tested + 1)
+            self._probes.probed(spent, gain, self.forced(costs) if outcome.tested else 0.0, plain)
             if not decision.paused:
                 self._probes.judged(gain >= spent)
 

@@ -14,14 +14,7 @@ import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.commands import MeasurePlain
-from app.protocol.events import (
-    GenerationFailed,
-    LoadFailed,
-    LoadProgressed,
-    MemoryRead,
-    PairLoaded,
-    PlainMeasured,
-)
+from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.storage.files import moved_path
@@ -307,8 +300,8 @@ class PairLoader(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
-        elif pair.head_refused and not pair.drafting_off and self._given and self._given.draft:
-            # Nobody chose the head inside a model: there the Speed panel says so, and no notice at every load.
+        elif pair.head_refused and not pair.drafting_off and self._given and self._given.draft and not pair.draft:
+            # It is in a file that was chosen. One inside a model is left to the Speed panel: no notice at every load.
             self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))

@@ -121,7 +121,7 @@ def status(now: Situation) -> Status:
     if not now.drafters:
         return _off(now)
     if now.stopped is not None:
-        return Status("Drafting stopped in this answer", _sentence(now.stopped), "warning")
+        return Status(_stopped_heading(now), _sentence(now.stopped), "warning")
     if now.paused is not None:
         return _paused(now, now.paused)
     return _on(now)
@@ -178,6 +178,12 @@ def _on_heading(now: Situation) -> str:
 
 def _paused_heading(now: Situation) -> str:
     return f"{_on_heading(now)} is paused"
+
+
+def _stopped_heading(now: Situation) -> str:
+    names = [name for name in now.drafters if name != "ngram"]
+    what = drafters.TITLES[names[0]] if len(names) == 1 else "Part of the drafting"
+    return f"{what} stopped in this answer"
 
 
 def _paused(now: Situation, pause: Pause) -> Status:

@@ -182,9 +182,14 @@ def test_a_head_that_cannot_be_used_has_no_row_but_a_reason(dialogs: Dialogs) ->
     assert dialogs.dialog._load.isEnabled()
 
 
-def test_a_draft_takes_the_place_of_the_head(dialogs: Dialogs) -> None:
-    dialogs.open("inside.gguf", "draft.gguf")
-    assert not dialogs.head.isVisible()
+def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: Dialogs) -> None:
+    dialog = dialogs.open("inside.gguf", "draft.gguf")
+    assert "Not in use. A draft model was chosen instead." in texts(dialogs.head)
+    dialogs.box().setFocus()
+    QTest.keyClick(dialogs.box(), Qt.Key.Key_Down)
+    assert dialog.choice().head == "on" and texts(dialogs.head) == ["MTP head"]
+    dialogs.set_draft("mtp-gemma.gguf")
+    assert not dialogs.head.isVisible()  # another head was chosen
     dialogs.set_draft("")
     assert dialogs.head.isVisible()
 

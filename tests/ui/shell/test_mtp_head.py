@@ -234,7 +234,7 @@ def test_an_answer_that_repeats_itself_without_end_stops_drafting_and_says_so(ch
     chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=180))
     chatting.ask("Hello")
     assert chatting.notice("drafting") == f"The MTP head stopped drafting in this answer. {reason}"
-    chatting.qtbot.waitUntil(lambda: status_of(panel) == f"Drafting stopped in this answer · {reason}", timeout=WAIT_MS)
+    chatting.qtbot.waitUntil(lambda: status_of(panel) == f"MTP head stopped in this answer · {reason}", timeout=WAIT_MS)
     chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=40))
     chatting.ask("And now?")
     assert chatting.notice("drafting") == ""

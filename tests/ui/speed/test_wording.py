@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from app.protocol.events import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
@@ -42,7 +43,17 @@ PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
         (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it.", "bad"),
         (
             Situation(pair=PAIR, asked=ASKED, figures=DRAFTED, stopped="The draft ran out of memory"),
-            "Drafting stopped in this answer · The draft ran out of memory.",
+            "Draft model stopped in this answer · The draft ran out of memory.",
+            "warning",
+        ),
+        (
+            Situation(
+                pair=msgspec.structs.replace(PAIR, has_head=True),
+                asked=Asked("auto", ("model", "mtp", "ngram")),
+                figures=DRAFTED,
+                stopped="The draft ran out of memory",
+            ),
+            "Part of the drafting stopped in this answer · The draft ran out of memory.",
             "warning",
         ),
         (
