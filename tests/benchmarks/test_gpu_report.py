@@ -78,7 +78,9 @@ def test_a_pack_that_is_too_large_is_refused(work: Path, source: Path, monkeypat
         packing.pack("3.12", "x86_64", with_numpy=False)
 
 
-def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tmp_path: Path) -> None:
+def test_what_an_earlier_call_brought_back_is_added(
+    work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier = tmp_path / "earlier"
     earlier.mkdir()
     names = [packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"]
@@ -91,6 +93,9 @@ def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tm
 
     packed = {file.name for file in (work / "pack").iterdir()}
     assert packed == {*names, packing.SOURCES, packing.MANIFEST}
+    monkeypatch.setattr(packing, "LIMIT_BYTES", total + len(packing.RESULTS))
+    assert packing.add(earlier) == total + len(packing.RESULTS)
+    assert {file.name for file in (work / "pack").iterdir()} == {packing.RESULTS, packing.SOURCES, packing.MANIFEST}
     (tmp_path / "nothing").mkdir()
     with pytest.raises(SystemExit, match="has neither"):
         packing.add(tmp_path / "nothing")
