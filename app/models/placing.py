@@ -193,7 +193,8 @@ class Placer:
         )
         split = replace(self._split, draft_gpu=place.gpu)
         found = memory.estimate(split)
-        can_choose = len(split.free) > 1 and not split.shares and not split.by_rows
+        has_choice = not (split.shares or self._wishes.tensor_split or split.by_rows)
+        can_choose = len(split.free) > 1 and has_choice
         might_fit = found.gpu.total - found.gpu.compute <= self.limits.gpu_bytes
         if can_choose and might_fit and not self.limits.fit_gpus(found):
             shares = memory.shares_within(split, self.limits.spaces)

@@ -212,6 +212,8 @@ def test_where_spreading_by_free_memory_does_not_fit_the_plan_decides() -> None:
         f"The target needs {size_text(too_much)} on G1, but only {size_text(fixed.gpu_spaces['G1'])} is free."
     )
     assert make_plan(heavy, None, here, Wishes(tensor_split=(1.0, 1.0))).target_gpu_layers < heavy.gpu_slots
+    for_another_machine = (1.0, 1.0, 1.0)  # which the engine refuses
+    assert make_plan(heavy, None, here, Wishes(tensor_split=for_another_machine)).tensor_split == for_another_machine
 
 
 def test_a_draft_has_one_gpu_for_itself_where_there_are_several() -> None:
