@@ -58,7 +58,7 @@ def test_settings(folder: Path) -> None:
     values.draft_length = before["draft_length"] = 8
     file.save()
     after = decode((folder / "settings.json").read_bytes(), dict)
-    assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (3, False, -1)
+    assert (after.pop("version"), after.pop("guide_introduced"), after["load"].pop("chat_cache_mib")) == (4, False, -1)
     assert (before.pop("version"), before.pop("guide_kept"), before["load"].pop("kept_cache_mib")) == (1, False, -1)
     assert after.pop("model_loads") == {"/models/t\udcff.gguf": decode(msgspec.json.encode(values.load), dict)}
     before["load"] = after["load"] | before["load"]  # with the options there are now
@@ -78,7 +78,7 @@ def test_settings_under_older_names(tmp_path: Path) -> None:
         file.values.draft_length = 8
         file.save()
     saved = decode(path.read_bytes(), dict)
-    assert saved["version"] == 3 and not {"guide_kept", "kept_cache_mib"} & {*saved, *saved["load"]}
+    assert saved["version"] == 4 and not {"guide_kept", "kept_cache_mib"} & {*saved, *saved["load"]}
 
 
 def test_what_was_measured(folder: Path) -> None:
