@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,33 @@ class InvalidLogitsError(KnownError):
 
 _LARGE = 65_536
 """Vocabularies of this size or more are worth going through only once."""
+_SMALL = 512
+"""Rows of this size or less are sorted as a whole."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
 likely token's, and finally to all of them.
 """
 _ROUNDING = 1e-5
 """How far a bound on values in single precision is widened; the exact cut follows."""
+
+
+@dataclass(frozen=True)
+class TopLogits:
+    """The largest logits of R positions, where the others were not copied from the device.
+
+    ``ids`` and ``values`` have shape (R, K); the ids of each row ascend, so that equal logits are in the same order as
+    in a whole row.
+    """
+
+    ids: NDArray[np.int64]
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+Logits = Floats | TopLogits
+"""Those of R positions: whole rows, shape (R, vocabulary), or the largest of each."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +97,41 @@ def has_penalties(sampling: Sampling) -> bool:
     return sampling.repetition_penalty != 1.0 or bool(sampling.frequency_penalty) or bool(sampling.presence_penalty)
 
 
-def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats:
+def logits_needed(sampling: Sampling) -> int | None:
+    """How many of the largest logits of a row decide what `candidates` keeps of it after `penalize_rows`; ``None``: all
+    of them.
+
+    A penalty that lowers a logit takes at most one token out of the largest, and the next in line takes its place: with
+    W tokens in the window, the k largest afterwards are among the k + W largest before. One that raises logits can
+    bring in any token.
+    """
+    kept = sampling.top_k if sampling.temperature > 0 else 1
+    if not kept:
+        return None
+    if not has_penalties(sampling) or not sampling.penalty_window:
+        return kept
+    least = min(sampling.repetition_penalty - 1.0, sampling.frequency_penalty, sampling.presence_penalty)
+    return kept + sampling.penalty_window if least >= 0.0 else None
+
+
+@overload
+def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats: ...
+@overload
+def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits: ...
+def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits:
     """Rows of a verify pass after repetition, frequency and presence penalties over the end of what leads to them.
 
-    ``logits`` has shape (len(draft) + 1, vocabulary); row i follows ``history`` and the first i draft tokens. A row is
-    only ever used when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits``
-    itself when nothing changes.
+    ``logits`` has len(draft) + 1 rows; row i follows ``history`` and the first i draft tokens. A row is only ever used
+    when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits`` itself when
+    nothing changes.
     """
     if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
     recent = [*history[-sampling.penalty_window :], *draft]
     held = len(recent) - len(draft)
     counts = Counter(recent[:held])  # counted once: the window may be the whole context
-    penalized = logits.copy()
+    top = logits if isinstance(logits, TopLogits) else None
+    penalized = (logits.values if isinstance(logits, TopLogits) else logits).copy()
     for i, row in enumerate(penalized):
         if i:
             counts[draft[i - 1]] += 1
@@ -96,25 +139,29 @@ def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
                 counts[recent[left]] -= 1
                 if not counts[recent[left]]:
                     del counts[recent[left]]
-        _penalize(row, counts, sampling)
-    return penalized
+        _penalize(row, counts, sampling, top.ids[i] if top else None)
+    return TopLogits(top.ids, penalized) if top else penalized
 
 
-def _penalize(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
-    """Change the logits of the tokens in ``counts`` in place.
+def _penalize(row: Floats, counts: Counter[int], sampling: Sampling, row_ids: NDArray[np.int64] | None) -> None:
+    """Change the logits of the tokens in ``counts`` in place. ``row_ids`` are those of ``row``, unless it is whole.
 
     Repetition divides positive and multiplies negative logits (Keskar et al., arXiv 1909.05858); frequency and presence
     subtract, per occurrence and once (the OpenAI API's definition).
     """
     ids = np.fromiter(counts.keys(), np.int64, len(counts))
     occurrences = np.fromiter(counts.values(), np.float32, len(counts))
-    known = ids < len(row)
-    ids, occurrences = ids[known], occurrences[known]
-    seen = row[ids]
+    if row_ids is None:
+        places, known = ids, ids < len(row)
+    else:
+        places = np.searchsorted(row_ids, ids)
+        known = row_ids[np.minimum(places, len(row) - 1)] == ids
+    places, occurrences = places[known], occurrences[known]
+    seen = row[places]
     factor = np.float32(sampling.repetition_penalty)
     seen = np.where(seen > 0, seen / factor, seen * factor)
     seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
-    row[ids] = seen
+    row[places] = seen
 
 
 def strided_maxima(values: Floats, blocks: int) -> Floats:
@@ -140,6 +187,9 @@ def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """
     size = logits.shape[1]
     k = min(k, size)
+    if size <= _SMALL:
+        check_finite(logits.max(axis=1))
+        return np.argsort(-logits, axis=1, kind="stable")[:, :k]
     blocks = min(max(int(math.sqrt(k * size)), k), size)  # as much work on the maxima as within blocks
     is_large = size > _LARGE
     maxima = np.stack([strided_maxima(row, blocks) for row in logits]) if is_large else strided_maxima(logits, blocks)
@@ -174,13 +224,16 @@ def check_finite(values: Floats) -> None:
         )
 
 
-def candidates(logits: Floats, sampling: Sampling) -> Distributions:
-    """The candidates that sampling keeps in rows of (already penalized) logits, shape (R, vocabulary).
+def candidates(logits: Logits, sampling: Sampling) -> Distributions:
+    """The candidates that sampling keeps in rows of (already penalized) logits; of each row, at least `logits_needed`.
 
     ``log_probs`` may be off by a constant in each row, which doesn't affect a draw. At temperature 0 each row has one
     candidate, the most likely token. Raises `InvalidLogitsError` for logits that aren't numbers, which a damaged file
     can cause.
     """
+    if isinstance(logits, TopLogits):
+        kept = candidates(logits.values, sampling)
+        return Distributions(np.take_along_axis(logits.ids, kept.ids, axis=1), kept.log_probs)
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one
         check_finite(np.take_along_axis(logits, best, axis=1))
@@ -196,7 +249,7 @@ def candidates(logits: Floats, sampling: Sampling) -> Distributions:
     return Distributions(cut.ids, np.where(left, cut.log_probs, -np.inf))
 
 
-def distributions(logits: Floats, sampling: Sampling) -> Distributions:
+def distributions(logits: Logits, sampling: Sampling) -> Distributions:
     """`candidates` with the logarithms of their probabilities."""
     p = candidates(logits, sampling)
     shifted = p.log_probs - p.log_probs.max(axis=1, keepdims=True)

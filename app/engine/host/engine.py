@@ -13,7 +13,7 @@ import msgspec
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sampling import Floats, InvalidLogitsError
+from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
@@ -258,7 +258,7 @@ class Engine:
         yield from self._decode(target, command, task, logits, statistics, started)
 
     def _decode(
-        self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
+        self, target: Target, command: Generate, task: Task, logits: Logits, statistics: Statistics, started: float
     ) -> Iterator[Round | GenerationFinished]:
         """The answer after a processed prompt, whose last token has these ``logits``."""
         drafting, sequence = self._drafting(command), self._sequence
@@ -400,8 +400,8 @@ class Engine:
 
     def _process(
         self, target: Target, command: Generate, statistics: Statistics
-    ) -> Generator[PromptProgressed, None, Floats]:
-        """Feed what is new of a prompt, timed; returns the logits of its last token, shape (1, vocabulary).
+    ) -> Generator[PromptProgressed, None, Logits]:
+        """Feed what is new of a prompt, timed; returns the logits of its last token, one row.
 
         A memory that can't be cut anywhere is marked where the next turn's prompt will begin to differ: most templates
         leave the thinking out of it.
@@ -419,7 +419,7 @@ class Engine:
                 stop = min((mark for mark in marks if mark > done), default=end)
                 chunk = tokens[done : min(done + context.chunk, stop)]
                 last = done + len(chunk) == end
-                logits = context.decode(chunk, 1 if last else 0)
+                logits = context.decode_largest(chunk, 1 if last else 0, logits_needed(command.sampling))
                 self.last_progress = time.monotonic()
                 if not last:
                     yield PromptProgressed(request=command.request, done=len(context.tokens), total=end)

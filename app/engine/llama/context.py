@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.kv_cache import State
-from app.engine.decoding.sampling import Floats
-from app.engine.llama import backend
+from app.engine.decoding.sampling import Floats, Logits
+from app.engine.llama import backend, top_k
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
@@ -80,7 +80,7 @@ class Context:
         params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
         params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
-        params.n_outputs_max = outputs
+        params.n_outputs_max = params.n_outputs_max_per_seq = outputs
         params.n_threads, params.n_threads_batch = threads, batch_threads or threads
         params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
@@ -118,6 +118,7 @@ class Context:
             self._batch.seq_id[i][0] = SEQUENCE
         # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
         self._outputs_first = model.metadata("general.architecture") == "cogvlm"
+        self._top_k = top_k.TopK(self.handle, model.vocabulary_size, outputs, is_used=top_k.pays(model))
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
 
@@ -133,11 +134,25 @@ class Context:
         next call. On any error, and if the check of `aborting` stops it (`Canceled`), the cache is rolled back to what
         it was before, as far as possible.
         """
+        if outputs:
+            self._top_k.use(None)
+        self._add(tokens, outputs)
+        return self._logits(outputs)
+
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
+        """`decode`, where of each row the ``count`` largest logits are enough; ``None``: all are needed."""
+        if not outputs or not self._top_k.use(count):
+            return self.decode(tokens, outputs)
+        self._add(tokens, outputs)
+        return self._top_k.read(self._batch.n_tokens - outputs, outputs)
+
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
+        """Process ``tokens``. See `decode`."""
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
         if 0 < outputs < count and self._outputs_first:
-            self.decode(tokens[:-outputs], 0)
+            self._add(tokens[:-outputs], 0)
             tokens, count = tokens[-outputs:], outputs
         if count == 1:  # a draft's token, for which arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
@@ -157,7 +172,6 @@ class Context:
         self.checkpoints.passed(count)
         if self.head:
             self.head.read(self.tokens, count)
-        return self._logits(outputs)
 
     @staticmethod
     def _raise(code: int) -> None:
@@ -292,6 +306,7 @@ class Context:
             self.head = None
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self.handle)
+            self._top_k.close()
             self.handle = 0
 
 

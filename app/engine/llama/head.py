@@ -160,20 +160,19 @@ class Head(Context):
 
     # ------------------------------------------------------------ drafting
 
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """See `Context.decode`. Where the target has not computed a hidden state yet, the head's own takes its place,
         and zeros do where it is no longer known.
         """
         if outputs and len(tokens) > 1:  # of several tokens, many architectures output the wrong hidden state
-            self.decode(tokens[:-1], 0)
+            self._add(tokens[:-1], 0)
             tokens = tokens[-1:]
         begin, end = len(self.tokens), len(self.tokens) + len(tokens)
         self._fill(self._inputs[: end - begin], begin - 1)
-        logits = super().decode(tokens, outputs)
+        super()._add(tokens, outputs)
         self._exact = min(end, self._states.end + 1)
         if outputs:
             self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
-        return logits
 
     def _rows_at(self, pointer: Any, count: int) -> Floats:
         """Hidden states in llama.cpp's memory, shape (count, width); zeros if it has none."""

@@ -12,7 +12,6 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Floats
 from app.engine.llama.head import Head
 
 
@@ -25,14 +24,14 @@ class SharedHead(Head):
     _is_drafting = False
     """Whether the last hidden state of its own belongs to a draft after the present tokens of the target."""
 
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Draft from the last of ``tokens``. Those before it have no effect: the target has not processed them either.
 
         See `Head.decode`.
         """
         self.tokens.extend(tokens)
         if not outputs:
-            return self._rows[:0]
+            return
         held = self._exact
         if not self._is_drafting:
             self._fill(self._inputs[:1], held - 1)
@@ -46,7 +45,6 @@ class SharedHead(Head):
             self._raise(code)
         self._is_drafting = True
         self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
-        return self._logits(1)
 
     def read(self, tokens: Sequence[int], count: int) -> None:
         """See `Head.read`."""

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from app.engine.decoding.kv_cache import MeasurableCache
+from app.engine.decoding.sampling import logits_needed
 from app.engine.policy.costs import Costs, MeasuredSeconds
 from app.errors import Canceled
 from app.protocol.events import SpeedChange
+from app.protocol.options import Sampling
 
 _ALWAYS = (1, 2, 6, 17)
 """Widths that are measured however long it takes."""
@@ -36,6 +38,8 @@ _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
 """If a pass takes at least this many seconds, one is enough there: it has been run before."""
+_NEEDED = logits_needed(Sampling())
+"""Passes as in most answers, which on a GPU don't return whole rows of logits."""
 METHOD = 3
 """The version of the measurement. Results of an older one are measured again."""
 
@@ -136,7 +140,7 @@ class _Passes:
         before = len(cache.tokens)
         begun = time.perf_counter()
         cache.hold(width - 1)
-        cache.decode([0] * width, width)
+        cache.decode_largest([0] * width, width, _NEEDED)
         seconds = time.perf_counter() - begun
         cache.roll_back(before + 1)
         return seconds
@@ -154,7 +158,7 @@ def _draft_growth(cache: MeasurableCache, canceled: Callable[[], bool], short: f
     length = _lengthened(cache, length)
     if not length:
         return 0.0
-    cache.decode([0], 1)  # not timed
+    cache.decode_largest([0], 1, _NEEDED)  # not timed
     return max(_draft_seconds(cache, canceled) - short, 0.0) / length
 
 
@@ -183,7 +187,8 @@ def _timed(cache: MeasurableCache, count: int, canceled: Callable[[], bool]) -> 
     if canceled():
         raise Canceled
     begun = time.perf_counter()
-    cache.decode([0] * count, 1)  # without logits llama.cpp returns before a GPU has finished
+    # without logits llama.cpp returns before a GPU has finished
+    cache.decode_largest([0] * count, 1, _NEEDED)
     return time.perf_counter() - begun
 
 

@@ -1,0 +1,96 @@
+"""The largest logits of each row of a pass, which llama.cpp picks where it computes them (``docs/top_k.md``).
+
+Whole rows of 150,000 to 250,000 logits would otherwise be copied from the device and searched here. On the CPU
+llama.cpp's selection takes longer than ours, so there it isn't used.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.decoding.sampling import Logits, TopLogits
+from app.engine.llama.checkpoints import SEQUENCE
+from app.engine.llama.model import Model
+
+_LEAST, _MOST = 64, 512
+"""How many are picked, always a power of two, because a change of the number makes llama.cpp plan its graphs anew."""
+_LEAST_VOCABULARY = 4
+"""A vocabulary that is not this many times as large is copied as a whole."""
+
+
+def pays(model: Model) -> bool:
+    """Whether picking takes less time than copying whole rows of ``model`` and searching them."""
+    return model.has_output_on_gpu and hasattr(llama_cpp, "llama_set_sampler")
+
+
+class TopK:
+    """What the passes of a context return: its whole rows, or the largest logits of each. Close it after the context.
+
+    llama.cpp applies a sampler to every output of its sequence, and then no longer copies the whole rows.
+    """
+
+    def __init__(self, handle: int, vocabulary: int, outputs: int, *, is_used: bool) -> None:
+        """``handle`` is llama.cpp's of the context, which has at most ``outputs`` at once."""
+        self._handle, self._shape = handle, (outputs, vocabulary)
+        self._is_used = is_used
+        self._count = 0
+        """How many are picked now; 0 for none."""
+        self._chain: Any = None
+        self._views: dict[tuple[int, object], NDArray[Any]] = {}
+        """llama.cpp's output, by address and type; its places depend on the number of outputs."""
+
+    def use(self, count: int | None) -> bool:
+        """Make the next passes pick at least ``count`` logits of each row; returns False if they give whole rows.
+
+        One more is picked, at least: so of tokens with the same logit as number ``count``, all are known, or at least
+        that there are several.
+        """
+        picked = max(_LEAST, 1 << count.bit_length()) if self._is_used and count is not None else 0
+        if picked > _MOST or picked * _LEAST_VOCABULARY > self._shape[1]:
+            picked = 0
+        if picked > self._count or (self._count and not picked):
+            self._set(picked)
+        return self._count > 0
+
+    def _set(self, count: int) -> None:
+        chain: Any = None
+        if count:
+            params = llama_cpp.llama_sampler_chain_default_params()
+            params.no_perf = True
+            chain = llama_cpp.llama_sampler_chain_init(params)  # a chain can be given to a context only once
+            llama_cpp.llama_sampler_chain_add(chain, llama_cpp.llama_sampler_init_top_k(count))
+        if not llama_cpp.llama_set_sampler(self._handle, SEQUENCE, chain):
+            llama_cpp.llama_sampler_free(chain)
+            self._is_used, count, chain = False, 0, None
+        self.close()
+        self._chain, self._count = chain, count
+
+    def read(self, first: int, outputs: int) -> Logits:
+        """The logits of the last pass, whose first output was that of the token with the number ``first``."""
+        picked = llama_cpp.llama_get_sampled_candidates_count_ith(self._handle, first)
+        values = self._view(llama_cpp.llama_get_sampled_logits_ith(self._handle, first))[:outputs]
+        if not picked:  # the device doesn't have the operation: llama.cpp says so only like this, with whole rows
+            self._is_used = False
+            return values
+        ids = self._view(llama_cpp.llama_get_sampled_candidates_ith(self._handle, first))[:outputs, :picked]
+        order = np.argsort(ids, axis=1)
+        rows = np.arange(outputs)[:, None]
+        return TopLogits(ids[rows, order].astype(np.int64), values[rows, order])
+
+    def _view(self, pointer: Any) -> NDArray[Any]:
+        place = ctypes.addressof(pointer.contents), type(pointer)
+        view = self._views.get(place)
+        if view is None:
+            view = self._views[place] = np.ctypeslib.as_array(pointer, shape=self._shape)
+        return view
+
+    def close(self) -> None:
+        """Free the sampler that the context had."""
+        if self._chain is not None:
+            llama_cpp.llama_sampler_free(self._chain)
+            self._chain, self._count = None, 0
