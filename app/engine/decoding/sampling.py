@@ -31,8 +31,6 @@ class InvalidLogitsError(KnownError):
 
 _LARGE = 65_536
 """Vocabularies of this size or more are worth going through only once."""
-_SMALL = 512
-"""Rows of this size or less are sorted as a whole."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
 likely token's, and finally to all of them.
@@ -45,12 +43,18 @@ _ROUNDING = 1e-5
 class TopLogits:
     """The largest logits of R positions, where the others were not copied from the device.
 
-    ``ids`` and ``values`` have shape (R, K); the ids of each row ascend, so that equal logits are in the same order as
-    in a whole row.
+    ``ids`` and ``values`` have shape (R, K), the largest first, equal ones by id.
     """
 
     ids: NDArray[np.int64]
     values: Floats
+
+    @classmethod
+    def sorted(cls, ids: NDArray[Any], values: Floats) -> TopLogits:
+        """Those in any order."""
+        order = np.lexsort((ids, -values))
+        rows = np.arange(len(ids))[:, None]
+        return cls(ids[rows, order].astype(np.int64, copy=False), values[rows, order])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -140,7 +144,7 @@ def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], 
                 if not counts[recent[left]]:
                     del counts[recent[left]]
         _penalize(row, counts, sampling, top.ids[i] if top else None)
-    return TopLogits(top.ids, penalized) if top else penalized
+    return TopLogits.sorted(top.ids, penalized) if top else penalized
 
 
 def _penalize(row: Floats, counts: Counter[int], sampling: Sampling, row_ids: NDArray[np.int64] | None) -> None:
@@ -149,18 +153,17 @@ def _penalize(row: Floats, counts: Counter[int], sampling: Sampling, row_ids: ND
     Repetition divides positive and multiplies negative logits (Keskar et al., arXiv 1909.05858); frequency and presence
     subtract, per occurrence and once (the OpenAI API's definition).
     """
-    ids = np.fromiter(counts.keys(), np.int64, len(counts))
-    occurrences = np.fromiter(counts.values(), np.float32, len(counts))
     if row_ids is None:
-        places, known = ids, ids < len(row)
+        found = [(token, count) for token, count in counts.items() if token < len(row)]
     else:
-        places = np.searchsorted(row_ids, ids)
-        known = row_ids[np.minimum(places, len(row) - 1)] == ids
-    places, occurrences = places[known], occurrences[known]
+        found = [(place, counts[token]) for place, token in enumerate(row_ids.tolist()) if token in counts]
+    if not found:
+        return
+    places, times = np.array(found, np.int64).T
     seen = row[places]
     factor = np.float32(sampling.repetition_penalty)
     seen = np.where(seen > 0, seen / factor, seen * factor)
-    seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
+    seen -= times.astype(np.float32) * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
     row[places] = seen
 
 
@@ -187,9 +190,6 @@ def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """
     size = logits.shape[1]
     k = min(k, size)
-    if size <= _SMALL:
-        check_finite(logits.max(axis=1))
-        return np.argsort(-logits, axis=1, kind="stable")[:, :k]
     blocks = min(max(int(math.sqrt(k * size)), k), size)  # as much work on the maxima as within blocks
     is_large = size > _LARGE
     maxima = np.stack([strided_maxima(row, blocks) for row in logits]) if is_large else strided_maxima(logits, blocks)
@@ -232,8 +232,11 @@ def candidates(logits: Logits, sampling: Sampling) -> Distributions:
     can cause.
     """
     if isinstance(logits, TopLogits):
-        kept = candidates(logits.values, sampling)
-        return Distributions(np.take_along_axis(logits.ids, kept.ids, axis=1), kept.log_probs)
+        check_finite(logits.values.max(axis=1))
+        if sampling.temperature == 0:
+            return Distributions(logits.ids[:, :1], np.zeros((len(logits), 1)))
+        k = sampling.top_k
+        return _survivors_of(_scores(logits.ids[:, :k], logits.values[:, :k], sampling), sampling)
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one
         check_finite(np.take_along_axis(logits, best, axis=1))
@@ -242,7 +245,14 @@ def candidates(logits: Logits, sampling: Sampling) -> Distributions:
         check_finite(logits.max(axis=1))
         ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
         return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
-    cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
+    if not sampling.top_k:
+        return _survivors_of(stack([_without_top_k(row, sampling) for row in logits]), sampling)
+    ids = top_candidates(logits, sampling.top_k)
+    return _survivors_of(_scores(ids, logits[np.arange(len(ids))[:, None], ids], sampling), sampling)
+
+
+def _survivors_of(cut: Distributions, sampling: Sampling) -> Distributions:
+    """``cut`` by top-p and min-p."""
     left = survivors(cut.log_probs, sampling)
     if len(left) == 1:  # usually there is a single row, and few candidates are left
         return Distributions(cut.ids[:, left[0]], cut.log_probs[:, left[0]])
@@ -272,9 +282,9 @@ def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArr
     return result
 
 
-def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
-    ids = top_candidates(logits, sampling.top_k)
-    scores = logits[np.arange(len(ids))[:, None], ids].astype(np.float64) / sampling.temperature
+def _scores(ids: NDArray[np.int64], values: Floats, sampling: Sampling) -> Distributions:
+    """The ``ids`` that top-k leaves of each row, and their logits, shape (R, top-k), after temperature."""
+    scores = values.astype(np.float64) / sampling.temperature
     scores -= scores[:, :1]
     if sampling.top_p < 1.0:
         scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))

@@ -13,7 +13,6 @@ from app.engine.decoding.accept_rules import Purpose, block_seed, draw, lead_of,
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
-    Floats,
     Logits,
     TopLogits,
     candidates,
@@ -211,14 +210,15 @@ def _shared(row: Logits, vocabulary: int) -> Logits:
     """``row`` without tokens that the target doesn't have: the first ``vocabulary`` are those of both models."""
     if not isinstance(row, TopLogits):
         return row[:, :vocabulary]
-    if row.ids[0, -1] < vocabulary:
-        return row
-    return TopLogits(row.ids, np.where(row.ids < vocabulary, row.values, np.float32(-np.inf)))
+    known = row.ids < vocabulary
+    return row if known.all() else TopLogits.sorted(row.ids, np.where(known, row.values, np.float32(-np.inf)))
 
 
 def _best(row: Logits) -> tuple[int, float]:
     """The most likely token and its lead, without sorting the row."""
-    values: Floats = row.values[0] if isinstance(row, TopLogits) else row[0]
-    best = int(np.argmax(values))  # NaN if there is one
-    check_finite(values[best])
-    return int(row.ids[0, best]) if isinstance(row, TopLogits) else best, lead_of(values, best)
+    if isinstance(row, TopLogits):
+        check_finite(row.values.max(axis=1))
+        return int(row.ids[0, 0]), float(row.values[0, 0] - row.values[0, 1])
+    token = int(np.argmax(row[0]))  # NaN if there is one
+    check_finite(row[0, token])
+    return token, lead_of(row[0], token)

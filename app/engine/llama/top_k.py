@@ -19,13 +19,16 @@ from app.engine.llama.model import Model
 
 _LEAST, _MOST = 64, 512
 """How many are picked, always a power of two, because a change of the number makes llama.cpp plan its graphs anew."""
-_LEAST_VOCABULARY = 4
-"""A vocabulary that is not this many times as large is copied as a whole."""
+_LEAST_PART = 4
+"""Rows that aren't this many times as long as what is to be picked are copied as a whole."""
+_LEAST_VOCABULARY = 16_384
+"""Below this, searching a row takes no longer than the operations on the GPU would."""
 
 
 def pays(model: Model) -> bool:
     """Whether picking takes less time than copying whole rows of ``model`` and searching them."""
-    return model.has_output_on_gpu and hasattr(llama_cpp, "llama_set_sampler")
+    is_large = model.vocabulary_size >= _LEAST_VOCABULARY
+    return is_large and model.has_output_on_gpu and hasattr(llama_cpp, "llama_set_sampler")
 
 
 class TopK:
@@ -51,7 +54,7 @@ class TopK:
         that there are several.
         """
         picked = max(_LEAST, 1 << count.bit_length()) if self._is_used and count is not None else 0
-        if picked > _MOST or picked * _LEAST_VOCABULARY > self._shape[1]:
+        if picked > _MOST or picked * _LEAST_PART > self._shape[1]:
             picked = 0
         if picked > self._count or (self._count and not picked):
             self._set(picked)
@@ -78,9 +81,7 @@ class TopK:
             self._is_used = False
             return values
         ids = self._view(llama_cpp.llama_get_sampled_candidates_ith(self._handle, first))[:outputs, :picked]
-        order = np.argsort(ids, axis=1)
-        rows = np.arange(outputs)[:, None]
-        return TopLogits(ids[rows, order].astype(np.int64), values[rows, order])
+        return TopLogits.sorted(ids, values[:, :picked])
 
     def _view(self, pointer: Any) -> NDArray[Any]:
         place = ctypes.addressof(pointer.contents), type(pointer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
+import llama_cpp
 import numpy as np
 import pytest
 
@@ -69,10 +69,10 @@ def both(picking: Context, whole: Context, tokens: list[int], count: int | None)
 
 
 def assert_largest(top: Logits, rows: Floats, count: int) -> None:
-    """That they are the ``count`` largest of each row, at least, with their ids, in the order of these."""
+    """That they are the ``count`` largest of each row, at least, with their ids, the largest first."""
     assert isinstance(top, TopLogits) and top.values.dtype == np.float32
     assert len(top) == len(rows) and top.ids.shape[1] >= count
-    assert (np.diff(top.ids, axis=1) > 0).all()
+    assert (np.diff(top.values, axis=1) <= 0).all()
     assert np.array_equal(np.take_along_axis(rows, top.ids, axis=1), top.values)
     left = rows.copy()
     np.put_along_axis(left, top.ids, -np.inf, axis=1)
@@ -109,6 +109,29 @@ def test_whole_rows_where_they_are_asked_for_and_picked_ones_after_them(picking:
 
 def test_a_context_on_the_processor_copies_whole_rows(whole: Context) -> None:
     assert isinstance(whole.decode_largest([1, 2, 3], 3, 40), np.ndarray)
+
+
+def test_a_device_without_the_operation_gives_whole_rows(
+    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Without k, llama.cpp's sampler does nothing, which is what it makes of one whose operations are missing.
+    sampler = llama_cpp.llama_sampler_init_top_k
+    monkeypatch.setattr(llama_cpp, "llama_sampler_init_top_k", lambda _: sampler(0))
+    for tokens in ([1, 2, 3], [4], [5, 6, 7, 8, 9, 10]):
+        top, rows = both(picking, whole, tokens, 40)
+        assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
+
+
+def test_a_context_that_takes_no_sampler_gives_whole_rows(
+    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[object] = []  # llama.cpp refuses an empty chain
+    monkeypatch.setattr(llama_cpp, "llama_sampler_chain_add", lambda _, sampler: added.append(sampler))
+    for _ in range(3):
+        top, rows = both(picking, whole, [1, 2, 3], 40)
+        assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
+    assert len(added) == 1, "it isn't tried again"
+    llama_cpp.llama_sampler_free(added[0])
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
