@@ -17,10 +17,12 @@ from app.engine.decoding.sampling import Logits, TopLogits
 from app.engine.llama.checkpoints import SEQUENCE
 from app.engine.llama.model import Model
 
-_LEAST, _MOST = 64, 512
-"""How many are picked, always a power of two, because a change of the number makes llama.cpp plan its graphs anew."""
-_LEAST_PART = 4
-"""Rows that aren't this many times as long as what is to be picked are copied as a whole."""
+_PICKED = 128
+"""How many are picked: enough for usual values of top-k with penalties over the usual 64 tokens. It is always the same,
+because for another number llama.cpp would plan its graphs anew.
+"""
+_LEAST_PART = 3
+"""Rows that aren't this many times as long are copied as a whole."""
 _LEAST_VOCABULARY = 16_384
 """Below this, searching a row takes no longer than the operations on the GPU would."""
 
@@ -40,9 +42,7 @@ class TopK:
     def __init__(self, handle: int, vocabulary: int, outputs: int, *, is_used: bool) -> None:
         """``handle`` is llama.cpp's of the context, which has at most ``outputs`` at once."""
         self._handle, self._shape = handle, (outputs, vocabulary)
-        self._is_used = is_used
-        self._count = 0
-        """How many are picked now; 0 for none."""
+        self._is_used = is_used and vocabulary >= _LEAST_PART * _PICKED
         self._chain: Any = None
         self._views: dict[tuple[int, object], NDArray[Any]] = {}
         """llama.cpp's output, by address and type; its places depend on the number of outputs."""
@@ -50,28 +50,19 @@ class TopK:
     def use(self, count: int | None) -> bool:
         """Make the next passes pick at least ``count`` logits of each row; returns False if they give whole rows.
 
-        One more is picked, at least: so of tokens with the same logit as number ``count``, all are known, or at least
-        that there are several.
+        More are picked: if the last of ``count`` has the same logit as others, these are known, too.
         """
-        picked = max(_LEAST, 1 << count.bit_length()) if self._is_used and count is not None else 0
-        if picked > _MOST or picked * _LEAST_PART > self._shape[1]:
-            picked = 0
-        if picked > self._count or (self._count and not picked):
-            self._set(picked)
-        return self._count > 0
+        is_wanted = self._is_used and count is not None and count < _PICKED
+        if is_wanted != (self._chain is not None):
+            self._set(_sampler() if is_wanted else None)
+        return self._chain is not None
 
-    def _set(self, count: int) -> None:
-        chain: Any = None
-        if count:
-            params = llama_cpp.llama_sampler_chain_default_params()
-            params.no_perf = True
-            chain = llama_cpp.llama_sampler_chain_init(params)  # a chain can be given to a context only once
-            llama_cpp.llama_sampler_chain_add(chain, llama_cpp.llama_sampler_init_top_k(count))
+    def _set(self, chain: Any) -> None:
         if not llama_cpp.llama_set_sampler(self._handle, SEQUENCE, chain):
             llama_cpp.llama_sampler_free(chain)
-            self._is_used, count, chain = False, 0, None
+            self._is_used, chain = False, None
         self.close()
-        self._chain, self._count = chain, count
+        self._chain = chain
 
     def read(self, first: int, outputs: int) -> Logits:
         """The logits of the last pass, whose first output was that of the token with the number ``first``."""
@@ -94,4 +85,13 @@ class TopK:
         """Free the sampler that the context had."""
         if self._chain is not None:
             llama_cpp.llama_sampler_free(self._chain)
-            self._chain, self._count = None, 0
+            self._chain = None
+
+
+def _sampler() -> Any:
+    """A new one for each use, because llama.cpp takes a chain only once."""
+    params = llama_cpp.llama_sampler_chain_default_params()
+    params.no_perf = True
+    chain = llama_cpp.llama_sampler_chain_init(params)
+    llama_cpp.llama_sampler_chain_add(chain, llama_cpp.llama_sampler_init_top_k(_PICKED))
+    return chain
