@@ -87,7 +87,7 @@ def load_head(
         kind = SharedHead if is_assistant(header) else Head
         head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
-        head.decode([0], 1)  # allocates the compute buffers
+        head.decode_largest([0], 1, 1)  # allocates the compute buffers
         head.clear()
         undo.pop_all()
     target.head = head

@@ -89,9 +89,11 @@ class Context:
         params.no_perf = True
         if target:
             params.ctx_type, params.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
+        self._top_k = top_k.TopK(params, model.vocabulary_size, outputs, is_used=top_k.pays(model))
         backend.errors.clear()
-        self.handle = model.new_context(params)
+        self.handle = self._top_k.handle = model.new_context(params)
         if not self.handle:
+            self._top_k.close()
             raise _refused(settings, length)
         self.model = model
         self.threads, self.batch_threads = threads, batch_threads or threads
@@ -118,7 +120,6 @@ class Context:
             self._batch.seq_id[i][0] = SEQUENCE
         # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
         self._outputs_first = model.metadata("general.architecture") == "cogvlm"
-        self._top_k = top_k.TopK(self.handle, model.vocabulary_size, outputs, is_used=top_k.pays(model))
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
 
@@ -144,7 +145,8 @@ class Context:
         if not outputs or not self._top_k.use(count):
             return self.decode(tokens, outputs)
         self._add(tokens, outputs)
-        return self._top_k.read(self._batch.n_tokens - outputs, outputs)
+        logits = self._top_k.read(self._batch.n_tokens - outputs, outputs)
+        return self._logits(outputs) if logits is None else logits
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Process ``tokens``. See `decode`."""

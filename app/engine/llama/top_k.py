@@ -36,14 +36,20 @@ def pays(model: Model) -> bool:
 class TopK:
     """What the passes of a context return: its whole rows, or the largest logits of each. Close it after the context.
 
-    llama.cpp applies a sampler to every output of its sequence, and then no longer copies the whole rows.
+    llama.cpp applies a sampler to every output of its sequence, and then no longer copies the whole rows. A context
+    begins with one: with every change its buffers are allocated anew, and if that failed, the process would end.
     """
 
-    def __init__(self, handle: int, vocabulary: int, outputs: int, *, is_used: bool) -> None:
-        """``handle`` is llama.cpp's of the context, which has at most ``outputs`` at once."""
-        self._handle, self._shape = handle, (outputs, vocabulary)
+    def __init__(self, params: llama_cpp.llama_context_params, vocabulary: int, outputs: int, *, is_used: bool) -> None:
+        """``params`` are of the context, which must become `handle`; it has at most ``outputs`` at once."""
+        self.handle = 0
+        self._shape = outputs, vocabulary
         self._is_used = is_used and vocabulary >= _LEAST_PART * _PICKED
         self._chain: Any = None
+        if self._is_used:
+            self._chain = chain = _sampler()
+            config = llama_cpp.llama_sampler_seq_config(SEQUENCE, ctypes.cast(chain, ctypes.c_void_p))
+            params.samplers, params.n_samplers = ctypes.pointer(config), 1
         self._views: dict[tuple[int, object], NDArray[Any]] = {}
         """llama.cpp's output, by address and type; its places depend on the number of outputs."""
 
@@ -58,21 +64,24 @@ class TopK:
         return self._chain is not None
 
     def _set(self, chain: Any) -> None:
-        if not llama_cpp.llama_set_sampler(self._handle, SEQUENCE, chain):
+        if not llama_cpp.llama_set_sampler(self.handle, SEQUENCE, chain):
             llama_cpp.llama_sampler_free(chain)
             self._is_used, chain = False, None
         self.close()
         self._chain = chain
 
-    def read(self, first: int, outputs: int) -> Logits:
-        """The logits of the last pass, whose first output was that of the token with the number ``first``."""
-        picked = llama_cpp.llama_get_sampled_candidates_count_ith(self._handle, first)
-        values = self._view(llama_cpp.llama_get_sampled_logits_ith(self._handle, first))[:outputs]
-        if not picked:  # the device doesn't have the operation: llama.cpp says so only like this, with whole rows
+    def read(self, first: int, outputs: int) -> Logits | None:
+        """The logits of the last pass, whose first output was that of the token with the number ``first``.
+
+        ``None`` if llama.cpp refused the sampler, and its own whole rows are there.
+        """
+        picked = llama_cpp.llama_get_sampled_candidates_count_ith(self.handle, first)
+        values = llama_cpp.llama_get_sampled_logits_ith(self.handle, first)
+        if not picked:  # where the device doesn't have the operation, the sampler gives whole rows
             self._is_used = False
-            return values
-        ids = self._view(llama_cpp.llama_get_sampled_candidates_ith(self._handle, first))[:outputs, :picked]
-        return TopLogits.sorted(ids, values[:, :picked])
+            return self._view(values)[:outputs] if values else None
+        ids = self._view(llama_cpp.llama_get_sampled_candidates_ith(self.handle, first))[:outputs, :picked]
+        return TopLogits.sorted(ids, self._view(values)[:outputs, :picked])
 
     def _view(self, pointer: Any) -> NDArray[Any]:
         place = ctypes.addressof(pointer.contents), type(pointer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from unittest.mock import patch
 
 import llama_cpp
 import numpy as np
@@ -49,10 +50,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
 
 
 @pytest.fixture
-def picking(model: Model, monkeypatch: pytest.MonkeyPatch) -> Iterator[Context]:
-    """A context that picks, as on a GPU."""
-    monkeypatch.setattr(top_k, "pays", lambda _: True)
-    with closing(context_of(model)) as context:
+def picking(model: Model) -> Iterator[Context]:
+    with closing(picking_context(model)) as context:
         yield context
 
 
@@ -64,6 +63,12 @@ def whole(model: Model) -> Iterator[Context]:
 
 def context_of(model: Model) -> Context:
     return Context(model, LoadSettings(), length=1024, threads=1)
+
+
+def picking_context(model: Model) -> Context:
+    """One that picks, as with a large vocabulary on a GPU."""
+    with patch.object(top_k, "pays", lambda _: True):
+        return context_of(model)
 
 
 def both(picking: Context, whole: Context, tokens: list[int], count: int | None) -> tuple[Logits, Floats]:
@@ -116,20 +121,36 @@ def test_a_context_on_the_processor_copies_whole_rows(whole: Context) -> None:
 
 
 def test_a_device_without_the_operation_gives_whole_rows(
-    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
+    model: Model, whole: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without k, llama.cpp's sampler does nothing, which is what it makes of one whose operations are missing.
     sampler = llama_cpp.llama_sampler_init_top_k
     monkeypatch.setattr(llama_cpp, "llama_sampler_init_top_k", lambda _: sampler(0))
-    for tokens in ([1, 2, 3], [4], [5, 6, 7, 8, 9, 10]):
-        top, rows = both(picking, whole, tokens, 40)
-        assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
+    with closing(picking_context(model)) as picking:
+        for tokens in ([1, 2, 3], [4], [5, 6, 7, 8, 9, 10]):
+            top, rows = both(picking, whole, tokens, 40)
+            assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
 
 
 def test_a_context_that_takes_no_sampler_gives_whole_rows(
-    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
+    model: Model, whole: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     added: list[object] = []  # llama.cpp refuses an empty chain
+    monkeypatch.setattr(llama_cpp, "llama_sampler_chain_add", lambda _, sampler: added.append(sampler))
+    with closing(picking_context(model)) as picking:
+        for _ in range(3):
+            top, rows = both(picking, whole, [1, 2, 3], 40)
+            assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
+    assert len(added) == 1, "it isn't tried again"
+    llama_cpp.llama_sampler_free(added[0])
+
+
+def test_a_context_that_takes_no_sampler_later_gives_whole_rows(
+    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_largest(*both(picking, whole, [1, 2, 3], 40), 41)
+    assert np.array_equal(picking.decode([4], 1), whole.decode([4], 1))
+    added: list[object] = []
     monkeypatch.setattr(llama_cpp, "llama_sampler_chain_add", lambda _, sampler: added.append(sampler))
     for _ in range(3):
         top, rows = both(picking, whole, [1, 2, 3], 40)
