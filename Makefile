@@ -2,12 +2,13 @@
 # make test   lint, types, import rules and all tests; no display, no network
 # make package    installers for this system, into dist/
 # make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
+# make gpu-test   the engine's tests on a GPU made of software (docs/gpu.md); needs Debian 12 or newer
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
 PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench package package-test clean
+.PHONY: run test lint format setup setup-dev bench package package-test gpu-test clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -41,6 +42,9 @@ package:
 
 package-test: setup-dev
 	@scripts/package-test
+
+gpu-test: setup-dev
+	@scripts/gpu-test
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

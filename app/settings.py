@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from app import decoders
 from app.errors import KnownError
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
@@ -23,7 +24,7 @@ from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
-VERSION = 3
+VERSION = 4
 MAX_RECENT_PAIRS = 10
 MAX_MODEL_LOADS = 100
 MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
@@ -184,7 +185,7 @@ class SettingsFile:
         with self._saving:
             raw = msgspec.to_builtins(self.values if values is None else values)
             gone = set() if self.former else set(FormerSettings.__struct_fields__)
-            msgspec.convert(raw, Settings)
+            decoders.convert(raw, Settings)
             try:
                 self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings, gone)})
             except NotSavedError as error:
@@ -232,7 +233,8 @@ class SettingsFile:
 
 def _upgraded(version: int, data: bytes) -> dict[str, Any]:
     """Up to version 1 two settings had other names. Up to version 2 all models were loaded in the same way; what was
-    chosen for all chats stays where it is, for `SettingsFile.former`."""
+    chosen for all chats stays where it is, for `SettingsFile.former`. Up to version 3 a 0 left it to the memory plan
+    how many layers keep their experts in system memory."""
     content = decode(data, dict[str, Any])
     content["version"] = VERSION
     load = content.get("load")
@@ -245,6 +247,10 @@ def _upgraded(version: int, data: bytes) -> dict[str, Any]:
     match content:
         case {"last_pair": {"target": str(target)}, "load": dict()} if version < 3:
             content["model_loads"] = {target: load}
+    loads = content.get("model_loads")
+    for values in (load, *(loads.values() if isinstance(loads, dict) else ())):
+        if isinstance(values, dict) and values.get("expert_layers_on_cpu") == 0:
+            del values["expert_layers_on_cpu"]
     return content
 
 

@@ -263,6 +263,18 @@ def test_settings_of_a_version_without_heads_are_used_as_they_are(path: Path) ->
     assert read(path)["model_heads"] == {"/m/a.gguf": "on"}
 
 
+def test_up_to_version_3_no_experts_on_the_cpu_meant_as_planned(path: Path) -> None:
+    write(path, (DATA / "settings-version-3.json").read_text(encoding="utf-8"))
+    file = SettingsFile(path)
+    assert file.notice is None
+    dense, mixture = file.values.load_for("/m/dense.gguf"), file.values.load_for("/m/mixture.gguf")
+    assert (dense, file.values.load) == (LoadSettings(context_length=4096), LoadSettings(kv_type="q8_0"))
+    assert (mixture.expert_layers_on_cpu, mixture.tensor_split) == (12, (3.0, 1.0))
+    file.values.remember_load("/m/dense.gguf", LoadSettings(expert_layers_on_cpu=0))
+    file.save()
+    assert SettingsFile(path).values.load_for("/m/dense.gguf").expert_layers_on_cpu == 0
+
+
 def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:
     write(path, {"version": 3, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
     values = SettingsFile(path).values

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from app import decoders
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
 from app.protocol.options import Overflow
@@ -86,7 +87,7 @@ def _content(path: Path) -> dict[str, Any]:
         raise KnownError(f"{path.name} is too large for a preset. The limit is 1 MB.")
     try:
         # Not `json_file.decode`: half a surrogate pair can't be given to a model.
-        return msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"), type=dict[str, Any])
+        return decoders.decode(data.removeprefix(b"\xef\xbb\xbf"), dict[str, Any])
     except NOT_UNDERSTOOD:
         raise _not_a_preset(path) from None
 
@@ -195,7 +196,7 @@ def _read_lm_studio(path: Path, content: dict[str, Any], fields: list[Any]) -> P
 def _converted(key: str, name: str, value: Any) -> Any:
     """``value``, if it is valid for this setting."""
     kind: type[msgspec.Struct] = SamplingChoice if key in _SAMPLING else ChatSettings
-    return getattr(msgspec.convert({name: value}, kind), name)
+    return getattr(decoders.convert({name: value}, kind), name)
 
 
 def _choice(off: float | None) -> Callable[[Any], Any]:

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from app.chats.model import PackedPiece, to_json
 from app.chats.rows import storable
-from app.engine.decoding.thinking import FORMATS, Format, Marks, Run
+from app.engine.decoding.thinking import Marks
+from app.engine.decoding.thinking_formats import FORMATS, Format, Run
 
 _CHANNEL, _START, _MESSAGE, _END = _HARMONY = ("<|channel|>", "<|start|>", "<|message|>", "<|end|>")
 _CHANNELS = ("analysis", "commentary", "final")

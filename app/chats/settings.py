@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from app import decoders
 from app.protocol.limits import MAX_COUNT
 from app.protocol.options import DrafterChoice, Overflow, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD
@@ -244,7 +245,7 @@ def chat_settings(text: str) -> ChatSettings | None:
     if not text:
         return None
     try:
-        content = msgspec.json.decode(text.encode(errors="replace"), type=dict[str, Any])
+        content = decoders.decode(text.encode(errors="replace"), dict[str, Any])
     except NOT_UNDERSTOOD:
         return None
     return lenient(ChatSettings, content, [])

@@ -79,10 +79,9 @@ class EngineProcess:
             raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error
         self._listener = threading.Thread(target=self._listen, name="engine-log", daemon=True)
         self._listener.start()
-        self._timer = threading.Timer(limit_seconds or 0.0, self._end_overdue)
-        self._timer.daemon = True
+        self._timer: threading.Timer | None = None
         if limit_seconds is not None:
-            self._timer.start()
+            self.limit(limit_seconds)
 
     def __enter__(self) -> EngineProcess:
         return self
@@ -91,7 +90,8 @@ class EngineProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the process, by force if necessary."""
-        self._timer.cancel()
+        if self._timer:
+            self._timer.cancel()
         try:
             with contextlib.suppress(OSError, KnownError, subprocess.TimeoutExpired):
                 if self._connection.hello is not None:
@@ -110,6 +110,15 @@ class EngineProcess:
     @property
     def process_id(self) -> int:
         return self._process.pid
+
+    def limit(self, seconds: float) -> None:
+        """End the process ``seconds`` from now, whatever the limit was before."""
+        if self._timer:
+            self._timer.cancel()
+        self._limit_seconds = seconds
+        self._timer = threading.Timer(seconds, self._end_overdue)
+        self._timer.daemon = True
+        self._timer.start()
 
     def hello(self) -> Hello:
         """The engine's greeting: its version, and the GPUs it can offload to."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
+from app.commands.output import wrong_usage
 from app.protocol.limits import (
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
@@ -14,9 +15,11 @@ from app.protocol.limits import (
     MAX_DRAFT_LENGTH,
     MAX_LAYERS,
     MAX_THREADS,
+    HeadChoice,
     KvType,
+    SplitMode,
 )
-from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose, SplitMode
+from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose
 
 
 def add_command(
@@ -72,20 +75,7 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="CPU threads for prompts and verify passes (default: as --threads, or one per physical core)",
     )
-    add_expert_option(loading)
-    loading.add_argument(
-        "--split-mode",
-        choices=get_args(SplitMode),
-        help="several GPUs: spread whole layers (default) or the rows of matrices, or use one GPU (none)",
-    )
-    loading.add_argument("--main-gpu", metavar="NAME", help="the GPU for --split-mode none, for example CUDA0")
-    loading.add_argument(
-        "--tensor-split",
-        type=_shares,
-        metavar="N,N,…",
-        help="the share of each GPU, for example 3,1 (default: by free memory)",
-    )
-    loading.add_argument("--draft-device", metavar="NAME", help="the GPU for the draft model (default: as the target)")
+    add_gpu_options(loading)
     loading.add_argument(
         "--draft-context",
         dest="draft_context_length",
@@ -110,8 +100,8 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         loading.add_argument(option, type=sizes, metavar="N", help=f"{help_text} (default {DEFAULT_BATCH_SIZE})")
 
 
-def add_expert_option(group: argparse._ArgumentGroup) -> None:
-    """``expert_layers_on_cpu``, also under llama.cpp's name."""
+def add_gpu_options(group: argparse._ArgumentGroup) -> None:
+    """What goes where besides whole layers; `check_main_gpu` checks what can't be combined."""
     group.add_argument(
         "--expert-layers-on-cpu",
         "--n-cpu-moe",
@@ -119,6 +109,25 @@ def add_expert_option(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="mixture-of-experts models: the first N layers keep their experts in system memory",
     )
+    group.add_argument(
+        "--split-mode",
+        choices=get_args(SplitMode),
+        help="several GPUs: spread whole layers (default) or the rows of matrices, or use one GPU (none)",
+    )
+    group.add_argument("--main-gpu", metavar="NAME", help="the GPU for --split-mode none, for example CUDA0")
+    group.add_argument(
+        "--tensor-split",
+        type=_shares,
+        metavar="N,N,…",
+        help="the share of each GPU, for example 3,1 (default: by free memory)",
+    )
+    group.add_argument("--draft-device", metavar="NAME", help="the GPU for the draft model (default: as the target)")
+
+
+def check_main_gpu(options: argparse.Namespace) -> None:
+    """Report wrong usage of the options."""
+    if getattr(options, "main_gpu", None) and options.split_mode != "none":
+        wrong_usage("--main-gpu needs --split-mode none")
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
@@ -166,6 +175,15 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
             "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft"
+        ),
+    )
+    drafting.add_argument(
+        "--head",
+        choices=get_args(HeadChoice),
+        default="auto",
+        help=(
+            "use the MTP head that the target's file contains: auto (default): where it is expected to save time and "
+            "there is no draft model; on: always, even together with a draft model; off: never"
         ),
     )
     drafting.add_argument(

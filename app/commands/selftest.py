@@ -26,7 +26,7 @@ from typing import TypeAlias
 import msgspec
 import psutil
 
-from app import __version__, paths, program
+from app import __version__, decoders, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.errors import KnownError
@@ -39,6 +39,9 @@ ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
 KEYRING_SECONDS = 5.0
 """In seconds; a working computer needs a tenth of these. Nothing may wait forever."""
+GPU_SECONDS = 600.0
+"""In place of these where there is a GPU: the driver compiles its programs for llama.cpp when it is first used, which
+took two minutes with Mesa's llvmpipe."""
 _QUESTION = "What is speculative decoding?"
 _SAMPLING = Sampling(temperature=0.8)
 _SEED = 1
@@ -140,7 +143,7 @@ class _Provenance(msgspec.Struct):
 def _check_guide(folder: Path) -> int:
     """Compares the guide's files with the hashes it was released with; returns their bytes. Raises `KnownError`."""
     total = 0
-    for file in msgspec.json.decode((folder / "PROVENANCE.json").read_bytes(), type=_Provenance).files.values():
+    for file in decoders.decode((folder / "PROVENANCE.json").read_bytes(), _Provenance).files.values():
         content = (folder / file.name).read_bytes()
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise KnownError(
@@ -166,6 +169,8 @@ def _guide(work: Workplace) -> str:
     guide = paths.resource("guide")
     files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
     with _engine_at(work) as engine:
+        if engine.hello().devices:
+            engine.limit(GPU_SECONDS)
         pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(chat_cache_mib=0)))
         if pair.draft_refused is not None:
             raise KnownError(f"The draft model is not used. {pair.draft_refused}")
@@ -291,14 +296,15 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
 
 def _window(work: Workplace) -> str:
     """In a separate process, because Qt ends a process in which it can't show anything."""
+    limit = GPU_SECONDS if _has_gpu(work) else WINDOW_SECONDS
     begun = time.monotonic()
     platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
     command = program.own_command("--window", program.CLOSE_WHEN_READY)
     process = program.start_process(command, {paths.HOME_VARIABLE: str(work.home()), **platform_changes})
     try:
-        shown, errors = process.communicate(timeout=WINDOW_SECONDS)
+        shown, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        raise KnownError(f"The window wasn't ready after {WINDOW_SECONDS:.0f} s and was closed.") from None
+        raise KnownError(f"The window wasn't ready after {limit:.0f} s and was closed.") from None
     finally:
         end(process)
         process.wait()
@@ -306,6 +312,12 @@ def _window(work: Workplace) -> str:
         raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
     platform_name = shown.decode("utf-8", "replace").strip()
     return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in total"
+
+
+def _has_gpu(work: Workplace) -> bool:
+    with contextlib.suppress(KnownError), _engine_at(work) as engine:  # another check says why the engine fails
+        return bool(engine.hello().devices)
+    return False
 
 
 # ---------------------------------------------------------------- other processes of this program

@@ -13,6 +13,7 @@ import msgspec
 
 from app import paths
 from app.client.process import EngineProcess
+from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
 from app.models.text import visible
@@ -60,8 +61,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
     """The load settings in ``options``."""
-    if getattr(options, "main_gpu", None) and options.split_mode != "none":
-        wrong_usage("--main-gpu needs --split-mode none")
+    check_main_gpu(options)
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     layers = options.gpu_layers
     return LoadSettings(
@@ -81,7 +81,7 @@ def generate_command(
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
-        raise KnownError(pair.head_refused or "The MTP head isn't used together with a draft model.")
+        raise KnownError(pair.head_refused or pair.head_off or "The target has no MTP head.")
     level, budget = _thinking(options.thinking, pair, raw=raw)
     names = Sampling.__struct_fields__
     chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
@@ -120,7 +120,9 @@ def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> t
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:
     """A head is only loaded where it may draft, which it may not in commands without such an option."""
-    drafter = getattr(options, "drafter", "model")
+    drafter, chosen = getattr(options, "drafter", "model"), getattr(options, "head", "auto")
+    if chosen != "auto":
+        return "on" if chosen == "on" else "off"
     if drafter == "mtp":
         return "on"
     return "auto" if drafter in ("auto", "chain") and not options.no_draft else "off"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app import paths
+from app import decoders, paths
 from app.errors import KnownError
 from app.protocol.commands import Message
 
@@ -100,7 +100,7 @@ def sha256(path: Path) -> str:
 def _read_report(path: Path) -> list[Prompt]:
     """Each prompt of a report once, in order."""
     try:
-        found = msgspec.json.decode(_bytes(path), type=_Report)
+        found = decoders.decode(_bytes(path), _Report)
         prompts = []
         for entry in [*found.comparisons, *found.skipped]:
             if entry.prompt not in prompts:
@@ -138,7 +138,7 @@ def _parse_text(line: str) -> Prompt:
 
 def _parse_json(line: str) -> Prompt:
     try:
-        found = msgspec.json.decode(line.encode("utf-8", "surrogatepass"), type=_Line)
+        found = decoders.decode(line.encode("utf-8", "surrogatepass"), _Line)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:

@@ -124,13 +124,14 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
 
 def _drafts(setup: Setup) -> list[tuple[str, str]]:
     """The second file, or that the target's own head drafts."""
+    found = []
     if setup.draft is not None:
-        return [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or UNKNOWN)]
-    if setup.head is None:
-        return [("draft", "none")]
+        found += [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or UNKNOWN)]
     if has_head_inside(setup):
-        return [("draft", "MTP head inside the target")]
-    return [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or UNKNOWN)]
+        found.append(("draft", "MTP head inside the target"))
+    elif setup.head is not None:
+        found += [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or UNKNOWN)]
+    return found or [("draft", "none")]
 
 
 def has_head_inside(setup: Setup) -> bool:
@@ -214,6 +215,7 @@ def _model_options(setup: Setup) -> list[str]:
     if not (target.bundled and (draft is None or draft.bundled)):
         words += ["--target", target.file]
         words += ["--draft", draft.file] if draft else []
+        words += ["--head", "on"] if setup.head and setup.draft else []
     elif draft is None:
         words += ["--no-draft"]
     words += _options(threads=setup.threads, context=setup.context_length)

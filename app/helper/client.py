@@ -11,9 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-import msgspec
-
-from app import program
+from app import decoders, program
 from app.helper import limits, messages
 from app.protocol import frames
 
@@ -94,7 +92,7 @@ class Helper:
 
     # ------------------------------------------------------------ one request
 
-    def _call(self, request: messages.Request, answers: msgspec.json.Decoder[T]) -> T:
+    def _call(self, request: messages.Request, answers: decoders.Decoder[T]) -> T:
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
@@ -109,7 +107,7 @@ class Helper:
                 status = self._end()
         raise NotStarted(f"it ended immediately, with status {status}")
 
-    def _answer(self, process: subprocess.Popen[bytes], answers: msgspec.json.Decoder[T]) -> T:
+    def _answer(self, process: subprocess.Popen[bytes], answers: decoders.Decoder[T]) -> T:
         watch = _Watch(process, self.seconds, self._footprint)
         body = self._next(process, watch)
         answer = None

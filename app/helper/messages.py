@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from app import decoders
+
 ROLES = ("comment", "keyword", "string", "number", "name")
 """The roles of parts of code; `Highlighted` contains their indexes."""
 
@@ -77,8 +79,8 @@ TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 Request = TemplateRequest | Highlight
 Answer = TemplateAnswer | Highlighted
 
-REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-CHECKED: msgspec.json.Decoder[TemplateChecked | TemplateFailed] = msgspec.json.Decoder(TemplateChecked | TemplateFailed)
-RENDERED: msgspec.json.Decoder[Rendered | TemplateFailed] = msgspec.json.Decoder(Rendered | TemplateFailed)
-HIGHLIGHTED = msgspec.json.Decoder(Highlighted)
+REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
+CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
+RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
+HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

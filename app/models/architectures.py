@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from app.protocol.limits import MAX_CONTEXT_LENGTH
+
 RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Models without a KV cache: their recurrent state can't be cut back to an earlier token."""
 
@@ -45,7 +47,7 @@ LARGE_GRAPHS = (
 )
 """Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
 
-LEARNED_POSITIONS = ("gpt2", "mpt", "starcoder")
+_LEARNED_POSITIONS = ("gpt2", "mpt", "starcoder")
 """Models with a table of positions: llama.cpp ends the process at the first token beyond the training context."""
 
 _STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
@@ -109,6 +111,12 @@ def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> He
     if mtp_layers <= 0 or not any(name.endswith(_HEAD_TENSORS) for name in names):
         return "none"
     return "alone" if architecture in ASSISTANTS or _FIRST_LAYER not in names else "inside"
+
+
+def longest_context(architecture: str, training_context: int) -> int:
+    """How many tokens a model can compute at most. Both the memory plan and the engine ask this."""
+    has_table = architecture in _LEARNED_POSITIONS and training_context > 0
+    return min(training_context, MAX_CONTEXT_LENGTH) if has_table else MAX_CONTEXT_LENGTH
 
 
 def is_part_of_model(architecture: str, general_type: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,12 +24,15 @@ class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
     devices: list[Device] = []
 
 
-def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_gpu: int = 0) -> MachineMemory:
+def machine_now(
+    devices: Sequence[Device] = (), *, released: int = 0, released_gpus: Mapping[str, int] | None = None
+) -> MachineMemory:
     """This machine as it is now; ``devices`` as the engine reported them just before.
 
     The memory of the loaded pair counts as free, because the next load unloads it first: ``released`` bytes of system
-    memory (`app.protocol.events.MemoryRead.own_bytes`), and ``released_gpu`` bytes on the GPUs, which is the estimate
-    the pair was loaded with. In a container with a memory limit (cgroup v2), that limit is the machine's memory.
+    memory (`app.protocol.events.MemoryRead.own_bytes`), and ``released_gpus``, the bytes that the pair was estimated to
+    take on each GPU when it was loaded, by `Device.name`. In a container with a memory limit (cgroup v2), that limit is
+    the machine's memory.
     """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
@@ -38,7 +41,7 @@ def machine_now(devices: Sequence[Device] = (), *, released: int = 0, released_g
     return MachineMemory(
         memory_total=total,
         memory_free=min(free + released, total),
-        devices=_with_released(devices, released_gpu),
+        devices=[_with_released(device, (released_gpus or {}).get(device.name, 0)) for device in devices],
     )
 
 
@@ -50,16 +53,9 @@ def private_bytes() -> int:
     return int(memory.rss - getattr(memory, "shared", 0))
 
 
-def _with_released(devices: Sequence[Device], released: int) -> list[Device]:
-    """Where it was is unknown, so it is distributed over the devices in proportion to what they have in use."""
-    used = [max(device.total_bytes - device.free_bytes, 0) for device in devices]
-    released = min(released, sum(used))
-    if not released:
-        return list(devices)
-    return [
-        msgspec.structs.replace(device, free_bytes=device.free_bytes + released * part // sum(used))
-        for device, part in zip(devices, used, strict=True)
-    ]
+def _with_released(device: Device, released: int) -> Device:
+    """What is free again is no more than what was in use."""
+    return msgspec.structs.replace(device, free_bytes=min(device.free_bytes + released, device.total_bytes))
 
 
 def _container_limits(root: Path = _CONTROL_GROUPS, own: Path = _OWN_CONTROL_GROUP) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import MemoryEstimate
 from app.protocol.devices import Device
@@ -19,18 +21,22 @@ class MemoryLimits:
     Attributes:
         gpus: Those in use, which llama.cpp spreads its layers over: integrated ones only where there are no others.
         is_shared: Whether the GPU's memory is the system's.
-        system_bytes, gpu_bytes: What a pair may take, of all GPUs together.
+        system_bytes: What a pair may take.
+        spaces: The same for each GPU; 0 for those that it is not to use.
     """
 
-    def __init__(self, machine: MachineMemory, only_gpu: str | None = None) -> None:
-        """``only_gpu`` as in `app.models.planner.Wishes`."""
+    def __init__(self, machine: MachineMemory, only: Collection[str] = ()) -> None:
+        """``only`` has the names of the GPUs to use; empty for all."""
         self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
-        if only_gpu is not None:
-            self.gpus = ([device for device in machine.devices if device.name == only_gpu] or self.gpus)[:1]
         self.is_shared = any(device.kind == "integrated" for device in self.gpus)
         margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)
         self.system_bytes = max(machine.memory_free - margin, 0)
-        self.gpu_bytes = sum(map(_usable_bytes, self.gpus))
+        self.spaces = [_usable_bytes(gpu) if not only or gpu.name in only else 0 for gpu in self.gpus]
+
+    @property
+    def gpu_bytes(self) -> int:
+        """What a pair may take of all GPUs together."""
+        return sum(self.spaces)
 
     def fit(self, estimate: MemoryEstimate) -> bool:
         """Whether everything fits."""
@@ -38,15 +44,17 @@ class MemoryLimits:
 
     def fit_gpus(self, estimate: MemoryEstimate) -> bool:
         """Whether there is space for what goes on the GPUs."""
-        return not estimate.gpu.total or self.on_gpus(estimate) <= self.gpu_bytes
+        return self.fullest(estimate) is None
+
+    def fullest(self, estimate: MemoryEstimate) -> int | None:
+        """The index of the GPU on which the most space is missing; ``None`` if there is enough on each."""
+        missing = [parts.total - space for parts, space in zip(estimate.gpus, self.spaces, strict=False)]
+        most = max(missing, default=0)
+        return missing.index(most) if most > 0 else None
 
     def in_system(self, estimate: MemoryEstimate) -> int:
         """Bytes of system memory."""
         return estimate.system.total + (estimate.gpu.total if self.is_shared else 0)
-
-    def on_gpus(self, estimate: MemoryEstimate) -> int:
-        """Bytes; each GPU has compute buffers of its own."""
-        return estimate.gpu.total + estimate.gpu.compute * max(len(self.gpus) - 1, 0)
 
 
 def _usable_bytes(device: Device) -> int:

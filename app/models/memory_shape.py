@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.architectures import ASSISTANTS
+from app.models.architectures import ASSISTANTS, longest_context
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
 from app.models.mtp import head_problem, is_head_only
@@ -145,6 +145,11 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     def expert_layers(self) -> int:
         """How many of the first layers there are up to the last one with experts."""
         return max((number for number, layer in enumerate(self.layers, 1) if layer.experts), default=0)
+
+    @property
+    def longest_context(self) -> int:
+        """How many tokens it can compute at most."""
+        return longest_context(self.architecture, self.training_context)
 
     @property
     def default_context(self) -> int:

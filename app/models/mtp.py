@@ -34,6 +34,7 @@ _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_s
 _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
 TURNED_OFF = "It is turned off for this model."
+DRAFT_INSTEAD = "A draft model was chosen instead."
 _SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
 _ON_METAL = "On the GPU of a Mac, models of this kind usually answer faster without it."
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from app.models.architectures import ASSISTANTS
 from app.models.gguf import ModelFileError, read_header
@@ -31,6 +32,15 @@ class RankedDraft:
     same_family: bool
     trial: Trial | None
     """The latest trial of this pair on this machine."""
+
+
+class Ranking(NamedTuple):
+    """What drafts for a target."""
+
+    drafts: list[RankedDraft]
+    """Other files, the most promising first."""
+    own_head: Trial | None
+    """The latest trial of the MTP head inside the target on this machine."""
 
 
 class Judge:
@@ -72,6 +82,13 @@ class Judge:
                 self._target = target.path, _tokenizer(target.path)
             self._known[key] = first_difference(self._target[1], _tokenizer(draft.path))
         return self._known[key]
+
+
+def trial_of_own_head(target: LibraryEntry, trials: Trials) -> Trial | None:
+    """The latest trial of the MTP head inside ``target``; `app.ui.compare.trial` keeps it like that of a pair."""
+    if target.summary is None or target.summary.mtp_head != "inside" or (key := _file_key(target)) is None:
+        return None
+    return trials.get(key, key)
 
 
 def rank_drafts(

@@ -40,7 +40,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
     head: HeadChoice = "auto"
-    """Whether to use an MTP head inside the target. It isn't used together with a draft model."""
+    """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
     settings: LoadSettings = LoadSettings()
 
 

@@ -10,6 +10,8 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from app import decoders
+
 MAX_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
 _encoder = msgspec.json.Encoder()
@@ -29,7 +31,7 @@ def encode(message: msgspec.Struct) -> bytes:
         return _encoder.encode(without_surrogates(msgspec.to_builtins(message)))
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+def decode(decoder: decoders.Decoder[T], body: bytes) -> T:
     """A message from its JSON. Raises `ProtocolError` for anything that ``decoder`` can't read."""
     try:
         return decoder.decode(body)

@@ -6,14 +6,13 @@ Decoding checks every type, so a broken or malicious engine can send the window 
 
 from __future__ import annotations
 
-import msgspec
-
+from app import decoders
 from app.protocol import frames
 from app.protocol.commands import Command
 from app.protocol.events import Event
 
-_commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_events: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+_commands: decoders.Decoder[Command] = decoders.decoder(Command)
+_events: decoders.Decoder[Event] = decoders.decoder(Event)
 
 
 def encode_frame(message: Command | Event) -> bytes:

@@ -17,7 +17,11 @@ MAX_LAYERS = 512
 """The most that llama.cpp can load."""
 ALL_LAYERS = -1
 """As a number of GPU layers."""
+AS_PLANNED = -1
+"""As a number of layers whose experts stay in system memory: the memory plan decides it."""
 KvType = Literal["f16", "q8_0", "q4_0"]
+SplitMode = Literal["layer", "row", "none"]
+"""How a model is spread over several GPUs: whole layers, or the rows of its matrices; ``none``: it is on one."""
 HeadChoice = Literal["auto", "on", "off"]
 """Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1

@@ -8,6 +8,7 @@ import msgspec
 
 from app.protocol.limits import (
     ALL_LAYERS,
+    AS_PLANNED,
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
@@ -15,6 +16,7 @@ from app.protocol.limits import (
     MAX_LAYERS,
     MAX_THREADS,
     KvType,
+    SplitMode,
 )
 
 AcceptRule = Literal["coupled", "rejection", "block"]
@@ -28,8 +30,6 @@ ProposalMethod = Literal["coupled", "greedy"]
 Propose = Literal["auto", "coupled", "greedy"]
 DraftLength = Literal["auto"] | Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)]
 """``auto`` leaves it to the policy, 0 means decoding without a draft."""
-SplitMode = Literal["layer", "row", "none"]
-"""How a model is spread over several GPUs: whole layers, or the rows of its matrices; ``none``: it is on one."""
 FlashAttention = Literal["auto", "on", "off"]
 """``auto``: where llama.cpp's backend has it."""
 DraftKvType = Literal["auto", "f16", "q8_0", "q4_0"]
@@ -84,12 +84,14 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU that everything is on with the ``split_mode`` ``none``: `Device.name`; empty means the first."""
     split_mode: SplitMode = "layer"
     tensor_split: tuple[Annotated[float, msgspec.Meta(ge=0.0, le=1e6)], ...] = ()
-    """The share of each GPU, in their order, in any unit; empty means by their free memory."""
+    """The share of each GPU, in their order, in any unit; empty leaves it to the memory plan, or means by their free
+    memory."""
     draft_device: str = ""
-    """The GPU that a draft model is on: `Device.name`; empty means as the target."""
-    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=0, le=MAX_LAYERS)] = 0
+    """The GPU that a draft model is on: `Device.name`; empty leaves it to the memory plan, or means as the target."""
+    expert_layers_on_cpu: Annotated[int, msgspec.Meta(ge=AS_PLANNED, le=MAX_LAYERS)] = AS_PLANNED
     """Of a mixture-of-experts target, how many layers, counted from the first, keep their experts in system memory
-    while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them."""
+    while the rest of the layer is on the GPU (llama.cpp's ``--n-cpu-moe``). More than it has: all of them. −1 leaves it
+    to the memory plan; the engine, which has none, takes it for 0."""
     batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     """How many prompt tokens are processed before the progress is reported and Stop takes effect."""
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
@@ -119,6 +121,7 @@ SPECIAL_OPTIONS = (
 
 
 def chosen_options(settings: LoadSettings) -> dict[str, Any]:
-    """Those of `SPECIAL_OPTIONS` that are not as by default."""
+    """Those of `SPECIAL_OPTIONS` that are not as by default. For an engine, that is 0 `expert_layers_on_cpu`."""
     values, defaults = msgspec.to_builtins(settings), msgspec.to_builtins(LoadSettings())
+    values["expert_layers_on_cpu"] = values["expert_layers_on_cpu"] or AS_PLANNED
     return {name: values[name] for name in SPECIAL_OPTIONS if values[name] != defaults[name]}

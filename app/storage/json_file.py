@@ -11,6 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from app import decoders
 from app.errors import KnownError
 from app.storage.files import broken_name, remove_strays, write_whole
 from app.storage.lock import Lock
@@ -206,13 +207,13 @@ def version_of(data: bytes) -> int:
 def decode(data: bytes, kind: type[V]) -> V:
     """JSON as a value of ``kind``; names of files that aren't valid text survive. Raises one of `NOT_UNDERSTOOD`."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return decoders.decode(data, kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         if b"\\ud" not in data.lower():
             raise
-    return msgspec.convert(json.loads(data), kind, str_keys=True)  # half a surrogate pair
+    return decoders.convert(json.loads(data), kind, str_keys=True)  # half a surrogate pair
 
 
 def encode(content: Any) -> bytes:

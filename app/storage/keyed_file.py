@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from app import paths
+from app import decoders, paths
 from app.errors import KnownError
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, Versioned, decode
 
@@ -44,7 +44,7 @@ class KeyedFile(Generic[T]):
         if self._file is None or entry is None:
             return None
         try:
-            return msgspec.json.decode(entry, type=self._kind)
+            return decoders.decode(entry, self._kind)
         except NOT_UNDERSTOOD as error:
             log.info("an entry of %s is not used: %s", self._file.path.name, error)
             return None
@@ -87,7 +87,7 @@ def _json_file(path: Path, version: int, upgrade: Upgrade | None) -> JsonFile[_F
 def _upgraded(entry: msgspec.Raw, upgrade: Upgrade) -> msgspec.Raw:
     """An invalid one stays as it is: `KeyedFile.get` reports it."""
     try:
-        return msgspec.Raw(msgspec.json.encode(upgrade(msgspec.json.decode(entry, type=dict[str, Any]))))
+        return msgspec.Raw(msgspec.json.encode(upgrade(decoders.decode(entry, dict[str, Any]))))
     except (*NOT_UNDERSTOOD, AttributeError, TypeError):
         return entry
 

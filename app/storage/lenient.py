@@ -6,6 +6,8 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import msgspec
 
+from app import decoders
+
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -41,4 +43,4 @@ def _value(kind: Any, raw: Any, problems: list[str], name: str) -> Any:
         if len(sound) < len(raw):
             problems.append(name)
         return {key: lenient(struct, one, problems, f"{name}.") for key, one in sound.items()}
-    return msgspec.convert(raw, kind)
+    return decoders.convert(raw, kind)

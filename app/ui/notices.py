@@ -19,6 +19,7 @@ class Action(enum.StrEnum):
 
     RESTART = "Restart"
     RESTART_PLAIN = "Restart without a draft"
+    RESTART_ON_CPU = "Restart on the CPU"
     COPY_REPORT = "Copy report"
     OPEN_MODELS = "Open models…"
     LOAD_GUIDE = "Load Slipstream Guide"
@@ -34,7 +35,7 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("crash", "settings", "measure", "export", "file")
+PASSING = ("crash", "settings", "measure", "export", "file", "drafting")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -51,19 +52,26 @@ class Notice:
         object.__setattr__(self, "text", visible(self.text))
 
 
-def engine_ended(sentence: str, *, had_draft: bool, was_answering: bool) -> Notice:
-    """``sentence`` says how it ended."""
+def engine_ended(
+    sentence: str, *, had_draft: bool, was_answering: bool = False, crashed_with_gpu: bool = False
+) -> Notice:
+    """``sentence`` says how it ended. The driver of a GPU is a likelier reason for a crash than the draft is."""
     rest = " The answer so far was saved." if was_answering else " Your chats are safe."
-    restarts = (Action.RESTART, Action.RESTART_PLAIN) if had_draft else (Action.RESTART,)
-    return Notice("bad", sentence + rest, (*restarts, Action.COPY_REPORT))
+    if crashed_with_gpu:
+        rest += " If this happens again, the reason may be the GPU's driver."
+    other = (Action.RESTART_ON_CPU,) if crashed_with_gpu else (Action.RESTART_PLAIN,) if had_draft else ()
+    return Notice("bad", sentence + rest, (Action.RESTART, *other, Action.COPY_REPORT))
 
 
-def engine_ends_too_often(sentence: str, *, had_draft: bool) -> Notice:
+def engine_ends_too_often(sentence: str, *, had_draft: bool, crashed_with_gpu: bool = False) -> Notice:
+    what, where = ("GPU", "Run them on the CPU") if crashed_with_gpu else ("computer", "Load different models")
     text = (
-        f"{sentence} That was the third time in five minutes, so these models probably won't work on this computer. "
-        "Load different models, or try again."
+        f"{sentence} That was the third time in five minutes, so these models probably won't work on this {what}. "
+        f"{where}, or try again."
     )
     other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS
+    if crashed_with_gpu:
+        other = Action.RESTART_ON_CPU
     return Notice("bad", text, (other, Action.RESTART, Action.COPY_REPORT))
 
 
@@ -127,10 +135,12 @@ def head_refused(reason: str) -> Notice:
     return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
 
 
-def draft_failed(reason: str, *, is_head: bool = False) -> Notice:
+def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:
     """A draft model or an MTP head is no longer used in an answer; ``reason`` is the engine's sentence."""
     what = "The draft model failed, so this answer continued without it."
-    if is_head:
+    if is_one_of_two:
+        what = "Part of the drafting stopped in this answer."
+    elif is_head:
         what = "The MTP head stopped drafting in this answer."
     return Notice("warning", f"{what} {reason}", (Action.DISMISS,))
 

@@ -138,7 +138,7 @@ def _build(options: dict[str, str], folder: Path) -> None:
     generator = [] if sys.platform == "win32" else ["-G", "Ninja"]
     upstream = source() / "vendor" / "llama.cpp"
     places.run([cmake, "-S", str(upstream), "-B", str(work), *generator, *definitions], **environment)
-    jobs = f"--parallel={os.cpu_count() or 2}"
+    jobs = f"--parallel={os.environ.get('CMAKE_BUILD_PARALLEL_LEVEL') or os.cpu_count() or 2}"
     places.run([cmake, "--build", str(work), "--config=Release", jobs], **environment)
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)

@@ -12,10 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from app.engine.policy import acceptance, auto, costs, probing
-from app.engine.policy.acceptance import AcceptanceEstimate, Deviation
+from app.engine.policy import acceptance, auto, candidate, costs, draft_costs, probing
+from app.engine.policy.acceptance import AcceptanceEstimate, Deviation, MethodChoice
 from app.engine.policy.auto import AutoPolicy
+from app.engine.policy.candidate import Candidate
 from app.engine.policy.costs import CostModel, OtherCosts
+from app.engine.policy.draft_costs import DraftCostModel
 from app.engine.policy.probing import ProbeBudget
 from app.engine.policy.stopping import Stopping
 from tests.benchmarks.policy_worlds import worlds
@@ -46,11 +48,11 @@ def _chance_by_position(self: AcceptanceEstimate, _confidence: float, position: 
     return self.chances(position + 1)[position]
 
 
-def _judge_what_was_tested(self: AutoPolicy, outcome: Any, truth: Sequence[int]) -> None:
-    _judge_model(self, outcome, truth[: outcome.tested])
+def _judge_what_was_tested(self: Candidate, outcome: Any, truth: Sequence[int], *, learns_methods: bool) -> None:
+    _judge(self, outcome, truth[: outcome.tested], learns_methods=learns_methods)
 
 
-_judge_model = AutoPolicy._judge_model
+_judge = Candidate.judge
 
 
 def _one_rate(self: AcceptanceEstimate) -> list[float]:
@@ -61,7 +63,7 @@ MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "stopping early by confidence": [(Stopping, {"goes_on": _best_length})],
     "testing less than was drafted": [(Stopping, {"count_worth_testing": lambda _, confidences: len(confidences)})],
     "looking past the tested tokens": [(Stopping, {"count_worth_testing": _test_while_it_pays})],
-    "judging untested tokens": [(AutoPolicy, {"_judge_model": _judge_what_was_tested})],
+    "judging untested tokens": [(Candidate, {"judge": _judge_what_was_tested})],
     "confidence": [(AcceptanceEstimate, {"chance": _chance_by_position})],
     "acceptance by confidence of other pairs": [(AcceptanceEstimate, {"_expected_rates": _one_rate})],
     "acceptance that rises with confidence": [(acceptance, {"_rising": lambda values, _: values})],
@@ -69,10 +71,10 @@ MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "recent past": [(Deviation, {"judge": _nothing})],
     "three horizons": [(acceptance, {"_HORIZONS": (20.0,), "_WEIGHTS": (1.0,)})],
     "caution about earlier answers": [(acceptance, {"_START_WEIGHT": 1e9})],
-    "kinds of text": [(AutoPolicy, {"_enter": lambda self, _: self._texts["prose"]})],
-    "choice of greedy or coupled": [(AutoPolicy, {"_method": "coupled"})],
-    "catch-up in the price of drafting": [(AutoPolicy, {"_debt": lambda *_: 0.0})],
-    "trying a new draft model in any case": [(auto, {"_TRIAL_SHARE": 0.0})],
+    "kinds of text": [(AutoPolicy, {"_enter": _nothing})],
+    "choice of greedy or coupled": [(MethodChoice, {"_settle": _nothing})],
+    "catch-up in the price of drafting": [(Candidate, {"debt": lambda *_: 0.0})],
+    "trying a new draft model in any case": [(candidate, {"_TRIAL_SHARE": 0.0})],
     "catch-up in portions": [(auto, {"_LEAST_PORTION": 10**9})],
     "reluctance to pause": [(auto, {"_PAUSE": 1.0})],
     "rest in a pause": [(auto, {"_REST": 0})],
@@ -87,12 +89,12 @@ MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "corrections of single widths": [(CostModel, {"_correct": _nothing})],
     "corrections that fade": [(costs, {"_FORGOTTEN": 0.0})],
     "limit to corrections": [(costs, {"_CORRECTION_LIMIT": 1e9})],
-    "first drafts": [(costs, {"_DRAFT_LIMIT": 1.0})],
-    "limit to outliers": [(costs, {"_SURPRISE_LIMIT": 1e9})],
+    "first drafts": [(draft_costs, {"_DRAFT_LIMIT": 1.0})],
+    "limit to outliers": [(costs, {"SURPRISE_LIMIT": 1e9}), (draft_costs, {"SURPRISE_LIMIT": 1e9})],
     "first passes of a width": [(costs, {"_FIRST_RUNS": 10**9})],
-    "following the draft model's cost": [(CostModel, {"observe_draft": _nothing})],
-    "learning what catching up costs": [(CostModel, {"observe_catch_up": _nothing})],
-    "learning growth with the context": [(costs, {"_LONG": 1e12})],
+    "following the draft model's cost": [(DraftCostModel, {"observe": _nothing})],
+    "learning what catching up costs": [(DraftCostModel, {"observe_catch_up": _nothing})],
+    "learning growth with the context": [(costs, {"LONG": 1e12}), (draft_costs, {"LONG": 1e12})],
     "other time": [(OtherCosts, {"observe": _nothing})],
 }
 

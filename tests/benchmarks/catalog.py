@@ -3,8 +3,9 @@
     scripts/check-catalog [--endpoint URL] [--catalog FILE] [ID …]
 
 Of each file: whether the repository has it, its size, its license, and from its header the architecture, the MTP head,
-and what a token of context and a recurrent state take. Headers are some megabytes each; no model is downloaded. Exit
-status: 0 if everything is as listed, 1 if something has changed, 2 if the hub can't be asked.
+and what a token of context and a recurrent state take. Of a vision file (mmproj): whether it is there, is one, and its
+size. Headers are some megabytes each; no model is downloaded. Exit status: 0 if everything is as listed, 1 if something
+has changed, 2 if the hub can't be asked.
 """
 
 from __future__ import annotations
@@ -22,16 +23,7 @@ import msgspec
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.catalog import (
-    Catalog,
-    CatalogFile,
-    CatalogModel,
-    DraftModel,
-    Inside,
-    NGrams,
-    Sidecar,
-    load_catalog,
-)
+from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
 from app.models.hub.errors import NoAccessError, NotFoundError
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.remote_header import read_remote_header
@@ -84,10 +76,11 @@ class CatalogCheck:
         if repository.license != model.license:
             yield f"license: {printable(repository.license) or 'none'}, listed as {model.license}"
         yield from _other_memory(model, header)
-        try:
-            yield from self._accelerator_changes(file, header)
-        except _ChangedError as changed:
-            yield str(changed)
+        for changes in (self._accelerator_changes(file, header), self._vision_changes(model, file)):
+            try:
+                yield from changes
+            except _ChangedError as changed:
+                yield str(changed)
 
     def _accelerator_changes(self, file: CatalogFile, header: GgufHeader) -> Iterator[str]:
         match file.accelerator:
@@ -110,6 +103,19 @@ class CatalogCheck:
                 if has_head(header):
                     self.notes.append("has an MTP head inside that the catalog doesn't use")
 
+    def _vision_changes(self, model: CatalogModel, file: CatalogFile) -> Iterator[str]:
+        """Once for each repository."""
+        listed = model.mmproj
+        if listed is None or file is not next(one for one in model.files if one.repository == file.repository):
+            return
+        _, remote = self._found(file.repository, listed.file)
+        if listed.size is None:
+            self.notes.append(f"{listed.file}: {remote.size:,} bytes, not listed")
+        else:
+            yield from _other_size(listed.file, remote.size, listed.size)
+        if self._header(remote).architecture != "clip":
+            yield f"{listed.file} is no vision file"
+
     def _draft_changes(self, listed: DraftModel, target: GgufHeader) -> Iterator[str]:
         repository, remote = self._found(listed.repository, listed.file, listed.quantization)
         yield from _other_size(listed.file, remote.size, listed.size)
@@ -129,7 +135,7 @@ class CatalogCheck:
             raise _ChangedError(f"{repository} can't be read without an access token") from None
         if found.gated != "no":
             raise _ChangedError(f"{repository} is gated now")
-        models = (*found.models, *found.heads)
+        models = (*found.models, *found.heads, *found.vision)
         for model in models:
             is_quantization = quantization in ("", model.quantization)
             if is_quantization and fnmatchcase(model.name.lower(), file.lower()):

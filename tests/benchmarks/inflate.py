@@ -17,8 +17,11 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,8 +43,10 @@ FOLDER = Path(__file__).resolve().parents[2] / "build" / "benchmarks"
 PARAMETERS = 600_000_000
 VOCABULARY = 152_000
 
+_AT_ONCE = min(os.cpu_count() or 1, 16)
 _BLOCK = 256  # the longest block of llama.cpp's quantizations: rows that are no multiple of it fall back to another one
-_WIDTH, _FEED_FORWARD = 1024, 2816
+_SIZES = ((4_000_000_000, 4096, 14336), (0, 1024, 2816))
+"""From how many parameters on a model has which width and feed-forward width: those of real models of that size."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +106,13 @@ def read_shape(reader: gguf.GGUFReader) -> Shape:
 
 def grown(old: Shape, vocabulary: int, parameters: int = PARAMETERS) -> Shape:
     """A shape that holds ``old`` and has about ``parameters`` weights, ``vocabulary`` tied embeddings among them."""
-    width = max(_WIDTH, _whole_blocks(old.width))
+    least_width, least_feed_forward = next(sizes for least, *sizes in _SIZES if parameters >= least)
+    width = max(least_width, _whole_blocks(old.width))
     group = old.heads // old.kv_heads
     heads = old.heads
     while heads * old.head_size < width or heads * old.head_size % _BLOCK:
         heads += group
-    feed_forward = max(_FEED_FORWARD, _whole_blocks(old.feed_forward))
+    feed_forward = max(least_feed_forward, _whole_blocks(old.feed_forward))
     layer = Shape(width, heads, heads // group, old.head_size, feed_forward, 1)
     layers = round((parameters - vocabulary * width) / layer.layer_parameters)
     return Shape(width, heads, heads // group, old.head_size, feed_forward, max(layers, old.layers))
@@ -135,8 +141,8 @@ def inflate(source: Path, destination: Path, shape: Shape) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for tensor in tensors:
-        writer.write_tensor_data(tensor.make())
+    for data in _made(tensors):
+        writer.write_tensor_data(data)
     writer.close()
     part.replace(destination)
 
@@ -223,6 +229,18 @@ def _plan(reader: gguf.GGUFReader, old: Shape, new: Shape) -> Iterator[_Tensor]:
         raise ValueError(f"no recipe to inflate {', '.join(sorted(rest))}")
 
 
+def _made(tensors: Iterable[_Tensor]) -> Iterator[NDArray[Any]]:
+    """The data of the tensors, in order; a few are made at the same time, and no more are kept in memory."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        pending: deque[Future[NDArray[Any]]] = deque()
+        for tensor in tensors:
+            pending.append(pool.submit(tensor.make))
+            if len(pending) == _AT_ONCE:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
 def _floats(tensor: gguf.ReaderTensor) -> NDArray[np.float32]:
     return np.asarray(gguf.quants.dequantize(tensor.data, tensor.tensor_type), np.float32)
 
@@ -264,13 +282,12 @@ def inflated(
     vocabulary = next(t.data.shape[0] for t in reader.tensors if t.name == "token_embd.weight")
     shape = grown(read_shape(reader), vocabulary, parameters)
     stem = f"inflated-{shape.width}x{shape.layers}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
-    full = folder / f"{stem}-f16.gguf"
+    path, full = (folder / f"{stem}-{kind}.gguf" for kind in (quantization or "f16", "f16"))
+    if path.is_file():
+        return path
     if not full.is_file():
         inflate(source, full, shape)
-    if quantization is None:
-        return full
-    path = folder / f"{stem}-{quantization}.gguf"
-    if not path.is_file():
+    if quantization is not None:
         backend.start()
         quantize(full, path, quantization, threads or default_threads())
     return path

@@ -1,13 +1,15 @@
 """How far the memory estimate is from what loading really takes.
 
-    python -m tests.benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE] [--paged-out]
+    python -m tests.benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE] [--paged-out] [--long]
 
 Makes models of several architectures, sizes and quantizations in a temporary folder, loads each in a fresh engine
 process at three context lengths, and compares `app.models.memory_estimate.estimate` with what the process then holds
 more than before (its resident set, all pages of the file it has mapped among them). It is a first load, in which the
 engine measures passes up to the widest, then one long prompt and a short answer: weights, cache and buffers were all in
-use by then. With ``--paged-out`` the files' pages are taken from the process before the last question, so that only
-those count which it needs again; that is compared with the estimate without ``repacked``. Linux only."""
+use by then. With ``--long`` there are two longer contexts, whose every token is used. With ``--paged-out`` the files'
+pages are taken from the process before the last question, so that only those count which it needs again; that is
+compared with the estimate without ``repacked``. Linux only.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import gguf
 import msgspec
-import numpy as np
 import psutil
 
 from app import paths
@@ -42,12 +42,14 @@ from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quant
 from tests.benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
+from tests.support.expert_models import make_expert_model
 from tests.support.gemma4_models import make_assistant, make_gemma4
-from tests.support.gguf_files import RandomWeights, Shape, Tensors, Weights, llama_weights, make_model
+from tests.support.gguf_files import Weights, make_model
 from tests.support.mtp_models import HeadArchitecture, make_table_model
 
 MIB = 1024 * 1024
 CONTEXTS = (1024, 4096, 8192)
+LONG_CONTEXTS = (4096, 16384)
 KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0", "q4_0")
 SHORT_PROMPT = 2048
 """Tokens, for models over `LARGE`: a full context of theirs takes minutes and touches no other page."""
@@ -64,6 +66,8 @@ class Pair:
     head: HeadChoice = "off"
     only_f16: bool = False
     """Its heads are too small for other KV types."""
+    expert_layers: int = 0
+    """`LoadSettings.expert_layers_on_cpu`."""
 
     @property
     def has_head(self) -> bool:
@@ -137,27 +141,25 @@ def _recurrent(folder: Path) -> Pair:
     return Pair("mamba, recurrent, F16", path)
 
 
-_EXPERTS, _EXPERTS_USED = 8, 2
-
-
 def _experts(folder: Path) -> Pair:
-    def metadata(writer: gguf.GGUFWriter) -> None:
-        writer.add_expert_count(_EXPERTS)
-        writer.add_expert_used_count(_EXPERTS_USED)
-
-    path = folder / "experts.gguf"
-    make_model(path, width=512, heads=8, layers=8, feed_forward=1024, edit=metadata, tensors=_expert_tensors)
+    path = make_expert_model(
+        folder / "experts.gguf", experts=8, width=512, heads=8, layers=8, feed_forward=1024, weights="F16"
+    )
     return Pair("llama, 8 experts, F16", path)
 
 
-def _expert_tensors(shape: Shape, random: RandomWeights) -> Tensors:
-    tensors = llama_weights(shape, random)
-    for layer in range(shape.layers):
-        for part in ("gate", "up", "down"):
-            matrix = tensors.pop(f"blk.{layer}.ffn_{part}.weight")
-            tensors[f"blk.{layer}.ffn_{part}_exps.weight"] = np.stack([matrix] * _EXPERTS)
-        tensors[f"blk.{layer}.ffn_gate_inp.weight"] = random.matrix(_EXPERTS, shape.width, shape.width**-0.5)
-    return tensors
+def _experts_quantized(on_cpu: bool) -> Callable[[Path], Pair]:
+    """``on_cpu``: llama.cpp is told to keep them in system memory, as it is where there is a GPU."""
+
+    def made(folder: Path) -> Pair:
+        full, path = folder / "experts-f16.gguf", folder / "experts-q4_0.gguf"
+        make_expert_model(full, experts=16, width=512, heads=8, layers=8, feed_forward=2048, weights="F16")
+        quantize(full, path, "q4_0", default_threads())
+        full.unlink()
+        name = "llama, 16 experts, Q4_0"
+        return Pair(f"{name}, kept in system memory" if on_cpu else name, path, expert_layers=8 if on_cpu else 0)
+
+    return made
 
 
 _HEADS: dict[HeadArchitecture, dict[str, Any]] = {
@@ -207,6 +209,8 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
     "hybrid": _hybrid,
     "recurrent": _recurrent,
     "experts": _experts,
+    "experts_q4_0": _experts_quantized(on_cpu=False),
+    "experts_on_cpu": _experts_quantized(on_cpu=True),
     "glm_alone": _with_head("glm4moe", "off", "F16"),
     "glm_head": _with_head("glm4moe", "on", "F16"),
     "glm_beside": _sidecar("glm4moe"),
@@ -218,8 +222,11 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
 # ---------------------------------------------------------------- measuring
 
 
-def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False) -> int:
-    """Bytes a fresh engine process holds more once the pair is loaded and has answered."""
+def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False, whole: bool = False) -> int:
+    """Bytes a fresh engine process holds more once the pair is loaded and has answered.
+
+    ``whole``: a prompt that fills the context.
+    """
     with EngineProcess() as engine:
         engine.until(Hello)
         process = psutil.Process(engine.process.pid)
@@ -231,7 +238,8 @@ def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False) -> 
                 raise SystemExit(f"{pair.name}: {event.message}")
         if pair.has_head != event.has_head or (pair.draft and not (event.draft or event.has_head)):
             raise SystemExit(f"{pair.name}: {event.head_refused or event.draft_refused}")
-        tokens = _prompt_tokens(pair, event.context_length)
+        room = event.context_length - _ROOM_FOR_ANSWER
+        tokens = room if whole else _prompt_tokens(pair, room)
         _answer(engine, tokens, "mtp" if pair.has_head else "auto")
         if paged_out:
             _page_out(process, {str(path.resolve()) for path in (pair.target, pair.draft) if path})
@@ -261,8 +269,7 @@ def _page_out(process: psutil.Process, files: set[str]) -> None:
         os.close(handle)
 
 
-def _prompt_tokens(pair: Pair, context: int) -> int:
-    room = context - _ROOM_FOR_ANSWER
+def _prompt_tokens(pair: Pair, room: int) -> int:
     is_large = pair.target.stat().st_size > LARGE and not pair.has_head  # whose hidden states take memory as they come
     return min(room, SHORT_PROMPT) if is_large else room
 
@@ -290,18 +297,23 @@ def _ask(engine: EngineProcess, request: int, text: str, drafter: DrafterChoice 
     return tokens
 
 
-def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool) -> Iterator[Result]:
+def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool, long: bool) -> Iterator[Result]:
     target, draft = (shape_of(read_header(path)) if path else None for path in (pair.target, pair.draft))
     assert target is not None
     head = (draft or target) if pair.has_head else None
     files = sum(path.stat().st_size for path in (pair.target, pair.draft) if path)
-    for context in CONTEXTS:
+    for context in LONG_CONTEXTS if long else CONTEXTS:
         kv_type = "f16" if pair.only_f16 else next(kv_types)
-        settings = LoadSettings(context_length=context, kv_type=kv_type, chat_cache_mib=0, threads=default_threads())
-        expected = estimate(target, None if head else draft, head=head, context_length=context, kv_type=kv_type)
+        options: dict[str, Any] = {
+            "context_length": context,
+            "kv_type": kv_type,
+            "expert_layers_on_cpu": pair.expert_layers,
+        }
+        settings = LoadSettings(chat_cache_mib=0, threads=default_threads(), **options)
+        expected = estimate(target, None if head else draft, head=head, **options)
         with tempfile.TemporaryDirectory() as home:
             os.environ["SLIPSTREAM_HOME"] = home  # a first load, which tries passes up to the widest
-            real = measured(pair, settings, paged_out=paged_out)
+            real = measured(pair, settings, paged_out=paged_out, whole=long)
         taken = expected.system.total if paged_out else expected.resident
         yield Result(pair.name, files, context, kv_type, taken, real)
 
@@ -322,6 +334,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     parser.add_argument("--paged-out", action="store_true", help="count only pages of files that are needed again")
+    parser.add_argument("--long", action="store_true", help="longer contexts, filled whole")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="slipstream-memory-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -330,7 +343,7 @@ def main() -> None:
     try:
         for index, name in enumerate(options.only):
             kinds = cycle(KV_TYPES[index % 3 :] + KV_TYPES[: index % 3])
-            for result in results(MODELS[name](folder), kinds, paged_out=options.paged_out):
+            for result in results(MODELS[name](folder), kinds, paged_out=options.paged_out, long=options.long):
                 found.append(result)
                 print(table([result]).splitlines()[-1], flush=True)
     finally:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
-from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.acceptance import Priors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Policy
-from app.protocol.options import DrafterName, Propose, TextKind
+from app.protocol.options import DrafterName, Propose
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,
@@ -19,6 +19,7 @@ from tests.support.simulator import (
     Surroundings,
     Trace,
     curves,
+    draft_changed,
     measured_at,
     run_policy,
     trace,
@@ -59,9 +60,7 @@ class World:
         policy = self._policy(make, costs, start)
         return run_policy(policy, self.true, self.text, self.seed, self.around, self.drafters).speed
 
-    def _policy(
-        self, make: Callable[..., Policy], costs: Costs, start: Mapping[TextKind, AcceptancePrior] | None = None
-    ) -> Policy:
+    def _policy(self, make: Callable[..., Policy], costs: Costs, start: Priors | None = None) -> Policy:
         return make(costs, propose=self.propose, start=start, samples=self.around.samples)
 
 
@@ -107,8 +106,7 @@ def _of_two_answers(curve: str, costs: Costs, seed: int) -> Iterator[World]:
 
 
 def _measured_wrongly(curve: str, costs: Costs, seed: int) -> Iterator[World]:
-    draft = costs.draft or 0.0
-    dear = replace(costs, draft=0.15 * costs.verify[1])
+    dear = draft_changed(costs, token=0.15 * costs.verify[1])
     for kind in ("0.3", "0.7", "0.9", "0.95", "worthless"):
         text, name = _text(kind, 1000, seed), f"{curve}, {kind}"
         for times in (0.7, 1.5):
@@ -117,7 +115,7 @@ def _measured_wrongly(curve: str, costs: Costs, seed: int) -> Iterator[World]:
         told = replace(costs, verify={**costs.verify, 6: 5 * costs.verify[6]})
         yield World("width 6 measured wrongly", name, costs, text, seed, told=told)
         for true, times in ((costs, 5.0), (costs, 0.2), (dear, 0.25)):
-            told = replace(true, draft=times * (true.draft or draft))
+            told = draft_changed(true, token=times * true.drafts["model"].token)
             yield World("draft measured wrongly", f"{name}, {times}", true, text, seed, told=told)
 
 
@@ -125,7 +123,7 @@ def _changing(curve: str, costs: Costs, seed: int) -> Iterator[World]:
     for first, then in ((0.95, 0.02), (0.02, 0.9), (0.9, 0.3), (0.3, 0.9)):
         text = _text((first, then), 1000, seed, segment=500)
         yield World("text changes in mid-answer", f"{curve}, {first} to {then}", costs, text, seed)
-    dear = replace(costs, draft=0.15 * costs.verify[1])
+    dear = draft_changed(costs, token=0.15 * costs.verify[1])
     for kind in ("0.3", "0.7", "0.9", "0.95", "worthless"):
         for target, draft in ((2.0, 2.0), (2.0, 1.0), (1.0, 3.0)):
             name, around = f"{curve}, {kind}, {target} and {draft}", Surroundings(change=(300, target, draft))
@@ -167,7 +165,7 @@ def _long_contexts(seed: int) -> Iterator[World]:
 def _with_ngrams(seed: int) -> Iterator[World]:
     text = _text((0.6,), 1000, seed)
     for curve, costs in CURVES.items():
-        alone = Costs(costs.verify, None)
+        alone = Costs(costs.verify)
         copies = with_copies(text, seed=seed)
         yield World("n-grams alone", f"{curve}, copies", alone, copies, seed, drafters=("ngram",))
         yield World("n-grams alone", f"{curve}, no copies", alone, text, seed, drafters=("ngram",))
@@ -175,7 +173,7 @@ def _with_ngrams(seed: int) -> Iterator[World]:
             copies = with_copies(_text((mean,), 1000, seed), seed=seed)
             yield World("n-grams and a draft model", f"{curve}, {mean}", costs, copies, seed)
     for curve in ("600 M F16", "600 M Q8_0", "flat"):
-        large = replace(CURVES[curve], draft=0.2 * CURVES[curve].verify[1])
+        large = draft_changed(CURVES[curve], token=0.2 * CURVES[curve].verify[1])
         copies = with_copies(_text((0.8,), 1000, seed), seed=seed)
         for catch_up in (0.05, 0.25, 1.0):
             around = Surroundings(catch_up=catch_up)
@@ -197,10 +195,10 @@ def _large_drafts(seed: int) -> Iterator[World]:
 
 
 def _long_prompts(seed: int) -> Iterator[World]:
-    dear = replace(DEAR, catch_up=DEAR_CATCH_UP * (DEAR.draft or 0.0))
+    dear = draft_changed(DEAR, catch_up=DEAR_CATCH_UP * DEAR.drafts["model"].token)
     for kind in ("0.3", "0.7", "0.9", "0.95", "worthless", "code/prose"):
         for curve in ("600 M F16", "600 M Q4_K_M", "flat"):
-            costs = replace(CURVES[curve], catch_up=0.2 * (CURVES[curve].draft or 0.0))
+            costs = draft_changed(CURVES[curve], catch_up=0.2 * CURVES[curve].drafts["model"].token)
             for missing, length in ((500, 60), (500, 600), (4000, 60), (4000, 600)):
                 around = Surroundings(catch_up=0.2, missing=missing)
                 name = f"{curve}, {kind}, {missing} before {length}"

@@ -52,9 +52,9 @@ def test_a_made_up_machine_takes_what_its_curve_says(small: MadeUpPair) -> None:
     plain = small.answer(None, OPEN, 0, 0)
     assert plain.speed == pytest.approx(1 / FLAT.verify[1])
     drafted = small.answer(SAME_NOISE, OPEN, 4, 0)
-    assert FLAT.draft is not None
-    least = FLAT.verify[5] + 4 * FLAT.draft
-    assert least <= drafted.seconds / drafted.passes <= least + 0.2 * FLAT.draft + 1e-9
+    token = FLAT.drafts["model"].token
+    least = FLAT.verify[5] + 4 * token
+    assert least <= drafted.seconds / drafted.passes <= least + 0.2 * token + 1e-9
     assert drafted.drafted == drafted.tested >= 4 * (drafted.passes - 4)  # the last tokens leave less to draft
     assert drafted.tokens == drafted.accepted + drafted.passes
 

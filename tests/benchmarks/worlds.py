@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,13 +25,13 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
-from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.acceptance import Priors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DraftLength, LoadSettings, Sampling, TextKind
+from app.protocol.options import DraftLength, LoadSettings, Sampling
 from tests.benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 
@@ -75,7 +75,7 @@ class Machine:
 
     def draft(self, width: int) -> None:
         """The draft model takes ``width`` tokens."""
-        self.clock.now += (self.costs.draft or 0.0) * (1.0 + CATCH_UP * (width - 1))
+        self.clock.now += self.costs.drafts["model"].token * (1.0 + CATCH_UP * (width - 1))
 
     @contextlib.contextmanager
     def ticking(self) -> Iterator[None]:
@@ -244,7 +244,7 @@ class MadeUpPair:
         self._rows = logits.astype(np.float32), (divergence.scale * blurred).astype(np.float32)
         self.runs, self._tokens, self._costs = runs, tokens, costs
         self.name = f"made-up pair, draft {divergence.name} (TV {self.distance():.2f} at T 1), {curve}"
-        self._priors: dict[str, Mapping[TextKind, AcceptancePrior]] = {}
+        self._priors: dict[str, Priors] = {}
 
     def distance(self) -> float:
         """Mean total variation distance at temperature 1: what rejection sampling rejects at each place."""

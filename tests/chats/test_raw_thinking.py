@@ -23,7 +23,8 @@ from app.chats.raw_thinking import split
 from app.chats.rows import token_blob
 from app.chats.store import ChatStore
 from app.engine.decoding.detokenizer import TokenTexts
-from app.engine.decoding.thinking import FORMATS, Marks
+from app.engine.decoding.thinking import Marks
+from app.engine.decoding.thinking_formats import FORMATS
 from app.protocol.events import Piece
 
 DATA = Path(__file__).parent.parent / "data"

@@ -6,8 +6,8 @@ import argparse
 
 import pytest
 
-from app.commands.options import add_model_options
-from app.commands.session import load_settings
+from app.commands.options import add_model_options, add_sampling_options
+from app.commands.session import head_choice, load_settings
 from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
 
@@ -67,3 +67,22 @@ def test_wrong_values_are_refused(words: list[str], says: str, capsys: pytest.Ca
         parsed(*words)
     assert ended.value.code == 2
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "head"),
+    [
+        ([], "auto"),
+        (["--drafter", "mtp"], "on"),
+        (["--drafter", "model"], "off"),
+        (["--no-draft"], "off"),
+        (["--target", "t.gguf", "--draft", "d.gguf", "--head", "on"], "on"),
+        (["--drafter", "model", "--head", "on"], "on"),
+        (["--head", "off"], "off"),
+    ],
+)
+def test_whether_the_head_is_loaded(words: list[str], head: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_model_options(parser)
+    add_sampling_options(parser, seed="0", max_tokens=10)
+    assert head_choice(parser.parse_args(words)) == head

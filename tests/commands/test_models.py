@@ -17,9 +17,11 @@ from app.models.machine_memory import MachineMemory
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.trials import FILE_NAME, FileKey, Trial, Trials
+from app.protocol.devices import Device
 from tests.support.command_line import slipstream
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
+from tests.support.mtp_models import make_head_file, make_table_model
 
 Shown = pytest.CaptureFixture[str]
 
@@ -200,6 +202,38 @@ def test_plan_of_a_pair(models: Path, capsys: Shown) -> None:
         "available",
     ]
     assert lines[-1].startswith("context 256 tokens, f16 KV cache")
+
+
+def test_plan_of_a_model_with_its_head_beside_it(home: Path, capsys: Shown) -> None:
+    folder = _made(home / "models/owner/Model-GGUF")
+    make_table_model(folder / "Model-F32.gguf", "glm4moe")
+    make_head_file(folder / "mtp-Model.gguf", "glm4moe")
+    make_head_file(folder / "mtp-Other.gguf", "qwen35")
+    make_table_model(folder / "mtp-Wide.gguf", "glm4moe", width=448, without=("blk.0.", "blk.1."))
+    assert call("plan", "Model-F32", "mtp-Model") == 0
+    assert "MTP head" in [line[:17].strip() for line in capsys.readouterr().out.splitlines()]
+    for other in ("mtp-Other", "mtp-Wide"):
+        assert call("plan", "Model-F32", other) == 1
+        assert "belongs to another model." in capsys.readouterr().err
+    assert call("plan", "mtp-Model") == 1
+    assert "mtp-Model" in capsys.readouterr().err
+
+
+def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    gib = 1024**3
+    gpus = [Device(name=f"CUDA{n}", description="GPU", total_bytes=8 * gib, free_bytes=8 * gib) for n in range(2)]
+    here = MachineMemory(memory_total=64 * gib, memory_free=60 * gib, devices=gpus)
+    monkeypatch.setattr(plan, "machine_now", lambda _: here)
+    assert call("plan", "big", "small", "--tensor-split", "3,1", "--draft-device", "CUDA1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].split() == ["memory", "CUDA0", "CUDA1"]
+    assert lines[-1].endswith("layers on the GPU: all of the target, all of the draft on CUDA1")
+    planned = as_json(capsys, "plan", "big", "--split-mode", "none", "--main-gpu", "CUDA1")["plan"]
+    first, second = planned["estimate"]["gpus"]
+    assert first["target_weights"] == 0 < second["target_weights"] == planned["estimate"]["gpu"]["target_weights"]
+    assert planned["gpu_rooms"]["CUDA0"] == 0 < planned["gpu_rooms"]["CUDA1"] == planned["gpu_room"]
+    with pytest.raises(SystemExit):
+        call("plan", "big", "--main-gpu", "CUDA1")
 
 
 def test_plan_as_json_is_what_fits(models: Path, capsys: Shown) -> None:

@@ -32,8 +32,7 @@ def only(name: str) -> dict[str, Check]:
 @pytest.mark.usefixtures("guide_pair")
 def test_this_copy_works(home: Path, tmp_path: Path) -> None:
     (tmp_path / "0a1b2c3d.0").touch()  # the machine may have no certificates
-    certificates = {"SSL_CERT_FILE": "", "SSL_CERT_DIR": str(tmp_path)}
-    result = slipstream("selftest", LC_ALL="C", PYTHONIOENCODING="ascii", **certificates)
+    result = slipstream("selftest", LC_ALL="C", PYTHONIOENCODING="ascii", SSL_CERT_FILE="", SSL_CERT_DIR=str(tmp_path))
     lines = [line.split(maxsplit=2) for line in result.stdout.splitlines()]
     assert [(state, name) for state, name, _ in lines] == [("ok", name) for name in NAMES], result.stdout
     assert (result.returncode, result.stderr) == (0, "")

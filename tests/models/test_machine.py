@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -34,12 +35,12 @@ def test_what_the_loaded_pair_holds_counts_as_free() -> None:
     assert released.memory_free == released.memory_total == plain.memory_total
 
 
-def test_what_it_holds_on_gpus_is_spread_as_their_use_is() -> None:
-    now = machine_now([GPU, EMPTY], released_gpu=2 * GIB)
-    assert [device.free_bytes for device in now.devices] == [7 * GIB, 8 * GIB]
-    now = machine_now([GPU, GPU], released_gpu=100 * GIB)
+def test_what_it_holds_on_gpus_counts_as_free_there() -> None:
+    other = msgspec.structs.replace(GPU, name="other")
+    now = machine_now([GPU, other], released_gpus={GPU.name: 2 * GIB, "gone": GIB})
+    assert [device.free_bytes for device in now.devices] == [GPU.free_bytes + 2 * GIB, GPU.free_bytes]
+    now = machine_now([GPU, EMPTY], released_gpus={GPU.name: 100 * GIB, EMPTY.name: GIB})
     assert [device.free_bytes for device in now.devices] == [8 * GIB, 8 * GIB]
-    assert machine_now([EMPTY], released_gpu=GIB).devices == [EMPTY]
 
 
 def test_a_container_may_have_less(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.models.gpu_split import gpus_of_layers
 from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import ModelShape, estimate
 from app.models.memory_limits import MemoryLimits
@@ -81,6 +82,17 @@ def test_without_a_gpu_the_processor_does_it() -> None:
     assert plan.sentence.endswith(" of 15.5 GB.")
 
 
+def test_the_sentence_says_what_was_chosen_and_what_fits() -> None:
+    chosen = make_plan(TARGET, DRAFT, machine(16, 12), Wishes(target_gpu_layers=0, draft_gpu_layers=0))
+    assert chosen.estimate.gpu.total == 0
+    assert chosen.sentence.startswith("Runs on the CPU and needs 6")
+    some = make_plan(TARGET, DRAFT, machine(16, 12), Wishes(target_gpu_layers=5))
+    assert some.sentence.startswith("5 of 33 layers of the target are on the GPU. ")
+    none = make_plan(TARGET, None, machine(16, 0.6))
+    assert (none.target_gpu_layers, none.estimate.gpu.total) == (0, 0)
+    assert none.sentence.startswith("No layer of the target fits on the GPU, so it runs on the CPU and needs 5")
+
+
 def test_the_draft_goes_on_the_gpu_first_and_whole() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 3))
     assert plan.fits and plan.draft_gpu_layers == ALL_LAYERS
@@ -128,9 +140,10 @@ def test_an_integrated_gpu_beside_another_one_is_not_used() -> None:
 def test_where_only_one_gpu_is_to_be_used_the_others_do_not_count() -> None:
     both = machine(16, 4, 8)
     for name, used in (("G1", 8), ("G0", 4), ("", 4)):
-        assert MemoryLimits(both, name).gpu_bytes == MemoryLimits(machine(16, used)).gpu_bytes
-    assert make_plan(TARGET, None, both, Wishes(only_gpu="")).target_gpu_layers != ALL_LAYERS
-    assert make_plan(TARGET, None, both, Wishes(only_gpu="G1")).target_gpu_layers == ALL_LAYERS
+        plan = make_plan(TARGET, None, both, Wishes(split_mode="none", main_gpu=name))
+        assert plan.gpu_space == MemoryLimits(machine(16, used)).gpu_bytes
+        assert (plan.target_gpu_layers == ALL_LAYERS) is (used == 8)
+        assert plan.estimate.gpus[used == 4].total == 0
 
 
 def test_a_draft_with_a_context_of_its_own_takes_less() -> None:
@@ -145,6 +158,126 @@ def test_several_gpus_count_together_less_a_margin_each() -> None:
     assert MemoryLimits(machine(16, 4, 8)).gpu_bytes == 12 * GIB - 2 * 512 * MIB
     assert MemoryLimits(machine(16, 24)).gpu_bytes == 24 * GIB - 24 * GIB // 20
     assert make_plan(TARGET, DRAFT, machine(16, 4, 4)).target_gpu_layers == ALL_LAYERS
+
+
+# ---------------------------------------------------------------- several GPUs
+
+
+def totals(plan: LoadPlan) -> list[int]:
+    return [parts.total for parts in plan.estimate.gpus]
+
+
+def test_layers_are_spread_by_free_memory_unless_shares_are_given() -> None:
+    assert gpus_of_layers((3.0, 1.0), 8) == [0] * 6 + [1] * 2
+    assert gpus_of_layers((0.0, 5.0, 5.0), 4) == [1, 1, 2, 2]
+    assert gpus_of_layers((2.0, 2.0), 1) == [0]
+    for first in range(1, 33):  # numbers of layers, given as shares, are what each GPU gets
+        assert gpus_of_layers((first, 33 - first), 33).count(0) == first
+    plan = make_plan(TARGET, None, machine(32, 6, 3))
+    layers = TARGET.layers[0].weights
+    assert plan.tensor_split == () and plan.target_gpu_layers == ALL_LAYERS
+    assert [parts.target_weights for parts in plan.estimate.gpus] == [22 * layers, 11 * layers]
+    given = make_plan(TARGET, None, machine(32, 8, 8), Wishes(tensor_split=(1.0, 10.0)))
+    assert given.fits and given.tensor_split == (1.0, 10.0)
+    assert [parts.target_weights for parts in given.estimate.gpus] == [3 * layers, 30 * layers]
+
+
+def test_each_gpu_computes_and_gpus_in_a_row_prepare_more_inputs() -> None:
+    one, two = make_plan(TARGET, None, machine(32, 8)), make_plan(TARGET, None, machine(32, 8, 8))
+    [compute] = [parts.compute for parts in one.estimate.gpus]
+    ahead = 3 * 512 * (8192 * 2 + 2048 * 4)  # llama.cpp has masks and hidden states of three more batches then
+    assert [parts.compute for parts in two.estimate.gpus] == [compute + ahead] * 2
+    assert two.estimate.gpu.total == sum(totals(two))
+
+
+def test_where_spreading_by_free_memory_does_not_fit_the_plan_decides() -> None:
+    """The output is as large as eight layers, and llama.cpp counts it as one."""
+    heavy = msgspec.structs.replace(TARGET, output_weights=8 * TARGET.layers[0].weights)
+    here = next(
+        found
+        for tenths in range(160, 40, -1)
+        if make_plan(heavy, None, found := machine(32, tenths / 20, tenths / 20)).tensor_split
+    )
+    plan = make_plan(heavy, None, here)
+    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS and sum(plan.tensor_split) == heavy.gpu_slots
+    assert plan.tensor_split[0] > plan.tensor_split[1] and max(totals(plan)) <= max(plan.gpu_spaces.values())
+    counts = [f"G{number} {count:.0f}" for number, count in enumerate(plan.tensor_split)]
+    assert plan.sentence.startswith("Everything fits on the GPUs and needs ")
+    assert plan.sentence.endswith(f" Layers of the target: {', '.join(counts)}.")
+    halves = Wishes(tensor_split=(1.0, 1.0), target_gpu_layers=ALL_LAYERS, kv_type="f16", context_length=8192)
+    fixed = make_plan(heavy, None, here, halves)
+    too_much = fixed.estimate.gpus[1].total
+    assert not fixed.fits and too_much > fixed.gpu_spaces["G1"]
+    assert fixed.sentence == (
+        f"The target needs {size_text(too_much)} on G1, but only {size_text(fixed.gpu_spaces['G1'])} is free."
+    )
+    assert make_plan(heavy, None, here, Wishes(tensor_split=(1.0, 1.0))).target_gpu_layers < heavy.gpu_slots
+
+
+def test_a_draft_has_one_gpu_for_itself_where_there_are_several() -> None:
+    plan = make_plan(TARGET, DRAFT, machine(32, 8, 9))
+    assert plan.fits and plan.with_draft and plan.draft_device == "G1" and plan.tensor_split == ()
+    first, second = plan.estimate.gpus
+    assert first.draft_weights == first.draft_kv == 0 and second.draft_weights > 0 and second.draft_kv > 0
+    chosen = make_plan(TARGET, DRAFT, machine(32, 8, 9), Wishes(draft_device="G0"))
+    assert chosen.draft_device == "G0" and chosen.estimate.gpus[0].draft_weights > 0
+    assert chosen.estimate.gpus[1].draft_weights == 0
+
+
+def test_a_draft_goes_where_the_target_leaves_it_space() -> None:
+    """The larger GPU would be too full with it."""
+    plan = make_plan(TARGET, model(2.0, layers=16, width=1024), machine(32, 1.5, 4.3, 4.3))
+    assert plan.fits and plan.with_draft and plan.draft_gpu_layers == ALL_LAYERS
+    for taken, space in zip(totals(plan), plan.gpu_spaces.values(), strict=True):
+        assert taken <= space
+    elsewhere = make_plan(TARGET, DRAFT, machine(32, 6, 0.6), Wishes(draft_device="G1", keep_draft=True))
+    assert elsewhere.fits and elsewhere.draft_gpu_layers == 0 and elsewhere.estimate.gpu.draft_weights == 0
+    full = Wishes(draft_device="G1", keep_draft=True, draft_gpu_layers=ALL_LAYERS)
+    assert " on G1, but only " in make_plan(TARGET, DRAFT, machine(32, 12, 0.6), full).sentence
+
+
+def test_on_one_of_several_gpus_a_draft_may_be_on_another() -> None:
+    wishes = Wishes(split_mode="none", main_gpu="G1", draft_device="G0")
+    plan = make_plan(TARGET, DRAFT, machine(32, 2, 8), wishes)
+    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS
+    assert [bool(parts.target_weights) for parts in plan.estimate.gpus] == [False, True]
+    assert [bool(parts.draft_weights) for parts in plan.estimate.gpus] == [True, False]
+    together = make_plan(TARGET, DRAFT, machine(32, 2, 8), Wishes(split_mode="none", main_gpu="G1"))
+    assert together.draft_device == "" and together.estimate.gpus[0].total == 0
+    assert together.gpu_spaces["G0"] == 0
+
+
+def test_a_head_is_where_the_last_layers_are() -> None:
+    inside = make_plan(with_head(TARGET), None, machine(32, 8, 8))
+    assert [bool(parts.head) for parts in inside.estimate.gpus] == [False, True]
+    apart = make_plan(TARGET, beside(), machine(32, 8, 8))
+    assert apart.with_head and [bool(parts.head) for parts in apart.estimate.gpus] == [False, True]
+    tight = next(
+        plan
+        for tenths in range(100, 40, -1)
+        if (plan := make_plan(with_head(TARGET, gib=1.0), None, machine(32, tenths / 20, tenths / 20))).tensor_split
+    )
+    assert tight.fits and tight.with_head and tight.target_gpu_layers == ALL_LAYERS
+    assert sum(tight.tensor_split) == len(TARGET.layers) + 2 and tight.tensor_split[0] > tight.tensor_split[1]
+
+
+def test_rows_are_spread_by_shares_or_by_all_memory() -> None:
+    halves = Wishes(split_mode="row")
+    plan = make_plan(TARGET, None, machine(32, 4, 12), halves)
+    weights = [parts.target_weights for parts in plan.estimate.gpus]
+    assert sum(weights) == 33 * TARGET.layers[0].weights and weights[1] == pytest.approx(3 * weights[0], rel=1e-6)
+    given = make_plan(TARGET, None, machine(32, 12, 12), Wishes(split_mode="row", tensor_split=(1.0, 1.0)))
+    assert given.estimate.gpus[0].target_weights == pytest.approx(given.estimate.gpus[1].target_weights, rel=1e-6)
+
+
+def test_experts_leave_the_first_gpu_and_the_other_layers_are_spread_anew() -> None:
+    plan = make_plan(MIXTURE, None, machine(64, 5, 5))
+    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS and plan.expert_layers_on_cpu
+    by_free_memory = make_plan(MIXTURE, None, machine(64, 5, 5), Wishes(tensor_split=(1.0, 1.0)))
+    assert by_free_memory.expert_layers_on_cpu > plan.expert_layers_on_cpu  # as the first layers are light then
+    assert sum(plan.tensor_split) == MIXTURE.gpu_slots
+    copied = MIXTURE.largest_experts
+    assert plan.estimate.gpus[0].compute - plan.estimate.gpus[1].compute == copied
 
 
 # ---------------------------------------------------------------- what gives way
@@ -187,6 +320,19 @@ def test_wishes_are_kept_or_refused_with_numbers() -> None:
     assert " GB on the GPU, but only 8.1 GB is free." in plan.sentence
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "mpt", "starcoder"])
+def test_no_context_beyond_the_positions_a_model_has(architecture: str) -> None:
+    short = model(1.0, training_context=1024)
+    target = msgspec.structs.replace(short, architecture=architecture)
+    plan = make_plan(target, None, machine(16), Wishes(context_length=8192))
+    assert plan.fits and plan.context_length == 1024 and not plan.gives_up
+    assert plan.needed == make_plan(target, None, machine(16)).needed
+    assert plan.sentence.endswith(" This model can't have a context of more than 1,024 tokens.")
+    assert make_plan(short, None, machine(16), Wishes(context_length=8192)).context_length == 8192
+    beside_longer = estimate(TARGET, target, context_length=8192)
+    assert beside_longer.system.draft_kv == estimate(TARGET, short, context_length=1024).system.draft_kv
+
+
 def test_the_default_context_is_no_longer_than_the_training() -> None:
     assert make_plan(model(1.0, training_context=2048), None, machine(16)).context_length == 2048
 
@@ -195,7 +341,7 @@ def test_a_plan_becomes_load_settings() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 3))
     fields = {name: getattr(plan, name) for name in LoadSettings.__struct_fields__ if hasattr(plan, name)}
     numbers = {"target_gpu_layers", "draft_gpu_layers", "expert_layers_on_cpu"}
-    assert set(fields) == {"context_length", "kv_type"} | numbers
+    assert set(fields) == {"context_length", "kv_type", "tensor_split", "draft_device"} | numbers
     assert msgspec.convert(fields, LoadSettings).target_gpu_layers == plan.target_gpu_layers
 
 
@@ -229,6 +375,21 @@ def test_a_head_is_used_where_it_fits_and_pays_off() -> None:
     assert make_plan(with_head(TARGET, parameters=1), None, machine(16), Wishes(head="on")).with_head
     assert not make_plan(with_head(TARGET), None, machine(16), Wishes(head="off")).with_head
     assert not make_plan(TARGET, None, machine(16), Wishes(head="on")).with_head
+
+
+def test_a_head_beside_a_draft_model_counts_if_it_is_asked_for() -> None:
+    target = with_head(TARGET)
+    both = make_plan(target, DRAFT, machine(16), Wishes(head="on"))
+    assert both.fits and both.with_draft and both.with_head and not both.gives_up
+    drafts = [make_plan(target, DRAFT, machine(16), Wishes(head=head)) for head in ("auto", "off")]
+    assert all(plan.with_draft and not plan.with_head for plan in drafts)
+    alone = make_plan(target, None, machine(16), Wishes(head="on"))
+    assert both.estimate.system.head == alone.estimate.system.head > 0
+    assert both.estimate.system.draft_weights == drafts[0].estimate.system.draft_weights > 0
+    assert both.needed > max(alone.needed, drafts[0].needed)
+    less = make_plan(target, DRAFT, between(alone, both), Wishes(head="on"))
+    assert less.fits and less.with_head and not less.with_draft
+    assert less.sentence.startswith("Without the draft: the pair needs ")
 
 
 def test_the_plan_uses_a_head_on_metal_only_as_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,7 +559,11 @@ WISHES = st.builds(
     draft_gpu_layers=st.none() | st.sampled_from([-1, 0, 5]),
     keep_draft=st.booleans(),
     head=st.sampled_from(["auto", "on", "off"]),
-    expert_layers_on_cpu=st.none() | st.sampled_from([3, 40]),
+    expert_layers_on_cpu=st.none() | st.sampled_from([0, 3, 40]),
+    split_mode=st.sampled_from(["layer", "row", "none"]),
+    main_gpu=st.sampled_from(["", "G1"]),
+    tensor_split=st.sampled_from([(), (2.0, 1.0), (0.0, 1.0)]),
+    draft_device=st.sampled_from(["", "G1"]),
 )
 TARGETS = st.sampled_from([TARGET, with_head(TARGET), MIXTURE, with_head(MIXTURE)])
 DRAFTS = st.sampled_from([DRAFT, None, beside()])
@@ -407,7 +572,7 @@ DRAFTS = st.sampled_from([DRAFT, None, beside()])
 @settings(max_examples=200, deadline=None)
 @given(
     free=GIBS,
-    gpus=st.lists(GIBS, max_size=2),
+    gpus=st.lists(GIBS, max_size=3),
     kind=KINDS,
     more=GIBS,
     on_gpu=st.booleans(),
@@ -440,7 +605,8 @@ def test_what_fits_is_within_the_budget(
         if found.fits:
             shared = found.estimate.gpu.total if kind == "integrated" else 0
             assert found.estimate.system.total + shared <= MemoryLimits(here).system_bytes
-            assert found.estimate.gpu.total <= MemoryLimits(here).gpu_bytes
+            for parts, space in zip(found.estimate.gpus, MemoryLimits(here).spaces, strict=False):
+                assert parts.total <= space
         assert found.sentence
 
 
@@ -491,8 +657,11 @@ def test_what_is_refused_needs_more_than_there_is() -> None:
         target = model(gib / 10, feed_forward=16384)
         plan = make_plan(target, None, gpus, wishes)
         if not plan.fits:
-            needs = plan.estimate.gpu.total + 2 * plan.estimate.gpu.compute
-            assert plan.sentence.startswith(f"The target needs {size_text(needs)} on the GPU, ")
+            taken = dict(zip(plan.gpu_spaces, totals(plan), strict=True))
+            taken["the GPUs"] = plan.estimate.gpu.total
+            space = {**plan.gpu_spaces, "the GPUs": plan.gpu_space}
+            said = [place for place in taken if f"needs {size_text(taken[place])} on {place}, but" in plan.sentence]
+            assert said and all(taken[place] > space[place] for place in said)
             return
     raise AssertionError("all fit")
 

@@ -7,7 +7,7 @@ import pytest
 from app.engine.policy.costs import Costs
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
-ONE = Costs(verify={1: 0.5, 2: 0.625}, draft=0.125)
+ONE = Costs(verify={1: 0.5, 2: 0.625}, since_plain=0.125)
 
 
 def a_file(path: Path | None) -> KeyedFile[Costs]:
@@ -17,7 +17,7 @@ def a_file(path: Path | None) -> KeyedFile[Costs]:
 def test_values_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "values.json"
     a_file(path).put("a", ONE)
-    a_file(path).put("b", Costs(verify={1: 1.0}, draft=None))
+    a_file(path).put("b", Costs(verify={1: 1.0}))
     assert a_file(path).get("a") == ONE
     assert a_file(path).get("c") is None
 
@@ -25,12 +25,12 @@ def test_values_are_kept(tmp_path: Path) -> None:
 def test_only_so_many_are_kept_and_the_newest(tmp_path: Path) -> None:
     store = a_file(tmp_path / "values.json")
     for number in range(70):
-        store.put(str(number), Costs(verify={1: float(number + 1)}, draft=None))
+        store.put(str(number), Costs(verify={1: float(number + 1)}))
     assert store.get("0") is None
-    assert store.get("69") == Costs(verify={1: 70.0}, draft=None)
+    assert store.get("69") == Costs(verify={1: 70.0})
 
 
-BROKEN = [b"", b"{", b"[]", b'{"a": 3}', b'{"a": {"verify": {"1": "x"}, "draft": null}}', b"\xff", b'{"a":' * 99999]
+BROKEN = [b"", b"{", b"[]", b'{"a": 3}', b'{"a": {"verify": {"1": "x"}}}', b"\xff", b'{"a":' * 99999]
 
 
 @pytest.mark.parametrize("content", BROKEN)

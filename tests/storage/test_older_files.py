@@ -18,8 +18,7 @@ from app.chats.worker import ChatWorker
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama.checkpoints import RollBackSupport
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
-from app.engine.policy.calibration import Build, MeasuredCosts
-from app.engine.policy.costs import Costs
+from app.engine.policy.calibration import Build, MeasuredCosts, costs_file
 from app.engine.policy.history import Remembered, history_file
 from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
@@ -35,9 +34,11 @@ from app.protocol.options import LoadSettings, Sampling
 from app.settings import FormerSettings, Pair, SettingsFile
 from app.storage.json_file import decode, version_of
 from app.storage.keyed_file import KeyedFile
+from tests.support.simulator import pair_costs
 
 UNDER_OLDER_NAMES = Path(__file__).parent.parent / "data" / "version-0465daa"
 KEY = "0" * 24
+MEASURED = pair_costs({1: 0.5, 2: 0.625, 6: 0.75}, 0.125)
 MODEL = Path("/models/owner/one/one.gguf")
 
 
@@ -117,17 +118,17 @@ def test_a_download_that_had_begun(folder: Path) -> None:
 
 
 def test_what_the_engine_learned(folder: Path) -> None:
-    costs = KeyedFile(folder / "costs.json", MeasuredCosts)
-    learned = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
+    costs = costs_file(folder / "costs.json")
+    learned = MeasuredCosts(MEASURED, Build("engine", "driver"), 0.5)
     assert costs.get(KEY) == learned
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
-    priors = {"coupled": {"code": AcceptancePrior({"coupled": RatePrior(0.75, 20.0)})}}
+    priors = {"coupled": {"model": {"code": AcceptancePrior({"coupled": RatePrior(0.75, 20.0)})}}}
     assert history_file(folder / "history.json").get(KEY) == Remembered([figures], priors)  # type: ignore[arg-type]
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
     costs.put("1" * 24, learned)
-    assert version_of((folder / "costs.json").read_bytes()) == 1
-    again = KeyedFile(folder / "costs.json", MeasuredCosts)
+    assert version_of((folder / "costs.json").read_bytes()) == 2
+    again = costs_file(folder / "costs.json")
     assert again.get(KEY) == again.get("1" * 24) == learned
 
 
@@ -138,14 +139,15 @@ def test_what_was_learned_of_pairs_under_older_names(tmp_path: Path) -> None:
     calibration = ((0.5, 8.0), (0.75, 4.0))
 
     def learned(rate: float) -> Remembered:
-        rates = {"coupled": RatePrior(rate, 20.0, calibration), "ngram": RatePrior(0.25, 9.0)}
-        return Remembered([figures], {"coupled": {"code": AcceptancePrior(rates, -0.125, 30.0)}})
+        model = AcceptancePrior({"coupled": RatePrior(rate, 20.0, calibration)}, -0.125, 30.0)
+        ngrams = AcceptancePrior({"ngram": RatePrior(0.25, 9.0)})
+        return Remembered([figures], {"coupled": {"model": {"code": model}, "ngram": {"code": ngrams}}})
 
     history = history_file(path)
     assert version_of(path.read_bytes()) == 1
     assert (history.get(KEY), history.get("1" * 24)) == (learned(0.75), learned(0.5))
     history.put(KEY, learned(0.875))
-    assert version_of(path.read_bytes()) == 2
+    assert version_of(path.read_bytes()) == 3
     again = history_file(path)
     assert (again.get(KEY), again.get("1" * 24)) == (learned(0.875), learned(0.5))
 
@@ -276,13 +278,15 @@ def test_what_0_1_0_measured_and_learned(home: Path) -> None:
     assert trial is not None and (trial.acceptance_rate, trial.tokens) == (0.75, 300)
     key = PlainKey("target.gguf", 10, 20, 2048, 2, 0, "f16", "greedy")
     assert Measurements(home / "measurements.json").plain_speed(key) == 41.5
-    learned = MeasuredCosts(Costs(verify={1: 0.5, 2: 0.625, 6: 0.75}, draft=0.125), Build("engine", "driver"), 0.5)
-    assert KeyedFile(home / "cache" / "costs.json", MeasuredCosts).get(KEY) == learned
+    learned = MeasuredCosts(MEASURED, Build("engine", "driver"), 0.5)
+    assert costs_file(home / "cache" / "costs.json").get(KEY) == learned
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(home / "cache" / "rolling_back.json", RollBackSupport).get(KEY) == tried
     figures = KindFigures(kind="code", tokens=100, seconds=2.0, tested=80, accepted=60, verify_passes=20)
     prior = AcceptancePrior({"coupled": RatePrior(0.75, 20.0, ((0.5, 8.0),))}, -0.125, 30.0)
-    assert history_file(home / "cache" / "history.json").get(KEY) == Remembered([figures], {"coupled": {"code": prior}})
+    assert history_file(home / "cache" / "history.json").get(KEY) == Remembered(
+        [figures], {"coupled": {"model": {"code": prior}}}
+    )
 
 
 def test_the_kv_caches_of_0_1_0(home: Path) -> None:

@@ -26,7 +26,7 @@ class BaselinePolicy:
         most = min(situation.most, self.limit if self._fixed is None else self._fixed)
         if situation.found.tokens and most > 0:
             return Decision("ngram", min(most, len(situation.found.tokens)))
-        if not situation.has_model or most <= 0:
+        if "model" not in situation.missing or most <= 0:
             return Decision()
         best = most if self._fixed is not None else self._best(most)
         return Decision("model", best) if best else Decision()
@@ -35,7 +35,7 @@ class BaselinePolicy:
         seconds, rate, tokens, speeds = self._costs.rounds(), self._accepted / self._judged, 0.0, []
         for length in range(most + 1):
             tokens += rate**length
-            speeds.append(tokens / (seconds[length] + length * self._costs.draft))
+            speeds.append(tokens / (seconds[length] + length * self._costs.drafts["model"].token))
         best = max(range(most + 1), key=speeds.__getitem__)
         return best or int(self._waited >= _PROBE_GAP)
 

@@ -10,8 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 
 
+def python_path() -> str:
+    """Where a process of its own finds this app first, and then what the tests found (`scripts/gpu-test`)."""
+    return os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+
 def slipstream(
-    *arguments: str | Path, typed: str = "", folder: str | Path = ROOT, **environment: str
+    *arguments: str | Path, typed: str = "", folder: str | Path = ROOT, limit_seconds: float = 100, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "app", *map(str, arguments)],
@@ -20,7 +25,7 @@ def slipstream(
         text=True,
         encoding="utf-8",
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        timeout=100,
+        env={**os.environ, "PYTHONPATH": python_path(), **environment},
+        timeout=limit_seconds,
         check=False,
     )

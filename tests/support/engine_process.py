@@ -14,6 +14,7 @@ from app.protocol.commands import Command
 from app.protocol.events import Event
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_event, encode_frame
+from tests.support.command_line import python_path
 
 T = TypeVar("T", bound=Event)
 ROOT = Path(__file__).parent.parent.parent
@@ -30,7 +31,7 @@ class EngineProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "PYTHONPATH": python_path()},
         )
         self._frames = FrameReader()
         self._ready: list[bytes] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +11,30 @@ import numpy as np
 
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 
-EXPERTS = 4
 _USED = 2
 
 
-def make_expert_model(path: Path, **options: Any) -> Path:
-    """Write a model whose every layer has `EXPERTS` experts, of which each token uses two; ``options`` as for
+def make_expert_model(path: Path, *, experts: int = 4, **options: Any) -> Path:
+    """Write a model whose every layer has so many experts, of which each token uses two; ``options`` as for
     `make_model`."""
 
     def metadata(writer: gguf.GGUFWriter) -> None:
-        writer.add_expert_count(EXPERTS)
+        writer.add_expert_count(experts)
         writer.add_expert_used_count(_USED)
 
     options.setdefault("weights", "F32")
     options.setdefault("chat_template", CHATML_TEMPLATE)
-    return make_model(path, edit=metadata, tensors=_tensors, **options)
+    return make_model(path, edit=metadata, tensors=partial(_tensors, experts), **options)
 
 
-def _tensors(shape: Shape, random: RandomWeights) -> Tensors:
+def _tensors(count: int, shape: Shape, random: RandomWeights) -> Tensors:
     tensors = llama_weights(shape, random)
     for layer in range(shape.layers):
         block = f"blk.{layer}."
         for part in ("gate", "up", "down"):
             matrix = tensors.pop(f"{block}ffn_{part}.weight")
             (rows, columns), scale = matrix.shape, float(np.std(matrix))
-            experts = [matrix, *(random.matrix(rows, columns, scale) for _ in range(EXPERTS - 1))]
+            experts = [matrix, *(random.matrix(rows, columns, scale) for _ in range(count - 1))]
             tensors[f"{block}ffn_{part}_exps.weight"] = np.stack(experts)
-        tensors[f"{block}ffn_gate_inp.weight"] = random.matrix(EXPERTS, shape.width, shape.width**-0.5)
+        tensors[f"{block}ffn_gate_inp.weight"] = random.matrix(count, shape.width, shape.width**-0.5)
     return tensors

@@ -177,9 +177,13 @@ def _make(
         **options,
     }
 
+    edit = options.pop("edit", None)
+
     def metadata(writer: gguf.GGUFWriter) -> None:
         _METADATA[architecture](writer, options["layers"] - 1)
         writer.add_nextn_predict_layers(1)
+        if edit is not None:
+            edit(writer)
 
     return make_model(path, architecture=architecture, edit=metadata, tensors=tensors, **options)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
 from app.engine.policy.costs import CostModel, Costs
+from app.engine.policy.draft_costs import DraftCosts
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.protocol.events import Pause
 from app.protocol.options import DrafterName, ProposalMethod, TextKind
@@ -34,19 +35,37 @@ _MEASURED: dict[str, tuple[float, ...]] = {
 """Milliseconds a verify pass took on a 2-core machine with AVX-512."""
 
 
+def pair_costs(
+    verify: Mapping[int, float],
+    token: float,
+    catch_up: float | None = None,
+    *,
+    growth: Mapping[int, float] | None = None,
+    draft_growth: float = 0.0,
+    name: DrafterName = "model",
+) -> Costs:
+    """Of a target and one drafter that decodes."""
+    return Costs(verify, {name: DraftCosts(token, catch_up, draft_growth)}, growth=growth or {})
+
+
+def draft_changed(costs: Costs, **changes: float) -> Costs:
+    """The same with ``changes`` to the `DraftCosts` of the draft model."""
+    return replace(costs, drafts={**costs.drafts, "model": replace(costs.drafts["model"], **changes)})
+
+
 def curves() -> dict[str, Costs]:
     """Cost curves by name: measured ones with a draft of 0.08 ms a token, and made ones like a GPU's."""
     known = {
-        name: Costs({width: ms / 1000 for width, ms in zip(_WIDTHS, row, strict=True)}, 0.00008)
+        name: pair_costs({width: ms / 1000 for width, ms in zip(_WIDTHS, row, strict=True)}, 0.00008)
         for name, row in _MEASURED.items()
     }
-    known["600 M F16, large draft"] = Costs(known["600 M F16"].verify, 0.0033)
+    known["600 M F16, large draft"] = pair_costs(known["600 M F16"].verify, 0.0033)
     flat = {width: 0.020 * (1 + 0.01 * (width - 1)) for width in range(1, LIMIT + 2)}
     cliff = {width: seconds if width <= 8 else seconds + 0.020 for width, seconds in flat.items()}
-    return known | {"flat": Costs(flat, 0.002), "cliff at 9": Costs(cliff, 0.002)}
+    return known | {"flat": pair_costs(flat, 0.002), "cliff at 9": pair_costs(cliff, 0.002)}
 
 
-DEAR = Costs({1: 0.020, LIMIT + 1: 0.0232}, 0.006)
+DEAR = pair_costs({1: 0.020, LIMIT + 1: 0.0232}, 0.006)
 """A large draft model: a token of it costs 0.3 plain passes."""
 DEAR_CATCH_UP = 0.25
 """Cost of a token it has missed, in tokens it drafts: on a CPU a batch is not much cheaper."""
@@ -171,6 +190,8 @@ class Run:
     drafted: int = 0
     by_ngram: int = 0
     """Rounds whose draft came from n-grams."""
+    by_head: int = 0
+    """Rounds whose draft came from an MTP head."""
     paused: list[tuple[int, Pause]] = field(default_factory=list)
     """Position and reason of every round that was paused."""
     timed: int = 0
@@ -194,6 +215,7 @@ class Run:
         self.rounds += 1
         self.drafted += drafted
         self.by_ngram += decision.drafter == "ngram"
+        self.by_head += decision.drafter == "mtp"
         self.longest = max(self.longest, tested)
         self.caught_up += decision.catch_up
         self.timed += decision == Decision(method=decision.method)
@@ -229,11 +251,12 @@ class Machine:
         """A GPU takes a batch nearly at once."""
         self._model = CostModel(costs, LIMIT + 1)
         self._around = around
-        self._grows = bool(costs.growth or costs.draft_growth)
+        self._grows = bool(costs.growth or any(each.growth for each in costs.drafts.values()))
         self.verify = self._model.table()
-        self.draft = costs.draft or 0.0
+        self.drafts = {name: each.token for name, each in costs.drafts.items()}
         gpu = self.verify[16] < 2 * self.verify[1]
-        self.catch_up = self.draft * (around.catch_up if around.catch_up is not None else 0.01 if gpu else 0.1)
+        share = around.catch_up if around.catch_up is not None else 0.01 if gpu else 0.1
+        self.catch_ups = {name: share * token for name, token in self.drafts.items()}
         self._overhead = 0.02 * self.verify[1]
         self._row = around.rows * self.verify[1]
         rng = np.random.default_rng(seed)
@@ -250,7 +273,7 @@ class Machine:
         target, draft = change[1:] if change and position >= change[0] else (1.0, 1.0)
         self._model.length = self._around.length + position
         self.verify = [target * seconds for seconds in self._model.table()]
-        self.draft = draft * self._model.draft
+        self.drafts = {name: draft * each.token for name, each in self._model.drafts.items()}
 
     def other(self, width: int) -> float:
         """Seconds of a round besides drafting and the pass."""
@@ -264,7 +287,7 @@ class Machine:
 def run_fixed(costs: Costs, text: Trace, length: int, method: ProposalMethod = "coupled") -> float:
     """Tokens per second with always ``length`` tokens from the draft model."""
     machine = Machine(costs, USUAL)
-    seconds = length * machine.draft + machine.verify[length + 1] + machine.other(length + 1)
+    seconds = length * machine.drafts.get("model", 0.0) + machine.verify[length + 1] + machine.other(length + 1)
     tokens, rounds = text.fixed_rounds(method)[length]
     return tokens / (rounds * seconds)
 
@@ -287,7 +310,8 @@ def at_length(costs: Costs, length: int) -> Costs:
     model = CostModel(costs, LIMIT + 1)
     model.length = length
     table = model.table()
-    return replace(costs, verify=dict(enumerate(table[1:], 1)), draft=model.draft, growth={}, draft_growth=0.0)
+    drafts = {name: DraftCosts(each.token) for name, each in model.drafts.items()}
+    return replace(costs, verify=dict(enumerate(table[1:], 1)), drafts=drafts, growth={})
 
 
 def run_policy(
@@ -297,29 +321,32 @@ def run_policy(
     seed: int = 0,
     around: Surroundings = USUAL,
     drafters: Sequence[DrafterName] = ("model", "ngram"),
+    head: Trace | None = None,
 ) -> Run:
-    """Let ``policy`` decode ``text`` on a `Machine`."""
+    """Let ``policy`` decode ``text`` on a `Machine`. ``head`` says where an MTP head is right, or ``text`` does."""
     machine = Machine(costs, around, seed)
     run = Run()
-    at, missing = 0, around.missing
+    at, missing = 0, {name: around.missing for name in costs.drafts if name in drafters}
     while at < text.length:
         machine.move_to(at)
         situation = Situation(
             length=around.length + at,
             most=text.length - at + LIMIT,
-            has_model="model" in drafters,
+            missing=dict(missing),
             found=_found(text, at) if "ngram" in drafters else Proposal(),
-            missing=missing,
             kind=text.kinds[at] if text.kinds else "prose",
         )
         decision = policy.decide(situation)
-        proposal, draft_seconds = Proposal(), machine.catch_up * decision.catch_up
+        proposal, caught_up = Proposal(), 0.0
+        if decision.catches_up:
+            caught_up = machine.catch_ups[decision.catches_up] * decision.catch_up
+            missing[decision.catches_up] -= decision.catch_up
+        draft_seconds = caught_up
         if decision.drafter == "ngram":
             proposal = situation.found.first(decision.length)
-        elif decision.drafter == "model":
-            proposal = _propose(decision, text, at, around.samples)
-            draft_seconds = machine.draft * len(proposal.tokens) + machine.catch_up * missing
-        missing -= decision.catch_up
+        elif name := decision.drafter:
+            proposal = _propose(decision, head if head and name == "mtp" else text, at, around.samples)
+            draft_seconds += machine.drafts[name] * len(proposal.tokens) + machine.catch_ups[name] * missing[name]
         tested = decision.tested(proposal)
         accepted = 0
         while accepted < tested and proposal.tokens[accepted] == at + accepted:
@@ -328,9 +355,9 @@ def run_policy(
         noisy = [machine.noisy(seconds) for seconds in (draft_seconds, verify_seconds, other_seconds)]
         policy.learn(Outcome(situation, decision, proposal, tested, accepted, at + accepted, *noisy))
         at += accepted + 1
-        missing = 0 if decision.drafter == "model" else missing + accepted + 1
+        missing = {name: 0 if decision.drafter == name else each + accepted + 1 for name, each in missing.items()}
         run.count(decision, at, len(proposal.tokens), tested, accepted)
-        run.longest_gap = max(run.longest_gap, draft_seconds if decision.catch_up else 0.0)
+        run.longest_gap = max(run.longest_gap, caught_up)
         run.seconds += draft_seconds + verify_seconds + other_seconds
     run.tokens = at
     return run

@@ -71,6 +71,13 @@ def test_without_a_draft_there_is_no_restart_without_it() -> None:
     assert Action.RESTART_PLAIN not in notices.engine_ends_too_often(ENDED, had_draft=False).actions
 
 
+def test_after_a_crash_with_a_gpu_the_processor_is_offered() -> None:
+    once = notices.engine_ended(ENDED, had_draft=True, crashed_with_gpu=True)
+    often = notices.engine_ends_too_often(ENDED, had_draft=True, crashed_with_gpu=True)
+    assert once.actions == (Action.RESTART, Action.RESTART_ON_CPU, Action.COPY_REPORT)
+    assert often.actions == (Action.RESTART_ON_CPU, Action.RESTART, Action.COPY_REPORT)
+
+
 def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:
     notice_list = NoticeList()
     told: list[dict[str, Notice]] = []

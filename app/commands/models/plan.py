@@ -10,7 +10,7 @@ import msgspec
 
 from app.client.process import EngineProcess
 from app.commands.models import choosing
-from app.commands.options import add_expert_option, whole
+from app.commands.options import add_gpu_options, check_main_gpu, whole
 from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
@@ -40,12 +40,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     wishes.add_argument("--kv-type", choices=get_args(KvType), help="KV cache type")
     wishes.add_argument("--gpu-layers", type=whole(-1), metavar="N", help="layers on the GPU; -1 means all")
     wishes.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU")
-    add_expert_option(wishes)
+    add_gpu_options(wishes)
     wishes.add_argument("--keep-draft", action="store_true", help="fail rather than leave the draft out")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status: 1 if nothing fits."""
+    check_main_gpu(options)
     target, draft = _shapes(options)
     with EngineProcess() as engine:
         machine = machine_now(engine.hello().devices)
@@ -55,6 +56,10 @@ def run(options: argparse.Namespace) -> int:
         target_gpu_layers=options.gpu_layers,
         draft_gpu_layers=options.draft_gpu_layers,
         expert_layers_on_cpu=options.expert_layers_on_cpu,
+        split_mode=options.split_mode or "layer",
+        main_gpu=options.main_gpu or "",
+        tensor_split=options.tensor_split or (),
+        draft_device=options.draft_device or "",
         keep_draft=options.keep_draft,
     )
     plan = make_plan(target, draft, machine, wishes)
@@ -68,19 +73,20 @@ def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)
+    choosing.check_usable(target)
     if options.draft is None:
         return _shape(target), None
     draft = choosing.model(library, options.draft, entries)
-    shapes = _shape(target), _shape(draft)
+    if not draft.is_head:  # which is no model by itself
+        choosing.check_usable(draft)
     verdict = Judge(library.differences).verdict(target, draft)
     library.save()
     if not verdict.fits:
         raise KnownError(f"This pair can't be loaded because the models don't fit together. {verdict.reason}")
-    return shapes
+    return _shape(target), _shape(draft)
 
 
 def _shape(entry: LibraryEntry) -> ModelShape:
-    choosing.check_usable(entry)
     assert entry.summary is not None  # otherwise, it couldn't be loaded
     return entry.summary.shape
 
@@ -89,7 +95,8 @@ def _lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemory) -
     lines = [plan.sentence, ""]
     places = [("memory", plan.estimate.system, plan.system_space)]
     if machine.devices:
-        places.append(("GPU", plan.estimate.gpu, plan.gpu_space))
+        names = [*plan.gpu_spaces] if len(plan.gpu_spaces) > 1 else ["GPU"]
+        places += zip(names, plan.estimate.gpus, plan.gpu_spaces.values(), strict=False)
     lines.append(f"{'':<17}" + "".join(f"{name:>10}" for name, _, _ in places))
     for field, label in _PARTS.items():
         sizes = [getattr(parts, field) for _, parts, _ in places]
@@ -105,4 +112,7 @@ def _layers(plan: LoadPlan, machine: MachineMemory) -> str:
     if not machine.devices:
         return ""
     target, draft = map(layers_text, (plan.target_gpu_layers, plan.draft_gpu_layers))
-    return f", layers on the GPU: {target} of the target" + (f", {draft} of the draft" if plan.with_draft else "")
+    device = f" on {plan.draft_device}" if plan.draft_device and plan.draft_gpu_layers else ""
+    return f", layers on the GPU: {target} of the target" + (
+        f", {draft} of the draft{device}" if plan.with_draft else ""
+    )

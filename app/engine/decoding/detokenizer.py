@@ -9,7 +9,8 @@ from itertools import accumulate
 
 import msgspec
 
-from app.engine.decoding.thinking import Marks, Run
+from app.engine.decoding.thinking import Marks
+from app.engine.decoding.thinking_formats import Run
 from app.protocol.events import Piece
 
 

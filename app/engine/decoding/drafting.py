@@ -31,18 +31,14 @@ class Draft:
     decision: Decision
     proposal: Proposal
     tested: int
-    model: DrafterName = "model"
-    """The drafter that the policy knows as the draft model."""
 
     @property
     def drafter(self) -> DrafterName | None:
         """Which drafter proposed it; ``None`` if none did."""
-        if not self.proposal.tokens:
-            return None
-        return self.model if self.decision.drafter == "model" else self.decision.drafter
+        return self.decision.drafter if self.proposal.tokens else None
 
 
-NO_DRAFT = Draft(Situation(length=0, most=0, has_model=False), Decision(), Proposal(), 0)
+NO_DRAFT = Draft(Situation(length=0, most=0), Decision(), Proposal(), 0)
 """For a pass without a draft."""
 
 
@@ -68,10 +64,8 @@ class Drafting:
         self._piece = piece
         self._sequence = TokenSequence()
         self._drafters = {drafter.name: drafter for drafter in drafters}
-        self._model: DrafterName = "mtp" if "mtp" in self._drafters else "model"
-        """What drafts with a model: a draft model, or the target's head."""
-        self._missing = 0
-        """Tokens of the context that the draft model has not processed."""
+        self._missing: dict[DrafterName, int] = {}
+        """For each drafter that decodes: the tokens of the context that it has not processed."""
         self.failure: str | None = None
         """Why a drafter is no longer used, for the user."""
 
@@ -88,28 +82,38 @@ class Drafting:
     def draft(self, most: int, kind: TextKind = "prose") -> Draft:
         """Propose at most ``most`` tokens, which begin in text of this ``kind``.
 
-        Raises `Canceled` if told to stop while the draft model is catching up.
+        Raises `Canceled` if told to stop while a drafter is catching up.
         """
         if "mtp" in self._drafters and self._is_repeated():
             self._drafters, self.failure = {}, _REPEATED
-        if self._model in self._drafters and self._drafters[self._model].is_full():
-            del self._drafters[self._model]  # for the rest of this answer: the text only gets longer
-        ngrams, has_model = self._drafters.get("ngram"), self._model in self._drafters
+        for name in list(self._missing):
+            if name not in self._drafters or self._drafters[name].is_full():
+                self._drafters.pop(name, None)  # for the rest of this answer: the text only gets longer
+                del self._missing[name]
+        ngrams = self._drafters.get("ngram")
         found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
-        if not found.tokens and not has_model:
+        if not found.tokens and not self._missing:
             return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
-        situation = Situation(len(self._sequence), most, has_model, found, self._missing, kind)
+        situation = Situation(len(self._sequence), most, dict(self._missing), found, kind)
         decision = self.policy.decide(situation)
-        proposal = found.first(decision.length) if decision.drafter == "ngram" else Proposal()
+        proposal = self._carry_out(decision, found)
+        return Draft(situation, decision, proposal, decision.tested(proposal))
+
+    def _carry_out(self, decision: Decision, found: Proposal) -> Proposal:
+        if (behind := decision.catches_up) is not None:
+            try:
+                self._drafters[behind].catch_up(decision.catch_up)
+                self._missing[behind] = self._drafters[behind].missing()
+            except KnownError as error:
+                self._leave_out(behind, error)
+        name = decision.drafter
+        if name is None or name == "ngram":
+            return found.first(decision.length) if name else Proposal()
         try:
-            if decision.drafter == "model":
-                proposal = self._drafters[self._model].propose(decision.length, decision.method, decision.worth())
-            elif decision.catch_up:
-                self._drafters[self._model].catch_up(decision.catch_up)
-                self._count_missing()
+            return self._drafters[name].propose(decision.length, decision.method, decision.worth())
         except KnownError as error:
-            self._leave_out(self._model, error)
-        return Draft(situation, decision, proposal, decision.tested(proposal), self._model)
+            self._leave_out(name, error)
+            return Proposal()
 
     def _is_repeated(self) -> bool:
         """Whether the end of the answer is one character, or a few tokens, over and over."""
@@ -124,14 +128,14 @@ class Drafting:
         return is_cycle or len(set(b"".join(map(self._piece, kinds)))) == 1
 
     def _count_missing(self) -> None:
-        if self._model in self._drafters:
-            self._missing = self._drafters[self._model].missing()
+        self._missing = {name: each.missing() for name, each in self._drafters.items() if name != "ngram"}
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""
         if draft is NO_DRAFT:
             return
-        self._missing = 0 if draft.drafter == self._model else self._missing + accepted + 1
+        for name, missing in self._missing.items():
+            self._missing[name] = 0 if draft.drafter == name else missing + accepted + 1
         self.policy.learn(
             Outcome(draft.situation, draft.decision, draft.proposal, draft.tested, accepted, token, *seconds)
         )
@@ -148,5 +152,6 @@ class Drafting:
 
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
+        self._missing.pop(name, None)
         invalid = _INVALID_HEAD if name == "mtp" else _INVALID_DRAFT
         self.failure = invalid if isinstance(error, InvalidLogitsError) else str(error)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.decoding.sequence import Task, TokenSequence
+from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
@@ -66,6 +67,8 @@ class Drafter(ABC):
 
     name: DrafterName
     needs: Needs = NOTHING
+    longest: int = MAX_DRAFT_LENGTH
+    """The most tokens it can propose at once."""
 
     @abstractmethod
     def begin(self, sequence: TokenSequence, task: Task) -> None:

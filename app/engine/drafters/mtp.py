@@ -9,6 +9,7 @@ from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sequence import shared_prefix
 from app.engine.drafters import WHOLE_PROMPT
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
+from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import DrafterName
 
 
@@ -20,6 +21,8 @@ class LoadedHead:
     vocabulary: int
     ends: Callable[[int], bool]
     should_stop: Callable[[], bool]
+    longest: int = MAX_DRAFT_LENGTH
+    """The most tokens it can draft at once."""
 
 
 class MtpDrafter(ModelDrafter):
@@ -33,6 +36,7 @@ class MtpDrafter(ModelDrafter):
     needs = WHOLE_PROMPT
 
     def __init__(self, head: LoadedHead) -> None:
+        self.longest = head.longest
         super().__init__(
             LoadedDraft(head.cache, head.vocabulary, head.ends, head.should_stop, _FollowingChats(head.cache))
         )

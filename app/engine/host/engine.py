@@ -17,20 +17,13 @@ from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_need
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
-from app.engine.drafters.model import LoadedDraft
-from app.engine.drafters.mtp import LoadedHead
-from app.engine.drafters.table import drafters_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.heads import N_GRAMS_LATER, head_draft_length
-from app.engine.host.loading import (
-    NO_ROLL_BACK,
-    LoadedModel,
-    Loader,
-    Target,
-    default_draft_length,
-    recommended_sampling,
-)
+from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target, recommended_sampling
 from app.engine.host.pair_costs import PairCosts, measured_costs
+from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
+from app.engine.host.prompt_processing import process_prompt
+from app.engine.host.recommended import default_draft_length, recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
@@ -47,7 +40,6 @@ from app.protocol.events import (
     TokensCounted,
     TokensScored,
 )
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import TemplateVariables
 from app.protocol.statistics import Statistics
 
@@ -110,7 +102,7 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._drafters = drafters_of(target.model.is_end, self._loaded_draft(target), self._loaded_head(target))
+        self._drafters = pair_drafters(target, self._draft, self._should_abort)
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, self._should_abort)
         sampling, recommended = recommended_sampling(target.model)
@@ -130,7 +122,7 @@ class Engine:
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
             may_think=target.thinking.may_think,
-            default_draft_length=self._default_draft_length(target),
+            default_draft_length=usual_draft_length(target, self._draft),
             sampling=sampling,
             recommended=recommended,
             load_seconds=time.perf_counter() - started,
@@ -138,25 +130,6 @@ class Engine:
             history=self._costs.history.figures() if self._costs else [],
             slower=self._costs.slower if self._costs else None,
         )
-
-    def _loaded_draft(self, target: Target) -> LoadedDraft | None:
-        draft = self._draft
-        if not draft:
-            return None
-        vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
-        return LoadedDraft(draft.context, vocabulary, draft.model.is_end, self._should_abort, draft.switcher)
-
-    def _loaded_head(self, target: Target) -> LoadedHead | None:
-        if not target.head:
-            return None
-        cache, model = target.head.cache, target.model
-        vocabulary = min(cache.model.vocabulary_size, model.vocabulary_size)
-        return LoadedHead(cache, vocabulary, model.is_end, self._should_abort)
-
-    def _default_draft_length(self, target: Target) -> int:
-        if self._draft:
-            return default_draft_length(self._draft.model)
-        return head_draft_length(target.info.gpu_layers) if target.head else DEFAULT_DRAFT_LENGTH
 
     def unload(self) -> None:
         """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
@@ -299,11 +272,11 @@ class Engine:
         policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
+            longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
             start=self._costs.history.priors(command.accept),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
-            ngrams_first=not (target.head and target.info.architecture in N_GRAMS_LATER),
         )
         return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
 
@@ -401,31 +374,18 @@ class Engine:
     def _process(
         self, target: Target, command: Generate, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Logits]:
-        """Feed what is new of a prompt, timed; returns the logits of its last token, one row.
-
-        A memory that can't be cut anywhere is marked where the next turn's prompt will begin to differ: most templates
-        leave the thinking out of it.
-        """
-        begun, logits = time.perf_counter(), None
-        context, tokens, end = target.context, self._sequence.tokens, self._sequence.prompt_length
-        places = {self._sequence.shared_length - 1, end - 1 if command.continued else 0}
-        marks = [place for place in places if context.checkpoints.remembers(place)]
-        with context.aborting(self._should_abort):
-            while (done := len(context.tokens)) < end:
-                if self._cancel.is_set():
-                    raise Canceled
-                if done in marks:
-                    context.remember()
-                stop = min((mark for mark in marks if mark > done), default=end)
-                chunk = tokens[done : min(done + context.chunk, stop)]
-                last = done + len(chunk) == end
-                logits = context.decode_largest(chunk, 1 if last else 0, logits_needed(command.sampling))
-                self.last_progress = time.monotonic()
-                if not last:
-                    yield PromptProgressed(request=command.request, done=len(context.tokens), total=end)
-        assert logits is not None, "at least the last token of a prompt is always fed"
+        """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
+        begun, sequence = time.perf_counter(), self._sequence
+        logits = yield from process_prompt(
+            target.context,
+            sequence,
+            command.request,
+            self._should_abort,
+            is_continued=bool(command.continued),
+            needed=logits_needed(command.sampling),
+        )
         statistics.prompt_seconds = time.perf_counter() - begun
-        target.switcher.processed(end - statistics.cached_tokens, statistics.prompt_seconds)
+        target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
         return logits
 
     def _should_abort(self) -> bool:

@@ -15,15 +15,20 @@ from app.engine.llama.model import Model
 from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, why_unwanted
+from app.models.mtp import (
+    DRAFT_INSTEAD,
+    has_head,
+    head_problem,
+    is_assistant,
+    is_head_only,
+    is_wanted,
+    mismatch,
+    why_unwanted,
+)
 from app.protocol.commands import Load
 from app.protocol.events import ModelInfo
 
 log = logging.getLogger("slipstream.engine")
-
-N_GRAMS_LATER = ("qwen35", "qwen35moe")
-"""Targets whose head drafts before n-grams do, unless those gain: https://github.com/ggml-org/llama.cpp/issues/25819."""
-_INSTEAD = "A draft model was chosen instead."
 
 
 @dataclass
@@ -45,13 +50,15 @@ class TargetHead:
 
 def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
     """The header of the file whose head ``command`` wants: the target's, or of the file given in place of a draft
-    model; ``None`` if it wants none.
+    model; ``None`` if it wants none. Beside a draft model, the target's is only used if it is asked for.
     """
     if command.draft:
         with contextlib.suppress(KnownError):  # the reason is given where it is loaded as a draft model
             header = read_header(Path(command.draft))
-            return header if is_head_only(header) else None
-        return None
+            if is_head_only(header):
+                return header
+        if command.head != "on":
+            return None
     if not is_wanted(command.head, target, command.settings.target_gpu_layers):
         return None
     return target if command.head == "on" or has_head(target) else None
@@ -64,7 +71,7 @@ def why_unused(command: Load, target: GgufHeader) -> str | None:
     """
     if head_problem(target) is not None:
         return None
-    return _INSTEAD if command.draft else why_unwanted(command.head, target, command.settings.target_gpu_layers)
+    return DRAFT_INSTEAD if command.draft else why_unwanted(command.head, target, command.settings.target_gpu_layers)
 
 
 def load_head(

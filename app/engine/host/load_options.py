@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from app.engine.llama.placement import WHERE_IT_FITS, Placement
+from app.engine.llama.placement import ON_THE_CPU, WHERE_IT_FITS, Placement
 from app.errors import KnownError
 from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
@@ -38,6 +38,11 @@ class ModelOptions:
         )
         _check(own)
         return cls("draft", own, settings.draft_gpu_layers, Placement.of_draft(settings))
+
+    @property
+    def own_placement(self) -> Placement:
+        """``placement`` of a model that shares nothing with another: without layers on a GPU, it needs none."""
+        return self.placement if self.gpu_layers else ON_THE_CPU
 
     def memory_facts(self) -> dict[str, object]:
         """What its memory depends on besides its context; options are left out where they are as they always were."""

@@ -3,49 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import math
-import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
+from app.engine.host.contexts import longest_draft, target_context
+from app.engine.host.gpu_limits import check_cache
 from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
 from app.engine.host.load_options import ModelOptions
+from app.engine.host.model_files import ModelFiles, Stamp, stamp_of
 from app.engine.host.thinking import ModelThinking
 from app.engine.host.threads import remembered_threads
 from app.engine.llama.backend import engine_name, gpu_devices
-from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
 from app.errors import KnownError
-from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.gguf import GgufHeader
 from app.models.mtp import head_problem
 from app.models.pairing import compare
-from app.models.text import printable
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, ModelInfo
-from app.protocol.limits import (
-    DEFAULT_DRAFT_LENGTH,
-    DRAFT_OUTPUTS,
-    MAX_CONTEXT_LENGTH,
-    MAX_DRAFT_LENGTH,
-    default_context_length,
-    fewer_snapshots,
-    snapshots_for,
-)
-from app.protocol.options import LoadSettings, Sampling
-from app.storage.keyed_file import KeyedFile, cache_file, key_of
+from app.protocol.limits import DRAFT_OUTPUTS, default_context_length
+from app.protocol.options import LoadSettings
+from app.storage.keyed_file import key_of
 
 log = logging.getLogger("slipstream.engine")
 
@@ -57,179 +47,6 @@ NO_ROLL_BACK = (
 _DRAFT_NO_ROLL_BACK = (
     "The architecture of this draft model can't undo rejected tokens, so it can't be used for drafting."
 )
-_FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
-"""How many bytes are read at each of three places of a model, distributed over its parts; and the minimum for each
-part.
-"""
-_SAMPLING_KEYS = {
-    "temperature": "temp",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "min_p": "min_p",
-    "repetition_penalty": "penalty_repeat",
-    "penalty_window": "penalty_last_n",
-}
-"""Fields of `Sampling` and their names in a GGUF file, after ``general.sampling.``."""
-_ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
-"""The meaning of llama.cpp's -1: every token of the vocabulary, the whole context."""
-_MOST_RECOMMENDED = 2**31 - 1
-"""llama.cpp reads 32 bits, and so do the window's fields."""
-
-Stamp = tuple[int, ...]
-"""Size in bytes and modification time in nanoseconds of each file of a model; if these are the same, so is the model.
-"""
-
-
-# ---------------------------------------------------------------- files
-
-
-@dataclass(frozen=True)
-class ModelFiles:
-    """The file of a model, or all its parts, in the state in which the header was read."""
-
-    header: GgufHeader
-    paths: tuple[Path, ...]
-    stamp: Stamp
-
-    @classmethod
-    def checked(cls, path: Path) -> ModelFiles:
-        """Read the header. Raises `KnownError` for files that llama.cpp can't load, or that change in the meantime."""
-        header = read_header(path)
-        check_loadable(header)
-        paths = header.split.files if header.split else (path,)
-        files = cls(header, paths, _stamp(paths))
-        if sum(files.stamp[::2]) != header.file_size:
-            raise _changed(path)
-        return files
-
-    def check_unchanged(self) -> None:
-        """Raise `KnownError` if a file was replaced or written to since `checked`."""
-        if _stamp(self.paths) != self.stamp:
-            raise _changed(self.header.path)
-
-    def fingerprint(self) -> str:
-        """A digest of parts of the files: header, middle and end of each. Modification times can't always be trusted,
-        and a state of another model with the same shape would be taken for one of its own.
-        """
-        digest = hashlib.sha256()
-        length = max(_FINGERPRINT_BYTES // len(self.paths), _LEAST_FINGERPRINT_BYTES)
-        for path in self.paths:
-            with _reading(path), path.open("rb") as file:
-                size = file.seek(0, os.SEEK_END)
-                for place in (0, size // 2, max(size - length, 0)):
-                    file.seek(place)
-                    digest.update(file.read(length))
-        return digest.hexdigest()
-
-
-def _stamp(paths: tuple[Path, ...]) -> Stamp:
-    stamp: list[int] = []
-    for path in paths:
-        with _reading(path):
-            status = path.stat()
-        stamp += (status.st_size, status.st_mtime_ns)
-    return tuple(stamp)
-
-
-def _changed(path: Path) -> KnownError:
-    return KnownError(f"{printable(path.name)} changed while it was being loaded, so it wasn't used. Load it again.")
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = "it no longer exists" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
-        raise KnownError(
-            f"{printable(path.name)} couldn't be read while it was being loaded: {reason}. Load it again."
-        ) from None
-
-
-# ---------------------------------------------------------------- what the file recommends
-
-
-def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
-    """The sampling that the file of ``model`` recommends, and the names of the fields it specifies.
-
-    Invalid values are left out; the others are used.
-    """
-    sampling, fields = Sampling(), list[str]()
-    for name, key in _SAMPLING_KEYS.items():
-        text = model.metadata(f"general.sampling.{key}")
-        if not text:
-            continue
-        value: object = _ALL[name] if name in _ALL and text == "-1" else text
-        try:
-            changed = msgspec.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
-        except msgspec.ValidationError as error:
-            log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
-            continue
-        if math.isfinite(number := getattr(changed, name)) and number <= _MOST_RECOMMENDED:
-            sampling = changed
-            fields.append(name)
-    return sampling, fields
-
-
-def default_draft_length(model: Model) -> int:
-    """The fixed draft length that the file of ``model`` recommends."""
-    value = model.metadata("slipstream.draft_length")
-    if value is None or not (value.isascii() and value.isdigit()):
-        return DEFAULT_DRAFT_LENGTH
-    return min(max(int(value), 1), MAX_DRAFT_LENGTH)
-
-
-# ---------------------------------------------------------------- contexts
-
-
-def target_context(
-    model: Model, settings: LoadSettings, length: int, threads: Threads, *, has_head: bool = False
-) -> Context:
-    """With as many snapshots of its running state as there is memory for, or none if it wouldn't fit otherwise."""
-    snapshots = _affordable_snapshots(model, settings, threads.batch, has_head=has_head)
-
-    def with_snapshots(count: int) -> Context:
-        one, batch = threads
-        return Context(model, settings, length=length, threads=one, batch_threads=batch, snapshots=count)
-
-    while snapshots:
-        try:
-            return with_snapshots(snapshots)
-        except KnownError as error:
-            log.info("too little memory for %d snapshots: %s", snapshots, error)
-            snapshots = fewer_snapshots(snapshots)
-    return with_snapshots(0)
-
-
-def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool = False) -> int:
-    if not model.has_running_state:
-        return 0
-    small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
-    with contextlib.closing(Context(model, small, length=1, threads=threads, outputs=1, snapshots=1)) as probe:
-        probe.decode_largest([0], 1, 1)
-        if not probe.checkpoints.snapshots:
-            return 0
-        size = probe.checkpoints.size()
-    memory = min(model.size_bytes, psutil.virtual_memory().available)
-    return snapshots_for(size, memory, has_head=has_head)  # 0: llama.cpp can't tell
-
-
-def _longest_draft(context: Context, owner: str) -> int:
-    """How many draft tokens the memory of ``owner`` can undo: tested the first time, then remembered."""
-    back = context.checkpoints
-    if back.any_length:
-        return MAX_DRAFT_LENGTH
-    store = KeyedFile(cache_file("rolling_back.json"), RollBackSupport)
-    key = key_of({"owner": owner, "snapshots": back.snapshots})
-    tried = store.get(key)
-    if tried is None:
-        tried = try_out(context, context.model.vocabulary_size)
-        store.put(key, tried)
-    back.use(tried)
-    return tried.longest_draft
-
-
-# ---------------------------------------------------------------- loading
 
 
 @dataclass
@@ -269,6 +86,8 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
+    drafts_alone: bool
+    """Whether a head was requested without a draft model."""
 
     def close(self) -> None:
         """See `LoadedModel.close`."""
@@ -299,17 +118,25 @@ class Loader:
         self._files = ModelFiles.checked(Path(command.target))
         self._threads = self._number_of_threads()
         self._head = header_of_head(command, self._files.header)
-        self._head_stamp = _stamp((self._head.path,)) if self._head else None
+        self._head_stamp = stamp_of((self._head.path,)) if self._head else None
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
         same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
-        return same_files and target.head_stamp == self._head_stamp and target.settings == self._settings
+        has_snapshots = target.context.checkpoints.running_state
+        same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
+        same_head = target.head_stamp == self._head_stamp and same_snapshots
+        return same_files and same_head and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
         """Whether the command names a draft model, and not a file with a head."""
-        return bool(self._command.draft) and self._head is None
+        return bool(self._command.draft) and self._head in (None, self._files.header)
+
+    @property
+    def _drafts_alone(self) -> bool:
+        """Whether a head is wanted and no draft model."""
+        return self._head is not None and not self.wants_draft_model
 
     @property
     def head_off(self) -> str | None:
@@ -335,6 +162,7 @@ class Loader:
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
+            drafts_alone=self._drafts_alone,
         )
 
     def _number_of_threads(self) -> Threads:
@@ -363,7 +191,7 @@ class Loader:
 
     def _head_model(self, path: Path) -> Model:
         options = replace(self._options, stage="draft", gpu_layers=self._settings.draft_gpu_layers)
-        return self._model(path, options, with_head=True)
+        return self._model(path, options, options.placement, with_head=True)  # it may read its target's cache on a GPU
 
     def draft(self, target: Target) -> LoadedModel:
         """Load the draft, which must fit ``target``."""
@@ -380,6 +208,7 @@ class Loader:
             is_small = model.parameters < _SMALL_DRAFT_PARAMETERS
             one, batch = (1, 1) if is_small else (self._settings.threads or self._threads.batch, self._threads.batch)
             length, outputs = options.settings.context_length, DRAFT_OUTPUTS
+            check_cache(files.header, min(length, model.longest_context), options.settings.kv_type, options.gpu_layers)
             return Context(model, options.settings, length=length, threads=one, batch_threads=batch, outputs=outputs)
 
         with contextlib.ExitStack() as undo:
@@ -399,7 +228,7 @@ class Loader:
         """A model and its context, which ``undo`` frees."""
         is_target = options.stage == "target"
         has_head = is_target and self._head is files.header and head_problem(files.header) is None
-        model = self._model(files.header.path, options, with_head=has_head)
+        model = self._model(files.header.path, options, options.own_placement, with_head=has_head)
         undo.callback(model.close)
         context = context_of(model)
         undo.callback(context.close)
@@ -407,7 +236,7 @@ class Loader:
             context.decode_largest([0], 1, 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
             owner = _owner(context, files, options)
-            longest = _longest_draft(context, owner)
+            longest = longest_draft(context, owner)
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)
         info = _info(files.header, model, options.gpu_layers)
@@ -417,10 +246,16 @@ class Loader:
         if not model.has_decoder_only:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
+        check_cache(
+            self._files.header,
+            min(length, model.longest_context),
+            self._settings.kv_type,
+            self._settings.target_gpu_layers,
+        )
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
-        return target_context(model, self._settings, length, self._threads, has_head=self._head is not None)
+        return target_context(model, self._settings, length, self._threads, has_head=self._drafts_alone)
 
-    def _model(self, path: Path, options: ModelOptions, *, with_head: bool = False) -> Model:
+    def _model(self, path: Path, options: ModelOptions, placement: Placement, *, with_head: bool = False) -> Model:
         last = -1.0
 
         def report(share: float) -> bool:
@@ -431,7 +266,7 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", options.stage, path.name)
-        return Model(path, options.gpu_layers, report, with_head=with_head, placement=options.placement)
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement)
 
 
 def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:

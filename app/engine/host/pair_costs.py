@@ -9,15 +9,17 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.host.load_options import cost_facts
 from app.engine.host.loading import LoadedModel, Target
 from app.engine.host.threads import remember_threads, remembered_threads
 from app.engine.llama.backend import driver_name, engine_name, gpu_devices
 from app.engine.llama.thread_count import default_threads, other_threads
-from app.engine.policy.calibration import Build, MeasuredCosts, measure, time_plain, up_to_date
+from app.engine.policy.calibration import Build, MeasuredCosts, costs_file, measure, time_plain, up_to_date
 from app.engine.policy.costs import Costs
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.events import SpeedChange
+from app.protocol.options import DrafterName
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
@@ -68,17 +70,22 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
     if target.head:
         pair["head"] = target.head_stamp
     key = key_of({**pair, "settings": settings, "snapshots": target.context.checkpoints.snapshots})
-    store = KeyedFile(cache_file("costs.json"), MeasuredCosts)
+    store = costs_file(cache_file("costs.json"))
     written = store.get(key)
     build = Build(engine_name(), driver_name(gpu_devices()))
+
+    caches: dict[DrafterName, MeasurableCache] = {}
+    if draft:
+        caches["model"] = draft.context
+    if target.head:
+        caches["mtp"] = target.head.cache
 
     def measured() -> Costs:
         target.switcher.before_measuring()
         target.context.clear()
-        head = target.head.cache if target.head else None
-        return measure(target.context, draft.context if draft else head, is_canceled)
+        return measure(target.context, caches, is_canceled)
 
-    latest, slower = up_to_date(written, build, measured)
+    latest, slower = up_to_date(written, build, measured, caches)
     if latest is not written:
         latest = _with_quicker_threads(target, latest, is_canceled)
         store.put(key, latest)

@@ -20,6 +20,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from app import decoders
 from app.engine.decoding.kv_cache import State, Tokens
 from app.errors import Canceled
 from app.storage.json_file import NOT_UNDERSTOOD
@@ -133,7 +134,7 @@ def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens
         raise BadFileError("not a saved cache")
     encoded = file.read(length)
     try:
-        header = msgspec.json.decode(encoded, type=Header)
+        header = decoders.decode(encoded, Header)
     except NOT_UNDERSTOOD as error:
         raise BadFileError(str(error)) from error
     size = len(front) + length + header.tokens * _TOKEN.itemsize + header.size + _DIGEST_BYTES

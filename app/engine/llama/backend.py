@@ -40,6 +40,14 @@ _NVIDIA_MODULE = re.compile(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s")
 Module for x86_64  570.86.15  Release Build …``."""
 _DRIVER_SECONDS = 10.0
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
+
+
+class _InitParams(ctypes.Structure):
+    """ggml's ``ggml_init_params``."""
+
+    _fields_ = [("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+
+
 _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_count": (ctypes.c_size_t,),
     "ggml_backend_dev_get": (ctypes.c_void_p, ctypes.c_size_t),
@@ -48,7 +56,11 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_type": (ctypes.c_int, ctypes.c_void_p),
     "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
     "ggml_backend_dev_buffer_type": (ctypes.c_void_p, ctypes.c_void_p),
+    "ggml_backend_dev_supports_op": (ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p),
     "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
+    "ggml_init": (ctypes.c_void_p, _InitParams),
+    "ggml_new_tensor_1d": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64),
+    "ggml_free": (None, ctypes.c_void_p),
 }
 """ggml functions that llama-cpp-python doesn't declare: their return and argument types."""
 
@@ -113,6 +125,16 @@ def offload_handles() -> dict[str, int]:
     """llama.cpp's handles of the GPUs that it offloads to, by name: integrated ones only if there are no others."""
     handles = _handles(GPU) or _handles(INTEGRATED_GPU)
     return {_text(_library().ggml_backend_dev_name(handle)): handle for handle in handles}
+
+
+def can_compute_with(size: int) -> bool:
+    """Whether the GPUs that llama.cpp offloads to can compute with a tensor of ``size`` bytes; True without GPUs."""
+    ggml = _library()
+    context = ggml.ggml_init(_InitParams(4096, None, True))
+    tensor = ggml.ggml_new_tensor_1d(context, llama_cpp.GGML_TYPE_I8, size)
+    can = all(ggml.ggml_backend_dev_supports_op(handle, tensor) for handle in offload_handles().values())
+    ggml.ggml_free(context)
+    return can
 
 
 def cpu_buffer_type() -> int:

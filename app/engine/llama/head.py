@@ -30,13 +30,13 @@ from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.limits import DRAFT_OUTPUTS, WAITING_STATES_BYTES
+from app.protocol.limits import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES
 from app.protocol.options import LoadSettings
 
 log = logging.getLogger("slipstream.llama")
 
 _FLOAT_BYTES = 4
-_HISTORY = 64
+HISTORY = 64
 """Hidden states that are kept although they were processed, because a verify pass may be undone."""
 _REMEMBERED = 64
 """The most checkpoints of the target whose hidden states are kept."""
@@ -83,7 +83,7 @@ def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -
     raise KnownError(_MISSING.format(name))
 
 
-class _States:
+class States:
     """Hidden states after consecutive tokens. Where there is no more room, the older half is dropped at once: otherwise
     all of them would be moved for each token.
     """
@@ -129,6 +129,9 @@ class _States:
 class Head(Context):
     """The KV cache of an MTP head, which follows the cache of its target. Close it before its target."""
 
+    longest_draft = MAX_DRAFT_LENGTH
+    """The most tokens it can draft."""
+
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """``model`` contains the head: the target's own, or that of a file with only the head.
 
@@ -145,10 +148,10 @@ class Head(Context):
             raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
-        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `_States`
+        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `States`
         self._waiting = max(min(room, self.length), self.chunk)
         """How many tokens may wait to be processed."""
-        self._states = _States(2 * (max(self._waiting, self._capacity) + _HISTORY), width)
+        self._states = States(2 * (max(self._waiting, self._capacity) + HISTORY), width)
         self._own: Floats = np.zeros(width, np.float32)
         """The head's own hidden state after its last output, with which it drafts on."""
         self._exact = 0

@@ -12,8 +12,7 @@ import llama_cpp
 from app.engine.llama import backend
 from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import Canceled, KnownError
-from app.models.architectures import LEARNED_POSITIONS
-from app.protocol.limits import MAX_CONTEXT_LENGTH
+from app.models.architectures import longest_context
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -90,8 +89,7 @@ class Model:
     @property
     def longest_context(self) -> int:
         """How many tokens it can compute at most."""
-        has_table = self.metadata("general.architecture") in LEARNED_POSITIONS
-        return self.training_context if has_table else MAX_CONTEXT_LENGTH
+        return longest_context(self.metadata("general.architecture") or "", self.training_context)
 
     @property
     def has_decoder_only(self) -> bool:

@@ -10,7 +10,8 @@ import llama_cpp
 
 from app.engine.llama import backend
 from app.errors import KnownError
-from app.protocol.options import LoadSettings, SplitMode
+from app.protocol.limits import SplitMode
+from app.protocol.options import LoadSettings
 
 _SPLIT_MODES: dict[SplitMode, int] = {
     "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
@@ -35,11 +36,13 @@ class Placement:
     split_mode: SplitMode = "layer"
     tensor_split: Sequence[float] = ()
     expert_layers_on_cpu: int = 0
+    without_gpus: bool = False
+    """llama.cpp doesn't even know of any. Otherwise it computes long batches on them, without a single layer there."""
 
     @classmethod
     def of_target(cls, settings: LoadSettings) -> Placement:
         only = settings.main_gpu if settings.split_mode == "none" else ""
-        return cls(only, settings.split_mode, settings.tensor_split, settings.expert_layers_on_cpu)
+        return cls(only, settings.split_mode, settings.tensor_split, max(settings.expert_layers_on_cpu, 0))
 
     @classmethod
     def of_draft(cls, settings: LoadSettings) -> Placement:
@@ -56,7 +59,10 @@ class Placement:
         """
         params.split_mode = _SPLIT_MODES[self.split_mode]
         kept: list[object] = []
-        if self.only_gpu:
+        if self.without_gpus:
+            kept.append(none := (ctypes.c_void_p * 1)(None))
+            params.devices = ctypes.addressof(none)  # type: ignore[assignment]
+        elif self.only_gpu:
             gpu = (ctypes.c_void_p * 2)(_handle(self.only_gpu), None)
             params.devices, params.main_gpu = ctypes.addressof(gpu), 0  # type: ignore[assignment]
             kept.append(gpu)
@@ -70,6 +76,7 @@ class Placement:
 
 
 WHERE_IT_FITS = Placement()
+ON_THE_CPU = Placement(without_gpus=True)
 
 
 def _handle(name: str) -> int:

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import llama_cpp
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.llama.head import Head
+from app.engine.llama.context import Context
+from app.engine.llama.head import HISTORY, Head, States
+from app.engine.llama.model import Model
+from app.protocol.options import LoadSettings
 
 
 class SharedHead(Head):
@@ -23,6 +27,12 @@ class SharedHead(Head):
 
     _is_drafting = False
     """Whether the last hidden state of its own belongs to a draft after the present tokens of the target."""
+
+    def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
+        """See `Head`. It processes one token at a time, and only the last hidden states are kept."""
+        super().__init__(target, model, msgspec.structs.replace(settings, batch_size=1, micro_batch_size=1))
+        self.chunk = target.chunk
+        self._states = States(2 * HISTORY, len(self._own))
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Draft from the last of ``tokens``. Those before it have no effect: the target has not processed them either.
@@ -48,9 +58,9 @@ class SharedHead(Head):
 
     def read(self, tokens: Sequence[int], count: int) -> None:
         """See `Head.read`."""
-        start = len(tokens) - count
-        self._states.append(start, self._rows_at(self._functions.states(self._target), count))
-        self._follow(tokens, start)
+        states = self._rows_at(self._functions.states(self._target), count)[-HISTORY:]
+        self._states.append(len(tokens) - len(states), states)
+        self._follow(tokens, len(tokens) - count)
 
     def _follow(self, tokens: Sequence[int], same: int) -> None:
         """The target has ``tokens``, of which the first ``same`` are those it had."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from app.protocol.options import ProposalMethod
+from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
 """Bins for a draft model's confidence: the lead of its token over the runner-up, in nats."""
@@ -65,7 +65,7 @@ class RatePrior:
 
 _MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
 _NGRAM_PRIOR = RatePrior(rate=0.6, weight=4.0)
-_STARTING_POINTS = {
+STARTING_POINTS = {
     "coupled": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "greedy": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "ngram": (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
@@ -75,9 +75,10 @@ _STARTING_POINTS = {
 
 @dataclass(frozen=True)
 class AcceptancePrior:
-    """What is known about one kind of text, as the next answer's starting point.
+    """What is known about a drafter in one kind of text, as the next answer's starting point.
 
-    The rates are for n-grams (``ngram``) and for both proposal methods of a draft model (``coupled``, ``greedy``).
+    The rates are those of n-grams (``ngram``), or of both proposal methods of another drafter (``coupled``,
+    ``greedy``).
     """
 
     rates: Mapping[str, RatePrior] = field(default_factory=dict)
@@ -89,6 +90,9 @@ class AcceptancePrior:
     def weight(self) -> float:
         """The number of judged tokens all of it is worth."""
         return sum(known.weight for known in self.rates.values())
+
+
+Priors = Mapping[DrafterName, Mapping[TextKind, AcceptancePrior]]
 
 
 class Deviation:
@@ -267,14 +271,6 @@ class AcceptanceEstimate:
             (hits / count if count else 0.0, count) for hits, count in zip(self._hits, self._counts, strict=True)
         )
         return RatePrior(self.long_rate, self._long[1], calibration)
-
-
-def estimates_from(prior: AcceptancePrior) -> dict[str, AcceptanceEstimate]:
-    """The estimates for one kind of text, with the names of the rates in ``prior``."""
-    return {
-        name: AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
-        for name, (edges, usual, shape) in _STARTING_POINTS.items()
-    }
 
 
 class MethodChoice:

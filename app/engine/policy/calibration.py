@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from app.engine.decoding.kv_cache import MeasurableCache
-from app.engine.decoding.sampling import logits_needed
-from app.engine.policy.costs import Costs, MeasuredSeconds
+from app.engine.policy.costs import Costs
+from app.engine.policy.draft_costs import DraftCosts, MeasuredSeconds
 from app.errors import Canceled
 from app.protocol.events import SpeedChange
-from app.protocol.options import Sampling
+from app.protocol.options import DrafterName, Sampling
+from app.storage.keyed_file import KeyedFile
 
 _ALWAYS = (1, 2, 6, 17)
 """Widths that are measured however long it takes."""
@@ -38,7 +41,7 @@ _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
 """If a pass takes at least this many seconds, one is enough there: it has been run before."""
-_NEEDED = logits_needed(Sampling())
+_NEEDED = Sampling().top_k
 """Passes as in most answers, which on a GPU don't return whole rows of logits."""
 METHOD = 3
 """The version of the measurement. Results of an older one are measured again."""
@@ -46,11 +49,11 @@ METHOD = 3
 
 def measure(
     target: MeasurableCache,
-    draft: MeasurableCache | None,
+    drafts: Mapping[DrafterName, MeasurableCache],
     canceled: Callable[[], bool],
     budget: float = _BUDGET_SECONDS,
 ) -> Costs:
-    """Time passes over the empty caches, which are empty again afterwards.
+    """Time passes over the empty caches, which are empty again afterwards. ``drafts``: of the drafters that decode.
 
     The widths of ``_ALWAYS`` are always measured, the others, and all of them more often, within ``budget`` (seconds).
     Then a few of them as after a long context, if the caches can hold one. Raises `Canceled`.
@@ -70,15 +73,7 @@ def measure(
         growth = passes.growth(verify, length)
     finally:
         target.roll_back(0)
-    if draft is None:
-        return Costs(verify=verify, draft=None, growth=growth)
-    try:
-        catch_up = _catch_up_seconds(draft, canceled)
-        each = _draft_seconds(draft, canceled)
-        draft_growth = _draft_growth(draft, canceled, each, length)
-    finally:
-        draft.roll_back(0)
-    return Costs(verify=verify, draft=each, catch_up=catch_up, growth=growth, draft_growth=draft_growth)
+    return Costs(verify, {name: _draft_costs(cache, canceled, length) for name, cache in drafts.items()}, growth=growth)
 
 
 def time_plain(cache: MeasurableCache, canceled: Callable[[], bool], budget: float) -> float:
@@ -146,8 +141,18 @@ class _Passes:
         return seconds
 
 
+def _draft_costs(cache: MeasurableCache, canceled: Callable[[], bool], length: int) -> DraftCosts:
+    """Of a drafter with this empty cache; growth is measured after ``length`` tokens."""
+    try:
+        catch_up = _catch_up_seconds(cache, canceled)
+        each = _draft_seconds(cache, canceled)
+        return DraftCosts(each, catch_up, _draft_growth(cache, canceled, each, length))
+    finally:
+        cache.roll_back(0)
+
+
 def _draft_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
-    """For one token. The cache is empty before and after, as in the other measurements of a draft model."""
+    """For one token. The cache is empty before and after, as in the other measurements of a drafter."""
     seconds = [_timed(cache, 1, canceled) for _ in range(_DRAFT_STEPS)]
     cache.roll_back(0)
     return statistics.median(seconds)
@@ -215,15 +220,32 @@ class MeasuredCosts:
     """The version of the measurement; missing in files of older versions."""
 
 
+def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
+    """`MeasuredCosts` as stored up to version 1, when only one drafter that decodes could be loaded. A head was stored
+    as if it were a draft model, so a pair with a head is measured again.
+    """
+    costs = dict(entry.get("costs", {}))
+    named = {"token": costs.pop("draft", None), "catch_up": costs.pop("catch_up", None)}
+    named["growth"] = costs.pop("draft_growth", 0.0)
+    return {**entry, "costs": {**costs, "drafts": {"model": named} if named["token"] is not None else {}}}
+
+
+def costs_file(path: Path | None) -> KeyedFile[MeasuredCosts]:
+    """The measured costs of pairs at ``path``; nothing is stored without one."""
+    return KeyedFile(path, MeasuredCosts, version=2, upgrade=_upgraded)
+
+
 def up_to_date(
-    known: MeasuredCosts | None, build: Build, measured: Callable[[], Costs]
+    known: MeasuredCosts | None, build: Build, measured: Callable[[], Costs], drafters: Collection[DrafterName] = ()
 ) -> tuple[MeasuredCosts, SpeedChange | None]:
-    """``known`` if it is of this ``build`` and of the current kind; otherwise measured again, and whether it became
-    slower.
+    """``known`` if it is of this ``build``, of these ``drafters`` (that decode) and of the current kind; otherwise
+    measured again, and whether it became slower.
 
     If it seems slower, it is measured once more, and the faster result counts, because something else may have been
     running. Slower means that it takes longer than when it was measured and longer than in the last answers.
     """
+    if known and known.costs.drafts.keys() != set(drafters):
+        known = None
     if known and known.build == build and known.method == METHOD:
         return known, None
     costs = measured()
@@ -240,15 +262,14 @@ def up_to_date(
 def _quicker(first: Costs, second: Costs) -> Costs:
     both = {**first.verify, **second.verify}
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
-    drafts = [one.draft for one in (first, second) if one.draft is not None]
+    drafts = {name: _quicker_draft(first.drafts.get(name, each), each) for name, each in second.drafts.items()}
+    growth = {width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()}
+    return Costs(verify, drafts, growth=growth)
+
+
+def _quicker_draft(first: DraftCosts, second: DraftCosts) -> DraftCosts:
     catch_ups = [one.catch_up for one in (first, second) if one.catch_up is not None]
-    return Costs(
-        verify,
-        min(drafts, default=None),
-        catch_up=min(catch_ups, default=None),
-        growth={width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()},
-        draft_growth=min(first.draft_growth, second.draft_growth),
-    )
+    return DraftCosts(min(first.token, second.token), min(catch_ups, default=None), min(first.growth, second.growth))
 
 
 def _change(before: Build, now: Build, times: float) -> SpeedChange:

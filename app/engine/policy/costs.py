@@ -7,17 +7,23 @@ import statistics
 from bisect import bisect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
 
-from msgspec import Meta
+from app.engine.policy.draft_costs import (
+    CERTAIN,
+    COST_GAIN,
+    FLOOR,
+    LONG,
+    SURPRISE_LIMIT,
+    DraftCostModel,
+    DraftCosts,
+    MeasuredSeconds,
+    SecondsOrZero,
+    surprise,
+)
+from app.protocol.options import DrafterName
 
 _DRIFT_GAIN = 0.08
 """The share of a round's deviation that is applied to all widths: the context grew, the processor became slower."""
-_CORRECTION_GAIN = 0.05
-"""The share that is applied to this width alone: its measurement at load was off."""
-_COST_GAIN = 0.05
-_SURPRISE_LIMIT = 0.25
-"""The maximum (relative) deviation of a round that counts, so that a single outlier changes little."""
 _CORRECTION_LIMIT = 2.0
 """A larger deviation means that it was measured wrongly, and the measurement itself is changed."""
 _FORGOTTEN = 0.02
@@ -30,16 +36,8 @@ _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
 this share of it.
 """
 _CHECKS = 3
-"""The number of passes whose median replaces the cost of width 1, if all of them were off by more than `_CERTAIN`."""
-_CERTAIN, _CHECK_LIMIT = 0.15, 4.0
-_CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
-"""Of a token the draft model has missed: its cost in drafted tokens where it was not measured; the missed tokens the
-first figure is worth; and what is left of what was observed after one more catch-up."""
-_MANY = 32
-"""The number of tokens in one catch-up above which it says what each token costs in the next answer."""
-_FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
-"""Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
-`_CERTAIN`; at most so many times as much or as little."""
+"""The number of passes whose median replaces the cost of width 1, if all of them were off by more than `CERTAIN`."""
+_CHECK_LIMIT = 4.0
 _ROW_SHARE = 0.3
 """Of what a round takes besides, expected to grow with its width before rounds of several widths were seen."""
 _OTHER_KEEP = 1.0 - 1.0 / 60
@@ -47,15 +45,6 @@ _OTHER_LIMIT = 1.5
 """The maximum time of a round that counts, as a multiple of what was expected."""
 _LEAST_BASE = 0.1
 """The minimum share of a pass that doesn't come from its context."""
-_FLOOR = 1e-9
-"""Seconds; nothing is free, and ratios need a positive number."""
-_LONG = 4000
-"""A number of tokens of context that may double the time of a pass: the step in which growth is learned."""
-
-
-MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]
-"""For a pass; as a file may contain it: above zero, because ratios need that."""
-SecondsOrZero = Annotated[float, Meta(ge=0.0)]
 
 
 @dataclass(frozen=True)
@@ -64,16 +53,12 @@ class Costs:
 
     verify: Mapping[int, MeasuredSeconds]
     """Width → one target pass over that many tokens, for the measured widths. 1 is always included."""
-    draft: MeasuredSeconds | None
-    """One token of the draft model; ``None`` without a draft model."""
+    drafts: Mapping[DrafterName, DraftCosts] = field(default_factory=dict)
+    """What each drafter that decodes takes."""
     since_plain: float = 0.0
     """Seconds of verify passes since width 1 was last timed."""
-    catch_up: SecondsOrZero | None = None
-    """One of many tokens that the draft model processes at once; ``None`` if unknown."""
     growth: Mapping[int, SecondsOrZero] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty if unknown."""
-    draft_growth: SecondsOrZero = 0.0
-    """What each token of context adds to a token of the draft model."""
 
     def __post_init__(self) -> None:
         if 1 not in self.verify:
@@ -133,10 +118,11 @@ class CostModel:
         """``limit``: the largest width that will be requested."""
         self._measured = costs
         """What was known when this began."""
-        self._known = {width: max(seconds, _FLOOR) for width, seconds in costs.verify.items()}
+        self._known = {width: max(seconds, FLOOR) for width, seconds in costs.verify.items()}
         """The widths that were measured, or run often enough since, with their `_base`."""
-        self.length = 0
-        """Tokens in the context; the caller updates it."""
+        self.drafts = {name: DraftCostModel(each) for name, each in costs.drafts.items()}
+        """Of each drafter that decodes."""
+        self._length = 0
         self._base = [_interpolated(self._known, width) for width in range(limit + 1)]
         self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
         self._first_runs: dict[int, list[float]] = {}
@@ -150,23 +136,23 @@ class CostModel:
         self._corrections = [1.0] * (limit + 1)
         self._drift = 1.0
         self._turn = 0
-        self._draft_base = max(costs.draft or 0.0, _FLOOR)
-        self._draft_growth = costs.draft_growth
-        self._first_drafts: list[float] = []
-        self._measured_catch_up = costs.catch_up
-        self._caught_up = [0.0, 0.0]
-        """Seconds that the draft model took to catch up, and tokens."""
         self._other = OtherCosts()
+
+    @property
+    def length(self) -> int:
+        """Tokens in the context; the caller updates it."""
+        return self._length
+
+    @length.setter
+    def length(self, length: int) -> None:
+        self._length = length
+        for costs in self.drafts.values():
+            costs.length = length
 
     def verify(self, width: int) -> float:
         """Seconds of one target pass over ``width`` tokens (≥ 1)."""
         seconds = self._base[width] + self.length * self._growth[width]
         return seconds * self._corrections[width] * self._drift
-
-    @property
-    def draft(self) -> float:
-        """Seconds per token of the draft model."""
-        return self._draft_base + self.length * self._draft_growth
 
     def table(self) -> list[float]:
         """`verify` for width 0 (meaningless) to the limit."""
@@ -182,14 +168,6 @@ class CostModel:
         """Seconds of a round whose pass has ``width`` tokens, without drafting them."""
         return self.verify(width) + self._other.at(width)
 
-    @property
-    def catch_up(self) -> float:
-        """Seconds the draft model takes for each token it has missed."""
-        seconds, tokens = self._caught_up
-        measured = self._measured_catch_up
-        prior = _CATCH_UP * self.draft if measured is None else max(measured, _FLOOR)
-        return (seconds + _CATCH_UP_PRIOR * prior) / (tokens + _CATCH_UP_PRIOR)
-
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, if drafting yields ``rate`` tokens per second."""
         plain = self.round(1)
@@ -199,30 +177,30 @@ class CostModel:
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
         if width > 1:
-            self._since_plain += min(seconds, (1.0 + _SURPRISE_LIMIT) * self.verify(width))
+            self._since_plain += min(seconds, (1.0 + SURPRISE_LIMIT) * self.verify(width))
         elif self._check(seconds):
             return
         if width not in self._known:
             self._observe_first(width, seconds)
             return
         self._observed.add(width)
-        surprise = _surprise(seconds, self.verify(width))
-        self._follow(width, surprise)
+        deviation = surprise(seconds, self.verify(width))
+        self._follow(width, deviation)
         self._turn = (self._turn + 1) % len(self._base)
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
 
-    def _follow(self, width: int, surprise: float) -> None:
+    def _follow(self, width: int, deviation: float) -> None:
         """Move all widths a little, and this one: their factors, and their growth as far as the context matters."""
-        steps = [max(growth, base / _LONG) for growth, base in zip(self._growth, self._base, strict=True)]
+        steps = [max(growth, base / LONG) for growth, base in zip(self._growth, self._base, strict=True)]
         weight = self.length * steps[width] / (self._base[width] + self.length * self._growth[width])
-        share = surprise / (1.0 + weight * weight)
+        share = deviation / (1.0 + weight * weight)
         self._drift *= 1.0 + _DRIFT_GAIN * share
         if self.length:
-            common, own = (gain * share * weight for gain in (_DRIFT_GAIN, _CORRECTION_GAIN))
+            common, own = (gain * share * weight for gain in (_DRIFT_GAIN, COST_GAIN))
             changed = zip(self._growth, steps, strict=True)
             self._growth = [max(growth + common * step, 0.0) for growth, step in changed]
             self._growth[width] = max(self._growth[width] + own * steps[width], 0.0)
-        self._correct(width, self._corrections[width] * (1.0 + _CORRECTION_GAIN * share))
+        self._correct(width, self._corrections[width] * (1.0 + COST_GAIN * share))
 
     def _observe_first(self, width: int, seconds: float) -> None:
         runs = self._first_runs.setdefault(width, [])
@@ -257,7 +235,7 @@ class CostModel:
             return False
         self._checks.append(seconds / expected)
         self._since_plain = (1 - len(self._checks)) * self._check_gap  # the second and third come early
-        if abs(self._checks[-1] - 1.0) <= _CERTAIN:
+        if abs(self._checks[-1] - 1.0) <= CERTAIN:
             self._checks = []
             return False
         if len(self._checks) == _CHECKS:  # only this width is off, because the others were observed all the time
@@ -265,42 +243,14 @@ class CostModel:
             self._checks = []
         return True
 
-    def observe_draft(self, tokens: int, seconds: float) -> None:
-        """The draft model took ``seconds`` for ``tokens`` tokens."""
-        if tokens <= 0:
-            return
-        if len(self._first_drafts) == _FIRST_DRAFTS:
-            self._follow_draft(_COST_GAIN * _surprise(seconds / tokens, self.draft))
-            return
-        self._first_drafts.append(seconds / tokens / self.draft)
-        if len(self._first_drafts) == _FIRST_DRAFTS:
-            times = statistics.median(self._first_drafts)
-            if abs(times - 1.0) > _CERTAIN:
-                self._follow_draft(min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT) - 1.0)
-
-    def _follow_draft(self, change: float) -> None:
-        step = max(self._draft_growth, self._draft_base / _LONG)
-        weight = self.length * step / self.draft
-        common = change / (1.0 + weight * weight)
-        self._draft_base *= 1.0 + common
-        self._draft_growth = max(self._draft_growth * (1.0 + common) + common * weight * step, 0.0)
-
-    def observe_catch_up(self, tokens: int, seconds: float) -> None:
-        """The draft model took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
-        spent = min(max(seconds, 0.0), (2.0 * self.catch_up + 0.1 * self.draft) * tokens)  # an outlier moves little
-        observed = zip(self._caught_up, (spent, tokens), strict=True)
-        self._caught_up = [old * _CATCH_UP_KEEP + new for old, new in observed]
-        if tokens >= _MANY and self._measured_catch_up is not None:
-            self._measured_catch_up *= 1.0 + _COST_GAIN * _surprise(spent / tokens, self._measured_catch_up)
-
     def observe_other(self, width: int, seconds: float) -> None:
         """A round over ``width`` tokens took ``seconds`` besides drafting and verifying."""
-        self._other.observe(width, max(seconds, _FLOOR))
+        self._other.observe(width, max(seconds, FLOOR))
 
     def snapshot(self) -> Costs:
         """The current costs, for the next answer, at the widths that were measured or run often enough.
 
-        A change of all widths (the median of those observed), or of the draft model's cost, is only taken over by half
+        A change of all widths (the median of those observed), or of a drafter's cost, is only taken over by half
         (the square root): its cause may have been something that ran during this answer. If it stays, as on a machine
         that became slower, this takes a few answers. What is known about single widths, and how they grow with the
         context, is taken over completely.
@@ -310,27 +260,19 @@ class CostModel:
         half = math.sqrt(common)
         inside = {w: self._corrections[w] * self._drift / half for w in sorted(self._known) if w < count}
         verify = {width: self._base[width] * times for width, times in inside.items()}
-        beyond = {width: max(seconds, _FLOOR) * half for width, seconds in before.verify.items() if width >= count}
+        beyond = {width: max(seconds, FLOOR) * half for width, seconds in before.verify.items() if width >= count}
         growth = {width: self._growth[width] * times for width, times in inside.items()}
         growth_beyond = {width: each * half for width, each in before.growth.items() if width >= count}
-        draft = None if before.draft is None else math.sqrt(max(before.draft, _FLOOR) * self._draft_base)
-        draft_growth = self._draft_growth * (draft or 0.0) / self._draft_base
         return Costs(
             verify | beyond,
-            draft,
+            {name: each.snapshot() for name, each in self.drafts.items()},
             self._since_plain,
-            self._measured_catch_up,
             growth | growth_beyond if any(growth.values()) else {},
-            draft_growth,
         )
 
 
-def _surprise(seconds: float, expected: float) -> float:
-    return min(max(seconds / expected - 1.0, -_SURPRISE_LIMIT), _SURPRISE_LIMIT)
-
-
 def _interpolated(measured: Mapping[int, float], width: int) -> float:
-    return max(_line(measured, width), _FLOOR)
+    return max(_line(measured, width), FLOOR)
 
 
 def _line(measured: Mapping[int, float], width: int) -> float:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.acceptance import AcceptancePrior, Priors
 from app.protocol.events import KindFigures
-from app.protocol.options import AcceptRule, TextKind
+from app.protocol.options import AcceptRule, DrafterName, TextKind
 from app.protocol.statistics import sums_by_kind
 from app.storage.keyed_file import KeyedFile
 
@@ -25,13 +25,14 @@ _RENAMED = {
     "greedy_lead": "greedy_advantage",
     "greedy_lead_weight": "greedy_advantage_weight",
 }
+_RATES_OF = {"model": ("coupled", "greedy"), "ngram": ("ngram",)}
 
 
 class Remembered(msgspec.Struct, frozen=True):
     """What is stored. Raises `ValueError` for impossible counters."""
 
     kinds: list[KindFigures] = []
-    priors: dict[AcceptRule, dict[TextKind, AcceptancePrior]] = {}
+    priors: dict[AcceptRule, dict[DrafterName, dict[TextKind, AcceptancePrior]]] = {}
 
     def __post_init__(self) -> None:
         names = [one.kind for one in self.kinds]
@@ -41,15 +42,27 @@ class Remembered(msgspec.Struct, frozen=True):
 
 def history_file(path: Path | None) -> KeyedFile[Remembered]:
     """The pairs' histories at ``path``; nothing is stored without one."""
-    return KeyedFile(path, Remembered, version=2, upgrade=_upgraded)
+    return KeyedFile(path, Remembered, version=3, upgrade=_upgraded)
 
 
 def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Up to version 1, what is known about a kind of text had other names."""
-    for by_kind in entry.get("priors", {}).values():
-        for kind, prior in by_kind.items():
-            by_kind[kind] = {_RENAMED.get(name, name): value for name, value in prior.items()}
-    return entry
+    """Up to version 1, what is known about a kind of text had other names; up to version 2, it stood for all drafters
+    together, and a head for the draft model.
+    """
+    priors: dict[str, dict[str, dict[str, Any]]] = {}
+    for rule, by_kind in entry.get("priors", {}).items():
+        for drafter, names in _RATES_OF.items():
+            parts = {kind: _part_of(prior, names) for kind, prior in by_kind.items()}
+            if known := {kind: prior for kind, prior in parts.items() if prior["rates"]}:
+                priors.setdefault(rule, {})[drafter] = known
+    return {**entry, "priors": priors}
+
+
+def _part_of(prior: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """What a prior of all drafters says about the one whose rates have these ``names``."""
+    prior = {_RENAMED.get(name, name): value for name, value in prior.items()}
+    rates = {name: rate for name, rate in prior.get("rates", {}).items() if name in names}
+    return {**prior, "rates": rates} if len(names) > 1 else {"rates": rates}
 
 
 class PairHistory:
@@ -67,15 +80,16 @@ class PairHistory:
         """The results of drafting, by kind of text."""
         return list(self._known.kinds)
 
-    def priors(self, rule: AcceptRule) -> Mapping[TextKind, AcceptancePrior]:
-        """How often draft tokens are accepted under ``rule``, by kind of text."""
+    def priors(self, rule: AcceptRule) -> Priors:
+        """How often draft tokens are accepted under ``rule``."""
         return self._known.priors.get(rule, {})
 
-    def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Mapping[TextKind, AcceptancePrior]) -> None:
+    def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Priors) -> None:
         """Add an answer with a draft, and what the policy knows after it."""
         sums = sums_by_kind(self._known.kinds, kinds)
         counters = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums]
-        self._known = Remembered(counters, {**self._known.priors, rule: dict(priors)})
+        by_drafter = {name: dict(by_kind) for name, by_kind in priors.items()}
+        self._known = Remembered(counters, {**self._known.priors, rule: by_drafter})
         self._is_saved = False
 
     def save_now_and_then(self) -> None:

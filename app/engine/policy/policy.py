@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.engine.drafters import Proposal, Worth, always
-from app.engine.policy.acceptance import AcceptancePrior
+from app.engine.policy.acceptance import Priors
 from app.engine.policy.costs import Costs
 from app.engine.policy.stopping import Stopping
 from app.protocol.events import Pause
@@ -22,12 +22,10 @@ class Situation:
     """Tokens in the context."""
     most: int
     """The most tokens that may be drafted."""
-    has_model: bool
-    """Whether there is a draft model."""
+    missing: Mapping[DrafterName, int] = field(default_factory=dict)
+    """For each drafter that decodes and can draft now: the tokens in the context that it has not processed."""
     found: Proposal = field(default_factory=Proposal)
     """What n-grams propose, which costs nothing."""
-    missing: int = 0
-    """Tokens in the context that the draft model has not processed."""
     kind: TextKind = "prose"
     """The kind of the text that comes next."""
 
@@ -40,13 +38,14 @@ class Decision:
     length: int = 0
     """The most tokens to draft."""
     method: ProposalMethod = "coupled"
-    """How the draft model proposes."""
+    """How a drafter that decodes proposes."""
     stopping: Stopping | None = None
     """When a draft ends early, and how many of its tokens are tested; ``None``: it never ends early, and all are
     tested.
     """
     catch_up: int = 0
-    """How many of the missing tokens the draft model processes before the pass, to be able to draft later."""
+    """How many of the missing tokens ``catches_up`` processes before the pass, to be able to draft later."""
+    catches_up: DrafterName | None = None
     paused: Pause | None = None
     """Set if drafting doesn't save time, even while it is being tried anyway."""
 
@@ -97,9 +96,11 @@ class Learned:
     """What was learned in an answer, for the next one and for the window."""
 
     costs: Costs
-    priors: Mapping[TextKind, AcceptancePrior]
+    priors: Priors
     curve: list[float]
-    """The expected tokens per second for each draft length of the draft model, from 0, on text like the answer's."""
+    """The expected tokens per second for each draft length from 0 of the drafter that drafted most, of those that
+    decode, on text like the answer's.
+    """
 
 
 class Policy(Protocol):

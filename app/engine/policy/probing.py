@@ -1,9 +1,13 @@
-"""When drafting is tried again while it is paused, so that trying costs a small, known share of the time."""
+"""When a drafter is tried that isn't expected to save time, so that trying costs a small, known share of the time."""
 
 from __future__ import annotations
 
+import math
+
 _SHARE = 0.015
-"""The largest share of the time that may go into probes."""
+"""The largest share of the time that may go into probes if there is one drafter to try; of several, each gets this
+divided by the square root of their number.
+"""
 _PATIENCE, _LEAST = 0.95, 0.25
 """Each failed probe reduces that share by this factor, down to this fraction; a successful one restores it."""
 _START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
@@ -26,10 +30,10 @@ class ProbeBudget:
     one starts with the draft model up to date.
     """
 
-    def __init__(self, plain: float) -> None:
-        """``plain``: seconds of a plain round."""
+    def __init__(self, plain: float, drafters: int = 1) -> None:
+        """``plain``: seconds of a plain round; ``drafters``: how many have such a budget."""
         self._credit = _START_CREDIT * plain
-        self._share = _SHARE
+        self._most = self._share = _SHARE / math.sqrt(drafters)
         self._waited = 0
         """Rounds since the last probe."""
         self._again = False
@@ -61,11 +65,11 @@ class ProbeBudget:
     def judged(self, hit: bool) -> None:
         """The first token of a probe was right or not; a probe whose token was right is repeated at once."""
         self._again = hit
-        self._share = _SHARE if hit else max(self._share * _PATIENCE, _SHARE * _LEAST)
+        self._share = self._most if hit else max(self._share * _PATIENCE, self._most * _LEAST)
 
     def _income(self, growth: float, plain: float) -> float:
         """Seconds of credit per token: failed probes only reduce what is left for the probe itself."""
-        return min(self._share * plain + growth, _SHARE * plain)
+        return min(self._share * plain + growth, self._most * plain)
 
     def pay(self, seconds: float, plain: float) -> None:
         """Add ``seconds`` to the credit; negative: subtract them."""

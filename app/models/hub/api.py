@@ -18,7 +18,16 @@ from app.models.hub.errors import RefusedError
 from app.models.hub.names import is_commit, is_repository_id, is_safe_path
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.refusals import refused
-from app.models.hub.repository import MAX_RESULTS, RemoteFile, Repository, SearchResult, Sort, group, heads
+from app.models.hub.repository import (
+    MAX_RESULTS,
+    RemoteFile,
+    Repository,
+    SearchResult,
+    Sort,
+    group,
+    heads,
+    vision_files,
+)
 from app.models.hub.tokens import TokenStore
 from app.models.text import is_sha256, printable
 
@@ -132,7 +141,8 @@ def _repository(id: str, info: ModelInfo) -> Repository:
     if not isinstance(commit, str) or not is_commit(commit):
         raise ValueError("no commit")
     files = [file for sibling in info.siblings or [] if (file := _file(id, commit, sibling)) is not None]
-    return Repository(id=id, commit=commit, models=group(files), heads=heads(files), **_facts(info))
+    models, head_files, vision = group(files), heads(files), vision_files(files)
+    return Repository(id=id, commit=commit, models=models, heads=head_files, vision=vision, **_facts(info))
 
 
 def _facts(info: ModelInfo) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from app import paths
+from app import decoders, paths
 from app.models.hub.repository import base_name
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
@@ -77,8 +77,6 @@ class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside")
 
     architecture: Text
     """Of the head, as in its header: `app.models.mtp` says whether this version can run it."""
-    draft_length: Annotated[int, Meta(ge=1, le=16)]
-    """The draft length that others found best on a GPU. Advice only: the policy measures."""
 
 
 class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):
@@ -89,7 +87,6 @@ class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar
     """``None``: the model's."""
     file: FileName
     size: Bytes
-    draft_length: Annotated[int, Meta(ge=1, le=16)]
 
 
 class DraftModel(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="draft"):
@@ -270,7 +267,7 @@ def _names(model: CatalogModel) -> set[str]:
 @functools.cache
 def load_catalog() -> Catalog:
     """The catalog this version came with."""
-    return msgspec.json.decode(paths.resource("catalog.json").read_bytes(), type=Catalog)
+    return decoders.decode(paths.resource("catalog.json").read_bytes(), Catalog)
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:

@@ -30,6 +30,7 @@ _PART_ENDING = re.compile(r"-\d{5}-of-\d{5}$")
 _NO_MODEL = re.compile(
     r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|eagle-?3|dflash2?|dspark)(?![a-z0-9])"
 )
+_VISION = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])")
 _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
 
 
@@ -103,11 +104,19 @@ class Repository(SearchResult, frozen=True, kw_only=True):
     models: tuple[RemoteModel, ...] = ()
     heads: tuple[RemoteModel, ...] = ()
     """Files whose names say that they are MTP heads, smallest first; their headers decide (`app.models.hub.heads`)."""
+    vision: tuple[RemoteModel, ...] = ()
+    """Files whose names say that they are what a model needs to see images (``mmproj``), smallest first."""
 
 
 def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
     """The files that are named like heads without a model, smallest first."""
     return group(files, _is_named_head)
+
+
+def vision_files(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
+    """The files that are named like the vision part of a model, smallest first."""
+    named = (one for one in files if one.name.lower().endswith(".gguf") and _VISION.search(one.name.lower()))
+    return _smallest_first((file,) for file in named)
 
 
 def group(
@@ -128,7 +137,11 @@ def group(
     for (_, count), numbered in parts.items():
         if count <= MAX_PARTS and set(numbered) == set(range(1, count + 1)):
             whole.append(tuple(numbered[number] for number in range(1, count + 1)))
-    models = (RemoteModel(files=files, quantization=quantization(files[0].path)) for files in whole)
+    return _smallest_first(whole)
+
+
+def _smallest_first(files_of: Iterable[tuple[RemoteFile, ...]]) -> tuple[RemoteModel, ...]:
+    models = (RemoteModel(files=files, quantization=quantization(files[0].path)) for files in files_of)
     return tuple(sorted(models, key=lambda model: (model.size, model.files[0].path)))
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from app import decoders
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
@@ -129,7 +130,7 @@ class LibraryIndex:
 
 def summary_of(header: GgufHeader) -> ModelSummary:
     """The part of ``header`` that the index stores."""
-    facts = msgspec.convert(header, ModelFacts, from_attributes=True)
+    facts = decoders.convert(header, ModelFacts, from_attributes=True)
     template = header.chat_template
     return ModelSummary(
         **msgspec.structs.asdict(facts),

@@ -175,8 +175,10 @@ class AnswerQueue(QObject):
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
         if (live := self._answer_to(finished.request)) is not None:
             if finished.draft_failure:
-                is_head = drafters.has_head(self._pair_loader.pair())
-                self._notice_list.show("draft", notices.draft_failed(finished.draft_failure, is_head=is_head))
+                is_head = drafters.has_head(pair := self._pair_loader.pair())
+                both = is_head and drafters.has_model(pair)
+                notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
+                self._notice_list.show("drafting", notice)
             self.live = None
             live.on_finished(finished)
             self.go_on()

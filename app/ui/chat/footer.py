@@ -8,6 +8,7 @@ from itertools import zip_longest
 
 import msgspec
 
+from app import decoders
 from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.events import DrafterFigures, Figures, KindFigures
@@ -42,7 +43,7 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
     if isinstance(kinds := stored.get("kinds"), list):
         figures["kinds"] = _readable(kinds, KindFigures)
     try:
-        return msgspec.convert(figures, Figures)
+        return decoders.convert(figures, Figures)
     except msgspec.ValidationError:
         return Figures()
 
@@ -100,7 +101,7 @@ def _readable(entries: list[object], kind: type) -> list[object]:
     found: list[object] = []
     for entry in entries:
         with contextlib.suppress(msgspec.ValidationError):
-            found.append(msgspec.convert(entry, kind))
+            found.append(decoders.convert(entry, kind))
     return found
 
 

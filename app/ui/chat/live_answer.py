@@ -10,6 +10,7 @@ from dataclasses import replace
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app import decoders
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
@@ -65,7 +66,7 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
 def asked_with(message: StoredMessage) -> AnswerSettings | None:
     """How an answer was asked for; ``None`` where an older version did not store all of it."""
     try:
-        return msgspec.convert(message.settings, AnswerSettings)
+        return decoders.convert(message.settings, AnswerSettings)
     except msgspec.ValidationError:
         return None
 

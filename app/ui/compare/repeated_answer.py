@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from app import decoders
 from app.chats.model import StoredMessage
 from app.compare.prompts import Prompt
 from app.compare.steps import Task
@@ -44,7 +45,7 @@ def repeated_answer(
     if answer.role != "assistant" or not any(message.role == "user" for message in branch[:place]):
         return None
     try:
-        settings = msgspec.convert(answer.settings, AnswerSettings)
+        settings = decoders.convert(answer.settings, AnswerSettings)
     except msgspec.ValidationError:
         settings = now
     notes = []
@@ -72,7 +73,7 @@ def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     if (answer.pair, draft, had_head) == now:
         return ""
     if isinstance(draft, str):
-        return f"{answer.author} with the draft {draft}"
+        return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"
     return f"{answer.author} with its MTP head" if had_head else f"{answer.author} without a draft"
 
 

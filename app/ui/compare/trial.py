@@ -151,7 +151,11 @@ class PairTrial(QObject):
 
 
 def _draft_path(pair: PairLoaded) -> str:
-    """The file that drafts; the target's own if it does with an MTP head inside it, and empty if there is none."""
+    """The file that drafts; the target's own if it does with an MTP head inside it. Empty if there is none, or a draft
+    model beside a head: a trial says what one of them brings.
+    """
+    if pair.has_head and pair.draft:
+        return ""
     if pair.has_head:
         return (pair.head_file or pair.target).path
     return pair.draft.path if pair.draft else ""

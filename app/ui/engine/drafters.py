@@ -14,6 +14,7 @@ IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-
 
 
 _NO_MEMORY = "There isn't enough free memory for it."
+_FOR_ONCE = "The model was restarted without a draft. The next time you load it, its head is used as before."
 
 
 def has_model(pair: PairLoaded | None) -> bool:
@@ -27,18 +28,19 @@ def has_head(pair: PairLoaded | None) -> bool:
 def has_own_head(pair: PairLoaded) -> bool:
     """Whether there is an MTP head inside the target that the user can choose to use."""
     is_inside = pair.has_head and pair.head_file is None
-    return allowed(pair) and (is_inside or pair.head_off is not None or _is_refused(pair))
+    return allowed(pair) and (is_inside or pair.head_off is not None or pair.head_refused is not None)
 
 
-def why_no_head(pair: PairLoaded, choice: HeadChoice) -> str:
-    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is."""
+def why_no_head(pair: PairLoaded, choice: HeadChoice, *, for_once: bool = False) -> str:
+    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is.
+
+    ``for_once``: it is off only for this load.
+    """
+    if for_once and pair.head_off == TURNED_OFF:
+        return _FOR_ONCE
     if pair.head_off == TURNED_OFF and choice != "off":
         return _NO_MEMORY  # the plan turned it off
-    return pair.head_off or (pair.head_refused or "" if _is_refused(pair) else "")
-
-
-def _is_refused(pair: PairLoaded) -> bool:
-    return pair.head_refused is not None and pair.draft is None
+    return pair.head_off or pair.head_refused or ""
 
 
 def allowed(pair: PairLoaded | None) -> bool:
@@ -60,8 +62,18 @@ def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) 
         return ()
     if chosen == "ngram" or not (has_model(pair) or has_head(pair)):
         return ("ngram",)
-    name: DrafterName = "mtp" if has_head(pair) else "model"
-    return (name,) if chosen == name else (name, "ngram")
+    return (chosen,) if chosen in _decoding(pair) else (*_decoding(pair), "ngram")
+
+
+def _decoding(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
+    """Those of the loaded drafters that decode, the ones beside n-grams."""
+    found: list[DrafterName] = ["model"] if has_model(pair) else []
+    return (*found, "mtp") if has_head(pair) else tuple(found)
+
+
+def drafting(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
+    """The drafters whose tokens answers of this pair can have."""
+    return (*(_decoding(pair) or ("model",)), "ngram")
 
 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
@@ -70,9 +82,8 @@ def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[Drafte
     Draft length 0 turns drafting off; "None" is only listed if the settings file already says so.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
-    if has_model(pair) or has_head(pair):
-        name: DrafterName = "mtp" if has_head(pair) else "model"
-        choices += [(name, TITLES[name]), ("ngram", TITLES["ngram"])]
+    if decoding := _decoding(pair):
+        choices += [(name, TITLES[name]) for name in (*decoding, "ngram")]
     if chosen == "none":
         choices.append(("none", "None"))
     return choices

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class FittedPair:
     fits: bool = True
     remark: str = ""
     """What the plan had to give up, or why it doesn't fit; empty if it is as requested."""
-    gpu_bytes: int = 0
-    """The memory it will take there."""
+    gpu_bytes: Mapping[str, int] = field(default_factory=dict)
+    """The memory it will take on each GPU, by `Device.name`."""
     missing: Path | None = None
     """The first missing file; nothing else is known then."""
 
@@ -55,10 +55,10 @@ class MemoryWatch(QObject):
         super().__init__(parent)
         self._engine = engine
         self._read = MemoryRead()
-        self._on_gpu = 0
+        self._on_gpus: Mapping[str, int] = {}
         self._waiting: list[Callable[[], None]] = []
         engine.memory_read.connect(self._on_read)
-        engine.load_failed.connect(lambda: self.note_loaded(0))
+        engine.load_failed.connect(lambda: self.note_loaded({}))
         engine.engine_exited.connect(self._on_exited)
 
     def machine(self) -> MachineMemory:
@@ -67,12 +67,12 @@ class MemoryWatch(QObject):
         May be called from any thread.
         """
         read = self._read
-        return machine_now(read.devices, released=read.own_bytes, released_gpu=self._on_gpu)
+        return machine_now(read.devices, released=read.own_bytes, released_gpus=self._on_gpus)
 
     @Slot(object)
-    def note_loaded(self, gpu_bytes: int) -> None:
-        """The estimated GPU memory in bytes of the pair that is being loaded; 0 if unknown."""
-        self._on_gpu = gpu_bytes
+    def note_loaded(self, gpu_bytes: Mapping[str, int]) -> None:
+        """`FittedPair.gpu_bytes` of the pair that is being loaded; empty if unknown."""
+        self._on_gpus = gpu_bytes
 
     def refresh(self) -> None:
         """Ask the engine; `changed` follows if it is running."""
@@ -94,7 +94,7 @@ class MemoryWatch(QObject):
 
     @Slot(object)
     def _on_exited(self, _ended: EngineExit) -> None:
-        self._on_gpu = 0
+        self._on_gpus = {}
         self._read = MemoryRead(devices=self._read.devices)
         self._go_on()
 
@@ -190,10 +190,13 @@ def wishes_of(settings: LoadSettings, head: HeadChoice = "auto") -> Wishes:
         draft_gpu_layers=None if settings.draft_gpu_layers < 0 else settings.draft_gpu_layers,
         batch_size=settings.micro_batch_size,
         head=head,
-        expert_layers_on_cpu=settings.expert_layers_on_cpu or None,
+        expert_layers_on_cpu=None if settings.expert_layers_on_cpu < 0 else settings.expert_layers_on_cpu,
         draft_context_length=settings.draft_context_length or None,
         draft_kv_type=None if settings.draft_kv_type == "auto" else settings.draft_kv_type,
-        only_gpu=settings.main_gpu if settings.split_mode == "none" else None,
+        split_mode=settings.split_mode,
+        main_gpu=settings.main_gpu,
+        tensor_split=settings.tensor_split,
+        draft_device=settings.draft_device,
     )
 
 
@@ -208,7 +211,9 @@ def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShap
         context_length=plan.context_length if shortened else files.settings.context_length,
         target_gpu_layers=plan.target_gpu_layers,
         draft_gpu_layers=plan.draft_gpu_layers,
-        expert_layers_on_cpu=plan.expert_layers_on_cpu,
+        expert_layers_on_cpu=plan.expert_layers_on_cpu or files.settings.expert_layers_on_cpu,
+        tensor_split=plan.tensor_split,
+        draft_device=plan.draft_device,
     )
     # A draft that doesn't fit its target stays, so that the engine can say so.
     keeps_draft = draft is None or (plan.with_head if draft.is_head_only else plan.with_draft)
@@ -221,5 +226,5 @@ def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShap
             head="off" if gives_up_head else files.head,
         ),
         remark=plan.sentence if plan.gives_up else "",
-        gpu_bytes=plan.estimate.gpu.total,
+        gpu_bytes={name: parts.total for name, parts in zip(plan.gpu_spaces, plan.estimate.gpus, strict=False)},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.commands import MeasurePlain
-from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, PairLoaded, PlainMeasured
+from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.storage.files import moved_path
@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
-ENGINE_NOTICES = ("engine", "load", "draft", "stall")
+_CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "stall")
 
 Planned = Callable[["FittedPair"], None]
 
@@ -55,7 +56,7 @@ class PairLoader(QObject):
 
     Signals:
         pair_changed: The `PairLoaded` in use, or ``None``.
-        load_begun: Bytes of the GPUs that the pair takes that is given to the engine now, by its plan; 0 without one.
+        load_begun: `FittedPair.gpu_bytes` of the pair that is given to the engine now; empty without a plan.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
         pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
@@ -96,6 +97,8 @@ class PairLoader(QObject):
         """Number of the latest load request; plans for earlier ones are ignored."""
         self._is_planning = False
         self._remark = ""
+        self._has_gpu = False
+        engine.memory_read.connect(self._on_memory_read)
         engine.load_progressed.connect(self._on_load_progressed)
         engine.pair_loaded.connect(self._on_pair_loaded)
         engine.load_failed.connect(self._on_load_failed)
@@ -189,7 +192,7 @@ class PairLoader(QObject):
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
 
-    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: int = 0) -> None:
+    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: Mapping[str, int] | None = None) -> None:
         self.pair_given_up.emit()
         self._given = self._files
         self._end_measuring()
@@ -197,7 +200,7 @@ class PairLoader(QObject):
         self._remark = remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
         self._marker.set(self._files or files)
-        self.load_begun.emit(gpu_bytes)
+        self.load_begun.emit(gpu_bytes or {})
         self.load_progressed.emit(0.0)
         self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head)
 
@@ -221,12 +224,11 @@ class PairLoader(QObject):
 
     @Slot(str)
     def use_head(self, choice: HeadChoice) -> None:
-        """Load the pair again with the MTP head inside its target, without it, or as it seems best.
-
-        A draft model gives way to a head that is to be used.
+        """Load the pair again with the MTP head inside its target, without it, or as it seems best: then a draft model
+        takes its place.
         """
         if self._files is not None:
-            files = replace(self._files, draft=None if choice == "on" else self._files.draft, head=choice)
+            files = replace(self._files, head=choice, for_once=False)
             if files != self._files:
                 self.load(files)
 
@@ -235,16 +237,19 @@ class PairLoader(QObject):
         if self._refused is not None:
             self.load(self._refused, anyway=True)
 
-    def restart(self, *, with_draft: bool = True) -> None:
-        """End the engine, start a new one and load the pair again."""
+    def restart(self, *, with_draft: bool = True, on_cpu: bool = False) -> None:
+        """End the engine, start a new one and load the pair again; if so wanted, only this time without its draft and
+        its head, or with nothing on a GPU.
+        """
         self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
         self._end_measuring()
         self._engine.restart()
         self.engine_lost.emit()
-        if self._files is not None:
-            self.load(self._files if with_draft else replace(self._files, draft=None, head="off"))
+        if (files := self._files) is not None:
+            files = files if with_draft else files.without_draft()
+            self.load(files.on_cpu() if on_cpu else files)
 
     def shutdown(self) -> None:
         self._engine.shutdown()
@@ -295,7 +300,8 @@ class PairLoader(QObject):
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
-        elif pair.head_refused and not pair.drafting_off:
+        elif pair.head_refused and not pair.drafting_off and self._given and self._given.draft and not pair.draft:
+            # It is in a file that was chosen. One inside a model is left to the Speed panel: no notice at every load.
             self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
@@ -327,14 +333,30 @@ class PairLoader(QObject):
         now = time.monotonic()
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft) or had_head
+        crashed_with_gpu = ended.cause in _CRASHES and self._uses_gpu()
         if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
-            notice = notices.engine_ends_too_often(ended.sentence(), had_draft=had_draft)
+            notice = notices.engine_ends_too_often(
+                ended.sentence(), had_draft=had_draft, crashed_with_gpu=crashed_with_gpu
+            )
         else:
             was_answering = ended.state is EngineState.ANSWERING
-            notice = notices.engine_ended(ended.sentence(), had_draft=had_draft, was_answering=was_answering)
+            notice = notices.engine_ended(
+                ended.sentence(),
+                had_draft=had_draft,
+                was_answering=was_answering,
+                crashed_with_gpu=crashed_with_gpu,
+            )
         self._notice_list.remove(*ENGINE_NOTICES)
         self._notice_list.show("engine", notice)
         self.engine_lost.emit()
+
+    @Slot(object)
+    def _on_memory_read(self, read: MemoryRead) -> None:
+        self._has_gpu = bool(read.devices)
+
+    def _uses_gpu(self) -> bool:
+        """Whether any part of what the engine was given is on a GPU."""
+        return self._has_gpu and self._given is not None and self._given.settings != self._given.on_cpu().settings
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:

@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from app import paths
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -28,11 +30,24 @@ class PairFiles:
     settings: LoadSettings = field(default_factory=LoadSettings)
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target."""
+    for_once: bool = False
+    """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
 
     def moved(self, old: Path, new: Path) -> PairFiles:
         """The same after the models of the folder ``old`` have come into ``new``."""
         draft = moved_path(self.draft, old, new) if self.draft else self.draft
         return replace(self, target=moved_path(self.target, old, new), draft=draft)
+
+    def without_draft(self) -> PairFiles:
+        """Only the target, for once: after a crash that its draft or head may have caused."""
+        return replace(self, draft=None, head="off", for_once=True)
+
+    def on_cpu(self) -> PairFiles:
+        """The same with nothing on a GPU, for once: after a crash that its driver may have caused."""
+        settings = msgspec.structs.replace(
+            self.settings, target_gpu_layers=0, draft_gpu_layers=0, expert_layers_on_cpu=0
+        )
+        return replace(self, settings=settings, for_once=True)
 
     def missing(self) -> Path | None:
         """The first file that doesn't exist or is in a folder without permission."""

@@ -33,17 +33,16 @@ def model_title(model: ModelInfo) -> str:
 
 
 def pair_title(pair: PairLoaded | None) -> str:
-    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``."""
+    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``, ``Qwen3.5 9B · MTP head + draft 0.8B``."""
     if pair is None:
         return ""
-    if pair.has_head:
-        return f"{model_title(pair.target)} · MTP head"
+    target = f"{model_title(pair.target)} · MTP head" if pair.has_head else model_title(pair.target)
     if pair.draft is None:
-        return model_title(pair.target)
+        return target
     size = parameters_text(pair.draft.parameters)
     same_family = is_guide(pair.target.path)
     draft = f"draft {size}".strip() if same_family else f"draft {model_title(pair.draft)}"
-    return f"{model_title(pair.target)}  +  {draft}"
+    return f"{target}  +  {draft}"
 
 
 def pair_details(pair: PairLoaded | None) -> str:
@@ -60,16 +59,14 @@ def pair_details(pair: PairLoaded | None) -> str:
 
 
 def _draft_lines(pair: PairLoaded) -> list[str]:
-    if pair.draft is not None:
-        lines = [f"Draft: {_model_line(pair.draft)}"]
-    elif pair.has_head:
+    lines = [f"Draft: {_model_line(pair.draft)}"] if pair.draft is not None else []
+    if pair.has_head:
         file = pair.head_file
         place = (
             f"in a separate file, {visible(Path(file.path).name)}" if file is not None else "inside the target's file"
         )
-        lines = [f"MTP head: {place}"]
-    else:
-        lines = ["No draft"]
+        lines.append(f"MTP head: {place}")
+    lines = lines or ["No draft"]
     if unused := pair.head_refused or pair.head_off:
         lines.append(f"MTP head not in use: {visible(unused)}")
     return lines

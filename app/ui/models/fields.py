@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QLineEdit, QRadioButton, QWidget
 from app.models.memory_estimate import ModelShape
 from app.models.text import printable, size_text
 from app.protocol.devices import Device
-from app.protocol.limits import MAX_LAYERS
+from app.protocol.limits import AS_PLANNED, MAX_LAYERS
 from app.protocol.options import AcceptRule, LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.widgets.controls import explain, label
@@ -24,7 +24,7 @@ from app.ui.widgets.theme import SPACING
 
 _EXPERTS_HELP = (
     "How many layers keep their experts in system memory, which costs less speed than moving whole layers. Automatic: "
-    "as few as necessary."
+    "as few as necessary. 0: none."
 )
 _DRAFT_CONTEXT_HELP = "In longer chats, the draft model doesn't draft. Automatic: as long as the target's."
 
@@ -45,7 +45,14 @@ _MEMORY = (
     _gpu_layers("target_gpu_layers", "Target on the GPU"),
     _gpu_layers("draft_gpu_layers", "Draft on the GPU"),
     Setting(
-        "expert_layers_on_cpu", "Experts on the CPU", _EXPERTS_HELP, 1, "automatic", "CPU MoE, n-cpu-moe", 0, MAX_LAYERS
+        "expert_layers_on_cpu",
+        "Experts on the CPU",
+        _EXPERTS_HELP,
+        1,
+        "automatic",
+        "CPU MoE, n-cpu-moe",
+        AS_PLANNED,
+        MAX_LAYERS,
     ),
     Setting(
         "kv_type",
@@ -129,8 +136,8 @@ def _devices(gpus: Sequence[Device]) -> list[Setting]:
         Setting(
             "draft_device",
             "Draft's GPU",
-            "A small draft is often fastest on one GPU.",
-            titles={"": "as the target", **names},
+            "A small draft is fastest on one GPU. Automatic: the one that leaves most for the target.",
+            titles={"": "automatic", **names},
         ),
     ]
 
@@ -202,7 +209,7 @@ class SpecialFields(LoadFields):
                 keep_width(field)
         self._shares = Shares() if several else None
         if self._shares is not None:
-            text = "How much of the model each GPU gets, for example 3, 1. Empty: by their free memory."
+            text = "How much of the model each GPU gets, for example 3, 1. Empty: by their free memory, or as it fits."
             self.add("Shares of GPUs", self._shares, text, "tensor split")
             self._shares.textChanged.connect(changed)
             split = self.fields["split_mode"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -22,7 +23,7 @@ from app.models.text import printable, size_text
 from app.ui.models.commands import ModelCommands
 from app.ui.models.fit_badge import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_service import HubService
-from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from app.ui.models.recommended_tab import Recommendation, RecommendedTab, Whereabouts
 from app.ui.models.search_tab import SearchTab
 
 
@@ -37,12 +38,12 @@ class HubPresenter(QObject):
         self,
         service: HubService,
         commands: ModelCommands,
-        state_of: Callable[[Offer], str],
+        whereabouts: Callable[[Offer], Whereabouts],
         get: Callable[[Item], object],
         show_search: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``state_of`` says where a recommended model is already; ``get`` downloads an item.
+        """``whereabouts`` says where a recommended model is; ``get`` downloads an item.
 
         ``show_search`` brings the tab "Search" to the front.
         """
@@ -52,7 +53,7 @@ class HubPresenter(QObject):
         self._page = self.search.page
         self._service = service
         self._machine = commands.machine
-        self._state_of = state_of
+        self._whereabouts = whereabouts
         self._get = get
         self._show_search = show_search
         self._catalog: Catalog = load_catalog()
@@ -90,14 +91,20 @@ class HubPresenter(QObject):
     def get_offer(self, offer: Offer) -> None:
         """Look a recommended model up and have it downloaded."""
         self.recommended.show_status(f"Looking up the files of {offer.model.title}…")
-        self._service.resolve(offer, self._on_resolved, lambda error: self.recommended.show_status(str(error), "bad"))
+        self._service.resolve(
+            offer, partial(self._on_resolved, offer), lambda error: self.recommended.show_status(str(error), "bad")
+        )
 
-    def _on_resolved(self, item: Item) -> None:
+    def _on_resolved(self, offer: Offer, item: Item) -> None:
+        if self._whereabouts(offer) == "incomplete" and len(item.files) == len(item.target):
+            text = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
+            self.recommended.show_status(text, "bad")
+            return
         self.recommended.show_status("")
         self._get(item)
 
     def _recommendation(self, offer: Offer, machine: MachineMemory) -> Recommendation:
-        return Recommendation(offer, badge_for_size(offer.needed, machine), self._state_of(offer))
+        return Recommendation(offer, badge_for_size(offer.needed, machine), self._whereabouts(offer))
 
     def _show_offer(self, offer: Offer) -> None:
         self._show_search()

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Slot
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder
-from app.models.ranking import RankedDraft
+from app.models.ranking import Ranking
 from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.models.commands import ModelCommands
@@ -118,16 +118,16 @@ class LibraryPresenter(QObject):
         self._page.show_model(entry, self._service.fit(entry), self._service.would_free(entry))
         if entry.usable:
             path = str(entry.path)
-            self._service.rank(entry, lambda ranked: self._on_ranked(path, ranked))
+            self._service.rank(entry, lambda ranking: self._on_ranked(path, ranking))
         else:
             self._page.show_drafts([])
 
-    def _on_ranked(self, path: str, ranked: list[RankedDraft]) -> None:
+    def _on_ranked(self, path: str, ranking: Ranking) -> None:
         if self._page.path() != path:
             return
-        fitting = sum(one.verdict.fits for one in ranked)
+        fitting = sum(one.verdict.fits for one in ranking.drafts)
         status = "" if fitting else "No other model in the library has a matching vocabulary."
-        self._page.show_drafts(ranked, status)
+        self._page.show_drafts(ranking.drafts, status, ranking.own_head)
 
     @Slot(str)
     def _on_opened(self, path: str) -> None:

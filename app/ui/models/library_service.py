@@ -19,7 +19,7 @@ from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.library import Library, own_folder
 from app.models.library.moving import move_folder
 from app.models.machine_memory import MachineMemory
-from app.models.ranking import Judge, RankedDraft, rank_drafts
+from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
 from app.models.trials import Trials
 from app.settings import Settings
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
@@ -127,14 +127,14 @@ class LibraryService(QObject):
         """Compute something that would block the window."""
         self._lane.submit(function, done)
 
-    def rank(self, target: LibraryEntry, done: Callable[[list[RankedDraft]], None]) -> None:
-        """All other models as drafts for ``target``, most promising first."""
+    def rank(self, target: LibraryEntry, done: Callable[[Ranking], None]) -> None:
+        """All other models as drafts for ``target``, most promising first, and what its own head brought."""
         library, entries = self._library, self.entries()
 
-        def rank() -> list[RankedDraft]:
+        def rank() -> Ranking:
             ranked = rank_drafts(target, entries, self.trials, Judge(library.differences))
             library.save()
-            return ranked
+            return Ranking(ranked, trial_of_own_head(target, self.trials))
 
         self._lane.submit(rank, done)
 

@@ -16,7 +16,8 @@ from app.models.trials import Trial
 from app.protocol.limits import ALL_LAYERS
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
 from app.ui.models.library_list import LibraryList, LibraryRow
-from app.ui.widgets import theme, units
+from app.ui.models.trial_text import measured_here, trial_role
+from app.ui.widgets import theme
 from app.ui.widgets.controls import beside, clear_layout, label, plain_tooltip, scrolling, show_text, small_button
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
 from app.ui.widgets.theme import SPACING
@@ -127,6 +128,7 @@ class ModelPage(QWidget):
         self._facts = QGridLayout()
         self._drafts = column()
         self._drafts_heading = label("Drafts for this model", "heading")
+        self._own_head = label(wraps=True, figures=True)
         self._drafts_status = label(role="quiet", wraps=True)
         self._all_drafts = small_button("")
         self.find_draft = small_button("Find a draft on Hugging Face…")
@@ -188,8 +190,8 @@ class ModelPage(QWidget):
         self._nothing.hide()
         self._inside.show()
 
-    def show_drafts(self, ranked: Sequence[RankedDraft], status: str = "") -> None:
-        """Drafts, best first; those that don't fit are gray and say why."""
+    def show_drafts(self, ranked: Sequence[RankedDraft], status: str = "", own_head: Trial | None = None) -> None:
+        """Drafts, best first; those that don't fit are gray and say why. ``own_head``: the trial of the head inside."""
         others = [one for one in ranked if not one.verdict.fits]
         first = [one for one in ranked if one.verdict.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
         self._ranked = list(ranked)
@@ -197,6 +199,8 @@ class ModelPage(QWidget):
         self._all_drafts.setText(f"Show all {len(ranked)}")
         self._all_drafts.setVisible(len(first) < len(ranked))
         show_text(self._drafts_status, status)
+        measured = "" if own_head is None else f"MTP head inside. Measured here: {measured_here(own_head)}"
+        show_text(self._own_head, measured, trial_role(own_head))
 
     def show_verifying(self, share: float | None) -> None:
         """The progress of a check of the file, 0 to 1; ``None`` if there is none."""
@@ -232,6 +236,7 @@ class ModelPage(QWidget):
             self._status,
             self._facts,
             self._drafts_heading,
+            self._own_head,
             self._drafts_status,
             self._drafts,
             (self._all_drafts, LEFT),
@@ -288,7 +293,8 @@ class ModelPage(QWidget):
         title.setToolTip(plain_tooltip(str(entry.path)))
         words = column(title, gap=0)
         if ranked.trial is not None:
-            words.addWidget(label(f"Measured here: {_measured(ranked.trial)}", "good", wraps=True, figures=True))
+            measured = f"Measured here: {measured_here(ranked.trial)}"
+            words.addWidget(label(measured, trial_role(ranked.trial), wraps=True, figures=True))
         sentences = (verdict.reason, verdict.warning, verdict.note)
         mood = "warning" if verdict.fits and verdict.warning is not None else "quiet"
         words.addWidget(label(" ".join(sentence for sentence in sentences if sentence), mood, wraps=True))
@@ -302,12 +308,6 @@ class ModelPage(QWidget):
         return widget
 
 
-def _measured(trial: Trial) -> str:
-    """``68% accepted · 1.8× faster · Nov 22, 2026``."""
-    accepted = "nothing drafted" if trial.acceptance_rate is None else units.accepted(trial.acceptance_rate)
-    return f"{accepted} · {units.speed_up(trial.speed_up)} · {units.date(trial.measured_at)}"
-
-
 def _head(entry: LibraryEntry) -> str:
     """Whether a model has an MTP head, and whether it is used; empty if it has none."""
     found = entry.summary
@@ -316,10 +316,10 @@ def _head(entry: LibraryEntry) -> str:
     if found.mtp_head == "alone":
         return "only this, without the model it belongs to"
     if found.head_problem:
-        return f"MTP head inside. {visible(found.head_problem)}"
+        return visible(found.head_problem)
     if unwanted := why_unwanted("auto", found, ALL_LAYERS):
-        return f"MTP head inside, off unless you turn it on. {unwanted}"
-    return "MTP head inside, which drafts without a second model"
+        return f"inside the file, off unless you turn it on. {unwanted}"
+    return "inside the file; drafts without a second model"
 
 
 def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
 from app.models.machine_memory import MachineMemory
@@ -47,7 +47,8 @@ class MemoryPart(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._longest = LEAST_CONTEXT
-        self._gpu = MemoryBar()
+        self._gpu_bars = [MemoryBar()]
+        self._gpus = column(*self._gpu_bars)
         self._system = MemoryBar()
         self._sentence = label(role="quiet", wraps=True)
         self._others = column(gap=SPACING)
@@ -71,7 +72,7 @@ class MemoryPart(QWidget):
             value.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             for place, widget in enumerate((title, slider, value)):
                 sliders.addWidget(widget, row, place)
-        column(self._gpu, self._system, self._sentence, self._others, sliders, on=self)
+        column(self._gpus, self._system, self._sentence, self._others, sliders, on=self)
         self._context.valueChanged.connect(self._on_context)
         self._layers.valueChanged.connect(self._on_layers)
 
@@ -104,10 +105,20 @@ class MemoryPart(QWidget):
     # ------------------------------------------------------------ inside
 
     def _show_bars(self, plan: LoadPlan, machine: MachineMemory) -> None:
-        self._gpu.setVisible(bool(machine.devices))
-        if machine.devices:
-            names = ", ".join(printable(device.description, 60) for device in machine.devices)
-            self._gpu.show_memory(names, _segments(plan.estimate.gpu), plan.gpu_space)
+        descriptions = {device.name: printable(device.description, 60) for device in machine.devices}
+        gpus = zip(plan.gpu_spaces.items(), plan.estimate.gpus, strict=False)
+        shown = [
+            (name, space, parts) for (name, space), parts in gpus if space or parts.total or len(descriptions) == 1
+        ]
+        while len(self._gpu_bars) < len(shown):
+            self._gpu_bars.append(MemoryBar())
+            self._gpus.addWidget(self._gpu_bars[-1])
+        for bar in self._gpu_bars[len(shown) :]:
+            bar.hide()
+        for bar, (name, space, parts) in zip(self._gpu_bars, shown, strict=False):
+            title = f"{name} · {descriptions[name]}" if len(shown) > 1 else descriptions[name]
+            bar.show_memory(title, _segments(parts), space)
+            bar.show()
         left_free = size_text(max(machine.memory_free - plan.system_space, 0))
         self._system.show_memory(
             f"Memory ({left_free} left for other programs)", _segments(plan.estimate.system), plan.system_space
@@ -221,6 +232,11 @@ class MemoryBar(QWidget):
         line = self.fontMetrics().height()
         lines = max((at for _segment, _left, at in self._legend(width)), default=-1) + 1
         return line + SPACING + _BAR + SPACING + lines * (line + 2)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.updateGeometry()  # the height it may have follows the size hint, and the layout has the old one
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent):

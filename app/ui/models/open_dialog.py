@@ -11,7 +11,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
-from app.models.mtp import why_unwanted
+from app.models.mtp import DRAFT_INSTEAD, why_unwanted
 from app.models.planner import LoadPlan, alternatives, make_plan
 from app.models.ranking import RankedDraft
 from app.models.text import visible
@@ -27,6 +27,7 @@ from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
+from app.ui.models.trial_text import measured_here
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
 from app.ui.widgets.head_control import HeadControl
@@ -251,11 +252,16 @@ class OpenModelsDialog(QDialog):
     def _refresh_head(self) -> None:
         if self._check is READING:
             return
-        header, plan = self._check.head, self._plan
-        self._head.setVisible(header is not None and not self._draft.path())
+        header, draft, plan = self._check.head, self._check.draft_shape, self._plan
+        has_model = draft is not None and not draft.is_head_only
+        self._head.setVisible(header is not None and (has_model or not self._draft.path()))
         if header is not None:
             layers = plan.target_gpu_layers if plan else self.choice().load.target_gpu_layers
-            self._head.show_choice(self._shown_head, why_unwanted(self._shown_head, header, layers) or "")
+            unwanted = why_unwanted(self._shown_head, header, layers)
+            reason = DRAFT_INSTEAD if has_model and self._shown_head == "auto" else unwanted
+            trial = self._picks.own_head if self._picks else None
+            measured = f"Measured here: {measured_here(trial)}" if trial else ""
+            self._head.show_choice(self._shown_head, reason or "", measured)
 
     @Slot(str)
     def _on_head_chosen(self, choice: HeadChoice) -> None:
@@ -279,21 +285,25 @@ class OpenModelsDialog(QDialog):
     def _on_path_changed(self) -> None:
         target = self._target.path()
         self._proposes = "nothing" if target == self._shown_target else "head"
-        if target != self._shown_target and self._load_for is not None:
-            load = self._load_for(target)
-            for fields in (self._memory_fields, self._special_fields):
-                fields.show_values(load)
+        if target != self._shown_target:
             self._shown_head = self._head_for(target)
+            if self._load_for is not None:
+                load = self._load_for(target)
+                for fields in (self._memory_fields, self._special_fields):
+                    fields.show_values(load)
         self._shown_target = target
         self._ask()
 
     @Slot(list)
     def _on_ranked(self, drafts: list[RankedDraft]) -> None:
+        self._refresh_head()
         best = next((draft for draft in drafts if draft.verdict.fits and draft.verdict.warning is None), None)
         if self._proposes == "nothing" or best is None or self._draft.path():
             return
-        was_faster = best.trial is not None and best.trial.speed_up > 1
-        drafts_itself = self._picks is not None and self._picks.entry is not None and self._picks.entry.drafts_itself
+        assert self._picks is not None  # they were ranked for it
+        own_head = self._picks.own_head
+        was_faster = best.trial is not None and best.trial.speed_up > max(1.0, own_head.speed_up if own_head else 1.0)
+        drafts_itself = self._picks.entry is not None and self._picks.entry.drafts_itself
         is_wanted = was_faster or not drafts_itself
         if best.entry.is_head if self._proposes == "head" else is_wanted:
             self._draft.set_path(str(best.entry.path))

@@ -14,8 +14,9 @@ from shiboken6 import isValid
 
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
-from app.models.ranking import RankedDraft
+from app.models.ranking import RankedDraft, Ranking
 from app.models.text import printable, size_text, visible
+from app.models.trials import Trial
 from app.ui.models.library_service import LibraryService
 from app.ui.widgets import icons, units
 from app.ui.widgets.controls import explain, label, plain_tooltip
@@ -190,6 +191,8 @@ class PairPicks(QObject):
         self._target = ""
         self.entry: LibraryEntry | None = None
         """The target that drafts were ranked for."""
+        self.own_head: Trial | None = None
+        """The trial of the MTP head inside it."""
         library.scanned.connect(self._on_scanned)
         self._drafts.show_picks([], _NO_TARGET)
         self._on_scanned()
@@ -198,6 +201,8 @@ class PairPicks(QObject):
     def set_target(self, path: str) -> None:
         """The file that drafts are ranked for; empty for none."""
         self._target = path
+        if self.entry is not None and str(self.entry.path) != path:
+            self.entry = self.own_head = None
         if not path:
             self._drafts.show_picks([], _NO_TARGET)
             return
@@ -213,11 +218,11 @@ class PairPicks(QObject):
         if isValid(self) and path == self._target:
             self._library.rank(target, partial(self._on_ranked, path, target))
 
-    def _on_ranked(self, path: str, target: LibraryEntry, ranked: list[RankedDraft]) -> None:
+    def _on_ranked(self, path: str, target: LibraryEntry, ranking: Ranking) -> None:
         if isValid(self) and path == self._target:
-            self.entry = target
-            self._drafts.show_picks([_draft_pick(one) for one in ranked], "No other models in the library.")
-            self.ranked.emit(ranked)
+            self.entry, self.own_head = target, ranking.own_head
+            self._drafts.show_picks([_draft_pick(one) for one in ranking.drafts], "No other models in the library.")
+            self.ranked.emit(ranking.drafts)
 
     def _on_failed(self, path: str, error: KnownError) -> None:
         if isValid(self) and path == self._target:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from PySide6.QtCore import QObject, QSize, Slot
 
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.hub.catalog import DraftModel, Offer
+from app.models.hub.catalog import DraftModel, Offer, Sidecar
 from app.models.hub.catalog_items import places
 from app.settings import Settings
 from app.ui.models.commands import ModelCommands
@@ -18,6 +18,7 @@ from app.ui.models.hub_service import HubService
 from app.ui.models.library_presenter import LibraryPresenter
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import LibraryTab
+from app.ui.models.recommended_tab import Whereabouts
 from app.ui.widgets.tabbed_window import TabbedWindow
 
 
@@ -59,7 +60,9 @@ class ModelsPresenter(QObject):
         self.library = library
         self.hub = HubService(values, self)
         self.downloads = DownloadsPresenter(values, self.hub.network, commands, self)
-        self._hub_presenter = hub = HubPresenter(self.hub, commands, self._state_of, self.get, self._show_search, self)
+        self._hub_presenter = hub = HubPresenter(
+            self.hub, commands, self._whereabouts, self.get, self._show_search, self
+        )
         self.window = window = ModelsWindow(hub, self.downloads)
         self._library_presenter = LibraryPresenter(window.library, library, values, commands, hub.find_drafts_for, self)
         window.library.folders.clicked.connect(commands.show_folders)
@@ -122,21 +125,29 @@ class ModelsPresenter(QObject):
 
     # ------------------------------------------------------------ what is where
 
-    def _state_of(self, offer: Offer) -> str:
-        origins = [entry.origin for entry in self.library.entries() if entry.usable and entry.origin is not None]
-        there = [(origin.repository, origin.path) for origin in origins]
+    def _whereabouts(self, offer: Offer) -> Whereabouts:
+        entries = [entry for entry in self.library.entries() if entry.usable or (entry.is_head and entry.available)]
+        there = [(entry.origin.repository, entry.origin.path) for entry in entries if entry.origin is not None]
         coming = [
             (file.repository, file.path)
             for one in self.downloads.progress()
             if one.state is not ItemState.DONE
             for file in one.item.files
         ]
-        wanted = [[(place.repository, place.file) for place in places(offer, metal=True)]]
-        if isinstance(offer.accelerator, DraftModel):
-            wanted.append([(offer.accelerator.repository, offer.accelerator.file)])
-        if all(_is_among(one, there) for one in wanted):
-            return "In your library"
-        return "In Downloads" if _is_among(wanted[0], coming) else ""
+        model = [(place.repository, place.file) for place in places(offer, metal=True)]
+        match offer.accelerator:
+            case DraftModel(repository=repository, file=file):
+                wanted = [model, [(repository, file)]]
+            case Sidecar(repository=elsewhere, file=file):
+                wanted = [model, [(elsewhere or repository, file) for repository, _ in model]]
+            case _:
+                wanted = [model]
+        missing = [one for one in wanted if not _is_among(one, there)]
+        if not missing:
+            return "library"
+        if _is_among(missing[0], coming):  # the model, if that is missing: a draft may come for another one
+            return "downloads"
+        return "hub" if model in missing else "incomplete"
 
     # ------------------------------------------------------------ changes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from PySide6.QtWidgets import QFrame, QWidget
 
@@ -16,6 +17,9 @@ from app.ui.widgets.controls import clear_layout, label, scrolling, show_text, s
 from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
+Whereabouts = Literal["hub", "downloads", "library", "incomplete"]
+"""Where a recommended model is; ``incomplete``: in the library, but without the head or draft that comes with it."""
+
 
 @dataclass(frozen=True)
 class Recommendation:
@@ -23,8 +27,7 @@ class Recommendation:
 
     offer: Offer
     fit: FitBadge
-    state: str = ""
-    """``In your library`` or ``In Downloads``, on its button; empty if neither."""
+    whereabouts: Whereabouts = "hub"
 
 
 class RecommendedTab(QWidget):
@@ -80,10 +83,10 @@ class RecommendedTab(QWidget):
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
         model, card = one.offer.model, QFrame()
         theme.set_role(card, "card")
-        get = small_button(one.state or f"Get ({size_text(one.offer.size)})")
-        get.setEnabled(not one.state)
+        get = small_button(_get_text(one))
+        get.setEnabled(one.whereabouts in ("hub", "incomplete"))
         get.setAccessibleName(f"{get.text()}: {model.title}")
-        if is_best and not one.state:
+        if is_best and get.isEnabled():
             theme.set_role(get, "primary")
         get.clicked.connect(lambda: self._get(one.offer))
         details = small_button("Other files…")
@@ -97,7 +100,7 @@ class RecommendedTab(QWidget):
         column(
             row((label(model.title, "heading", wraps=True), 1), fit),
             label(model.why, wraps=True),
-            label(drafting_text(one.offer), wraps=True),
+            label(drafting_text(one), wraps=True),
             measured,
             label(needs_text(one.offer), "quiet", wraps=True),
             row((label(license_text(one.offer), "quiet", wraps=True), 1), details, get),
@@ -107,9 +110,27 @@ class RecommendedTab(QWidget):
         return card
 
 
-def drafting_text(offer: Offer) -> str:
-    """What drafts for a model here, and what is left out."""
-    accelerator, listed = offer.accelerator, offer.file.accelerator
+def _get_text(one: Recommendation) -> str:
+    """On its button."""
+    match one.whereabouts, one.offer.accelerator:
+        case "library", _:
+            return "In your library"
+        case "downloads", _:
+            return "In Downloads"
+        case "incomplete", Sidecar() as head:
+            return f"Get its MTP head ({size_text(head.size)})"
+        case "incomplete", DraftModel() as draft:
+            return f"Get its draft ({size_text(draft.size)})"
+        case _:
+            return f"Get ({size_text(one.offer.size)})"
+
+
+def drafting_text(one: Recommendation) -> str:
+    """What drafts for a model here, and what is left out or missing."""
+    accelerator, listed = one.offer.accelerator, one.offer.file.accelerator
+    if one.whereabouts == "incomplete":
+        missing = accelerator.title if isinstance(accelerator, DraftModel) else "its MTP head"
+        return f"The model is in your library, but {missing}, which drafts for it, isn't."
     match accelerator:
         case Inside():
             return "Its MTP head drafts: it is inside the file."

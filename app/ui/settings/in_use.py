@@ -52,6 +52,8 @@ def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
     """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
+    if files.for_once:
+        return
     values.remember_load(files.target, files.settings)
     values.remember_head(files.target, files.head)
     if is_guide(files.target):

@@ -382,6 +382,7 @@ class AppCommands(QObject):
         return {
             Action.RESTART: self._pair_loader.restart,
             Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
+            Action.RESTART_ON_CPU: lambda: self._pair_loader.restart(on_cpu=True),
             Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
             Action.OPEN_MODELS: self.open_models,
             Action.LOAD_GUIDE: self.load_guide,

@@ -20,7 +20,7 @@ from app.ui.engine.pair_names import recent_title
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
 from app.ui.shell.panes import Panes, first_stop
-from app.ui.shell.side_panel import SidePanel
+from app.ui.shell.side_panel import Page, SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import theme
@@ -71,7 +71,12 @@ class MainWindow(QMainWindow):
         self.speed_panel = SpeedPanel()
         self._settings_page = QWidget()
         """Has the settings tab, once that is made."""
-        self._side = SidePanel({"Speed": self.speed_panel, "Chat settings": self._settings_page})
+        self._side = SidePanel(
+            (
+                Page("Speed", "speed", self.speed_panel),
+                Page("Chat settings", "settings", self._settings_page),
+            )
+        )
         self.undo_bar = UndoBar()
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}

@@ -16,7 +16,7 @@ import msgspec
 from PySide6.QtCore import QLockFile, QObject, Signal, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
-from app import APPLICATION_ID
+from app import APPLICATION_ID, decoders
 from app.errors import KnownError
 from app.models.opened_file import SUFFIX
 
@@ -50,7 +50,7 @@ def decode_request(request: bytes) -> Path | None:
     if not request.startswith(_OPEN) or not request.endswith(b"\n"):
         raise ValueError("no request of ours")
     try:
-        path = Path(msgspec.json.decode(request.removeprefix(_OPEN), type=str))
+        path = Path(decoders.decode(request.removeprefix(_OPEN), str))
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     if not path.is_absolute() or path.suffix.lower() != SUFFIX or not path.is_file():

@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Slot
 
 from app import paths
 from app.models.measurements import FILE_NAME, Measurements
-from app.protocol.events import PairLoaded
+from app.protocol.events import GenerationFinished, PairLoaded
 from app.protocol.options import Sampling
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.live_answer import LiveAnswer
@@ -45,10 +45,12 @@ class SpeedWiring(QObject):
         self._sampling = sampling
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
+        self._live: LiveAnswer | None = None
+        """The latest answer."""
         panel = window.speed_panel
         engine.state_changed.connect(self._on_engine_state_changed)
         engine.engine_exited.connect(self._on_engine_exited)
-        engine.generation_finished.connect(lambda finished: panel.set_curve(finished.curve))
+        engine.generation_finished.connect(self._on_generation_finished)
         pair_loader.load_progressed.connect(self._on_load_progressed)
         pair_loader.pair_refused.connect(self._show_head)
         pair_loader.measuring_ended.connect(lambda: panel.plain_speed.set_measuring(False))
@@ -69,8 +71,8 @@ class SpeedWiring(QObject):
 
     @Slot()
     def _show_head(self) -> None:
-        files = self._pair_loader.files()
-        self._window.speed_panel.show_head(files.head if files else "auto")
+        if (files := self._pair_loader.files()) is not None:
+            self._window.speed_panel.show_head(files.head, for_once=files.for_once)
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:
@@ -94,9 +96,17 @@ class SpeedWiring(QObject):
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
         panel = self._window.speed_panel
+        self._live = live
         panel.begin_generation()
         live.rounds_received.connect(panel.add_rounds)
         live.ended.connect(panel.end_generation)
+
+    @Slot(object)
+    def _on_generation_finished(self, finished: GenerationFinished) -> None:
+        panel = self._window.speed_panel
+        panel.set_curve(finished.curve)
+        if self._live is not None and finished.request == self._live.request:  # and not a comparison's
+            panel.set_draft_failure(finished.draft_failure)
 
     @Slot(float)
     def _on_plain_speed_measured(self, tokens_per_second: float) -> None:

@@ -186,7 +186,7 @@ class ShowDrafted(QWidget):
             self._show_tints(pair)
 
     def _show_tints(self, pair: PairLoaded | None) -> None:
-        shown: tuple[DrafterName, ...] = ("mtp" if drafters.has_head(pair) else "model", "ngram")
+        shown = drafters.drafting(pair)
         for name, sample in self._samples.items():
             sample.setVisible(name in shown)
         self._legend.setAccessibleName(f"Tints: {', '.join(_TINTS[name] for name in shown)}")

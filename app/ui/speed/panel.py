@@ -74,10 +74,12 @@ class SpeedPanel(QScrollArea):
         self._rows = self._least_rows()
         self._note_change()
 
-    def show_head(self, choice: HeadChoice) -> None:
-        """The user's choice about the MTP head inside the target; while nothing is loaded, nothing changes."""
+    def show_head(self, choice: HeadChoice, *, for_once: bool = False) -> None:
+        """The user's choice about the MTP head inside the target, or what was set ``for_once``; while nothing is
+        loaded, nothing changes.
+        """
         if (pair := self._told.pair) is not None:
-            self.head.show_choice(choice, drafters.why_no_head(pair, choice))
+            self.head.show_choice(choice, drafters.why_no_head(pair, choice, for_once=for_once))
             self.head.setVisible(drafters.has_own_head(pair))
 
     def set_engine_state(self, text: str) -> None:
@@ -95,6 +97,7 @@ class SpeedPanel(QScrollArea):
         """The request was sent, with the current settings."""
         self._meter.begin()
         self._told.answering, self._told.asked = True, self._situation().coming
+        self._told.stopped = None
         # Not while the slider is being moved: it would slip away from under the pointer.
         self._rows = self._least_rows()
         self._note_change()
@@ -113,6 +116,11 @@ class SpeedPanel(QScrollArea):
             if self._told.asked and self._told.asked.drafters:
                 self._kinds = sums_by_kind(self._kinds, figures.kinds)
                 self._length_used = wording.length_used(self._told.asked, figures)
+        self._note_change()
+
+    def set_draft_failure(self, reason: str | None) -> None:
+        """Why the draft model or the MTP head was no longer used in the answer that has just ended."""
+        self._told.stopped = reason
         self._note_change()
 
     def set_curve(self, speeds: Sequence[float]) -> None:

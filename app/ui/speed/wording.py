@@ -46,6 +46,8 @@ class Situation:
     """The figures of the answer being written or of the last one; ``None`` if there is none."""
     paused: Pause | None = None
     """Why drafting is paused in that answer, or was when it ended."""
+    stopped: str | None = None
+    """Why the draft model or the MTP head was no longer used in that answer, a sentence; known when it has ended."""
     plain_pass: float | None = None
     """Mean seconds of a verify pass without a draft, in that answer."""
     drafted_pass: float | None = None
@@ -107,15 +109,19 @@ def status(now: Situation) -> Status:
     if now.pair.drafting_off is not None:
         return Status("No drafting", _sentence(now.pair.drafting_off))
     if now.pair.draft_refused is not None and not _has_drafted(now):
-        instead = "n-grams are used instead." if now.drafters else "Answers are written without a draft."
+        other = "The MTP head is used instead." if drafters.has_head(now.pair) else "n-grams are used instead."
+        instead = other if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
     if now.pair.head_refused is not None and not _has_drafted(now):
-        instead = " n-grams are used instead." if now.drafters else ""
+        other = "The draft model is used instead." if drafters.has_model(now.pair) else "n-grams are used instead."
+        instead = f" {other}" if now.drafters else ""
         return Status("MTP head not used", f"{_sentence(now.pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
         return _off(now)
+    if now.stopped is not None:
+        return Status(_stopped_heading(now), _sentence(now.stopped), "warning")
     if now.paused is not None:
         return _paused(now, now.paused)
     return _on(now)
@@ -152,7 +158,8 @@ def _next(now: Situation) -> str:
     if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
         return _length(coming.draft_length)
     if len(coming.drafters) > 1:
-        return " and ".join(drafters.IN_SENTENCES[name] for name in coming.drafters)
+        *names, last = (drafters.IN_SENTENCES[name] for name in coming.drafters)
+        return f"{', '.join(names)} and {last}"
     return f"only {drafters.IN_SENTENCES[coming.drafters[0]]}"
 
 
@@ -171,6 +178,12 @@ def _on_heading(now: Situation) -> str:
 
 def _paused_heading(now: Situation) -> str:
     return f"{_on_heading(now)} is paused"
+
+
+def _stopped_heading(now: Situation) -> str:
+    names = [name for name in now.drafters if name != "ngram"]
+    what = drafters.TITLES[names[0]] if len(names) == 1 else "Part of the drafting"
+    return f"{what} stopped in this answer"
 
 
 def _paused(now: Situation, pause: Pause) -> Status:

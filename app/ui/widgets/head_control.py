@@ -19,7 +19,7 @@ _CHOICES = {"auto": "Automatic", "on": "On", "off": "Off"}
 
 
 class HeadControl(QWidget):
-    """A list to choose from, and below it why the head isn't used."""
+    """A list to choose from, and below it why the head isn't used, and what it brought."""
 
     choice_changed = Signal(str)
     """Carries a `HeadChoice`; only for choices of the user."""
@@ -38,7 +38,8 @@ class HeadControl(QWidget):
         guard_wheel(self._box, even_focused=True)
         self._reason = label(role="quiet", wraps=True)
         line = row(label("MTP head", "heading"), (self._box, 1), gap=3 * SPACING)
-        column(line, self._reason, gap=SPACING, on=self)
+        self._measured = label(role="quiet", wraps=True, figures=True)
+        column(line, self._reason, self._measured, gap=SPACING, on=self)
         for widget in (self, self._box):
             explain(widget, HELP)
         self._box.activated.connect(self._on_activated)
@@ -48,10 +49,11 @@ class HeadControl(QWidget):
         """A `HeadChoice`."""
         return str(self._box.currentData())
 
-    def show_choice(self, choice: str, reason: str) -> None:
-        """``reason``: why the head isn't used, a sentence; empty if it is."""
+    def show_choice(self, choice: str, reason: str, measured: str = "") -> None:
+        """``reason``: why the head isn't used, a sentence; empty if it is. ``measured``: what a trial says of it."""
         self._box.setCurrentIndex(self._box.findData(choice))
-        self._box.setAccessibleDescription(reason)
+        self._box.setAccessibleDescription(" ".join(text for text in (reason, measured) if text))
+        show_text(self._measured, measured)
         show_text(self._reason, f"Not in use. {reason}" if reason else "")
 
     @Slot(int)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,19 +21,30 @@ from app.protocol.events import PairLoaded, Round, RoundsReceived
 from app.protocol.options import LoadSettings
 from tests.engine.host.test_engine import WARM
 from tests.support.generation import GREEDY, ask, run
-from tests.support.simulator import DEAR, DEAR_CATCH_UP, LIMIT, Surroundings, curves, run_fixed, run_policy, trace
+from tests.support.simulator import (
+    DEAR,
+    DEAR_CATCH_UP,
+    LIMIT,
+    Surroundings,
+    curves,
+    draft_changed,
+    pair_costs,
+    run_fixed,
+    run_policy,
+    trace,
+)
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
 CURVES = curves()
 LONG = "word " * 150
-CHEAP = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001, catch_up=0.0001)
+CHEAP = pair_costs({1: 1.0, 17: 1.1}, 0.001, 0.0001)
 """Drafting pays, and so does catching up with a long prompt."""
-LATE = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001, catch_up=1.0)
+LATE = pair_costs({1: 1.0, 17: 1.1}, 0.001, 1.0)
 """Drafting would pay if the draft model knew the prompt, which would take as long as writing all of it."""
 
 
-DEAR_LATE = replace(DEAR, catch_up=DEAR_CATCH_UP * (DEAR.draft or 0.0))
+DEAR_LATE = draft_changed(DEAR, catch_up=DEAR_CATCH_UP * DEAR.drafts["model"].token)
 
 
 class Counting:
@@ -128,10 +138,10 @@ def test_a_draft_model_that_is_not_asked_decodes_nothing(
 def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
     engine: Engine, counting: Callable[[Costs], Counting]
 ) -> None:
-    counted = counting(Costs(verify={1: 1.0, 17: 17.0}, draft=0.5, catch_up=0.1))
+    counted = counting(pair_costs({1: 1.0, 17: 17.0}, 0.5, 0.1))
     assert engine._costs
     known = AcceptancePrior({"coupled": RatePrior(0.02, 300.0)})
-    engine._costs.history.add([], "coupled", {"prose": known})
+    engine._costs.history.add([], "coupled", {"model": {"prose": known}})
     answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
     assert counted.widths == []
     pauses = [round_.paused for round_ in answer.rounds[1:]]
@@ -142,7 +152,7 @@ def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
 def test_a_long_prompt_is_caught_up_with_in_portions_and_once(
     engine: Engine, counting: Callable[[Costs], Counting], length: str | int
 ) -> None:
-    costs = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001, catch_up=0.02)  # 75 tokens in 1.5 plain passes
+    costs = pair_costs({1: 1.0, 17: 1.1}, 0.001, 0.02)  # 75 tokens in 1.5 plain passes
     counted = counting(costs)
     plain = run(engine, ask(LONG, sampling=WARM, draft_length=0, max_tokens=120))
     drafted = run(engine, ask(LONG, sampling=WARM, draft_length=length, max_tokens=120))
@@ -172,7 +182,7 @@ def test_under_rejection_a_fixed_length_is_drafted_in_every_round(
     engine: Engine, counting: Callable[[Costs], Counting]
 ) -> None:
     """The text depends on who drafted what: the same seed has to give the same text however much is cached."""
-    counting(Costs(verify={1: 1.0, 17: 1.1}, draft=0.001, catch_up=1.0))
+    counting(LATE)
     command = ask(LONG, sampling=WARM, accept="rejection", draft_length=4, max_tokens=40)
     first, again = run(engine, command), run(engine, command)
     assert first.token_ids == again.token_ids
@@ -218,7 +228,7 @@ def a_policy(costs: Costs, **options: object) -> AutoPolicy:
 @pytest.mark.parametrize(("curve", "behind"), [("600 M F16", 10_000), ("600 M Q4_K_M", 5000), ("flat", 500)])
 def test_a_small_draft_catches_up_with_a_long_prompt_without_a_pause_in_the_text(curve: str, behind: int) -> None:
     costs = CURVES[curve]
-    costs = replace(costs, catch_up=0.2 * (costs.draft or 0.0))
+    costs = draft_changed(costs, catch_up=0.2 * costs.drafts["model"].token)
     text = trace((0.9,), length=400)
     outcome = run_policy(a_policy(costs), costs, text, around=Surroundings(0.2, behind))
     assert outcome.caught_up > behind / 2
@@ -243,7 +253,7 @@ def test_a_catch_up_that_turns_out_dear_is_given_up() -> None:
 
 
 def test_the_less_there_is_left_to_write_the_less_it_pays_to_catch_up() -> None:
-    costs = Costs({1: 0.02, 17: 0.0232}, 0.001, catch_up=0.0001)
+    costs = pair_costs({1: 0.02, 17: 0.0232}, 0.001, 0.0001)
 
     def catches_up(missing: int, left: int) -> bool:
         decision = a_policy(costs).decide(behind_prompt(missing, left))
@@ -256,7 +266,7 @@ def test_the_less_there_is_left_to_write_the_less_it_pays_to_catch_up() -> None:
 
 
 def behind_prompt(missing: int, left: int) -> Situation:
-    return Situation(length=missing + 1, most=left, has_model=True, missing=missing)
+    return Situation(length=missing + 1, most=left, missing={"model": missing})
 
 
 def test_what_is_needed_says_why_a_long_prompt_is_left_alone() -> None:

@@ -23,6 +23,7 @@ from app.protocol.options import DrafterChoice, Propose, Sampling
 from tests.engine.host.test_engine import HOT, PENALIZED, WARM
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.simulator import pair_costs
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
@@ -138,7 +139,7 @@ def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: 
     stranger = make_model(tmp_path / "stranger.gguf", chat_template=CHATML_TEMPLATE, noise=3.0)
     load(random_pair[0], stranger)
     assert engine._costs
-    engine._costs.costs = Costs(verify={1: 1.0, 17: 17.0}, draft=0.5)  # whatever it takes on a busy machine
+    engine._costs.costs = pair_costs({1: 1.0, 17: 17.0}, 0.5)  # whatever it takes on a busy machine
     answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
     pauses = [round_.paused for round_ in answer.rounds if round_.paused]
     assert pauses and pauses[-1].acceptance_rate < 0.5
@@ -147,7 +148,7 @@ def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: 
 def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(guide_pair[0], guide_pair[1])
     assert engine._costs
-    engine._costs.costs = Costs(verify={1: 1.0, 17: 1.1}, draft=0.001)  # as on a GPU: width is nearly free
+    engine._costs.costs = pair_costs({1: 1.0, 17: 1.1}, 0.001)  # as on a GPU: width is nearly free
     answer = run(engine, ask("What is a draft model?", sampling=GREEDY, draft_length="auto", max_tokens=200))
     assert max(round_.drafted for round_ in answer.rounds) == 16
 
@@ -191,7 +192,7 @@ class _AsHead(NgramDrafter):
 def test_one_character_without_end_ends_drafting_however_it_is_split_into_tokens(is_one_character: bool) -> None:
     """https://github.com/ggml-org/llama.cpp/issues/23577"""
     pieces = {5: b"/", 6: b"//", 7: b"////" if is_one_character else b"/ /"}
-    drafting = Drafting(AutoPolicy(Costs({1: 1.0}, None)), [_AsHead(lambda _: False)], pieces.__getitem__)
+    drafting = Drafting(AutoPolicy(Costs({1: 1.0})), [_AsHead(lambda _: False)], pieces.__getitem__)
     sequence = TokenSequence([5, 6])
     drafting.begin(sequence, Task(GREEDY, 1))
     for token in np.random.default_rng(1).choice([5, 6, 7], 400).tolist():

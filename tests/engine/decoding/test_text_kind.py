@@ -152,7 +152,7 @@ def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
             tracker.add(piece.text)
     kinds = {figures.kind for figures in answer.finished.figures.kinds}
     assert kinds == ({"prose"} if stop == ["`"] else {"prose", "code"})
-    assert engine._costs and set(engine._costs.history.priors("coupled")) == kinds  # the policy was told
+    assert engine._costs and set(engine._costs.history.priors("coupled")["model"]) == kinds  # the policy was told
 
 
 def test_thinking_that_the_template_begins(engine: Engine, load: Callable[..., PairLoaded], tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from functools import cache
 import pytest
 
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
-from app.engine.decoding.thinking import FORMATS, Marks
+from app.engine.decoding.thinking import Marks
+from app.engine.decoding.thinking_formats import FORMATS
 from app.protocol.events import Piece
 
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")

@@ -12,9 +12,10 @@ import gguf
 import numpy as np
 import pytest
 
-from app.engine.host import loading
+from app.engine.host import contexts, loading, model_files
 from app.engine.host.engine import Engine
-from app.engine.host.loading import ModelFiles, default_draft_length, recommended_sampling
+from app.engine.host.model_files import ModelFiles
+from app.engine.host.recommended import default_draft_length, recommended_sampling
 from app.engine.llama import backend
 from app.engine.llama.checkpoints import CHECKPOINT, Memory
 from app.engine.llama.context import Context
@@ -102,7 +103,7 @@ def test_a_file_that_changes_between_its_header_and_its_stamp(tmp_path: Path, mo
         with path.open("ab") as file:
             file.write(b"more")
 
-    monkeypatch.setattr(loading, "check_loadable", checked_and_then_written_to)
+    monkeypatch.setattr(model_files, "check_loadable", checked_and_then_written_to)
     with pytest.raises(KnownError, match="changed while it was being loaded"):
         ModelFiles.checked(path)
 
@@ -234,7 +235,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     assert not context._memory.copy_back(np.empty(0, np.uint8), CHECKPOINT)
     context.roll_back(4)
     assert context.tokens == []
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
     context.close()
     model.close()
 
@@ -243,7 +244,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
     engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_, **__: 4)
+    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 4)
     monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
     load(make(tmp_path / "model.gguf", "qwen35"), target_gpu_layers=layers_on_gpu)
     assert engine._target is not None

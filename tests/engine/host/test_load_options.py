@@ -54,6 +54,7 @@ def llama_log() -> Iterator[list[str]]:
 @pytest.fixture
 def processor_as_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """No machine that runs tests has a GPU, but llama.cpp takes the processor for one if it is told to."""
+    backend.start()  # a test may be the first one
     handles = {"CPU": backend._handles(backend.CPU)[0]}
     monkeypatch.setattr(backend, "offload_handles", lambda: handles)
 

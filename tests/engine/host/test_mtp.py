@@ -441,14 +441,6 @@ def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
     assert engine._target is not None and engine._target.context.head is None
 
 
-def test_a_head_is_not_used_together_with_a_draft_model(
-    engine: Engine, load_head: LoadHead, random_models: Models
-) -> None:
-    pair = load_head(Files(random_models["glm4moe"].target, random_models["qwen35"].target))
-    assert pair.draft is not None and not pair.has_head
-    assert {drafter.name for drafter in engine._drafters} == {"model", "ngram"}
-
-
 def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
     pair = load_head(Files(make_model(tmp_path / "plain.gguf")))
     assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."

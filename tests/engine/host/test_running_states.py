@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from app.engine.decoding.prompt import Prompt
-from app.engine.host import loading
+from app.engine.host import contexts
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
 from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
@@ -246,7 +246,7 @@ def test_drafts_are_as_long_as_what_can_be_taken_back(
     engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the snapshots work here: three of them."""
-    monkeypatch.setattr(loading, "try_out", _without_marks)
+    monkeypatch.setattr(contexts, "try_out", _without_marks)
     load(pairs["qwen35"][0], pairs["llama"][0], **SMALL)
     plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=60))
     for length in (MAX_DRAFT_LENGTH, "auto"):
@@ -273,7 +273,7 @@ def test_what_was_tried_out_is_not_tried_again(
         tried.append(try_out(cache, vocabulary))
         return tried[-1]
 
-    monkeypatch.setattr(loading, "try_out", counted)
+    monkeypatch.setattr(contexts, "try_out", counted)
     for _ in range(2):
         assert load(*pairs[architecture], **SMALL).drafting_off is None
         engine.unload()

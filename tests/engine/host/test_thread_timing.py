@@ -10,6 +10,7 @@ import pytest
 from app import paths
 from app.engine.host import loading, pair_costs, threads
 from app.engine.host.engine import Engine
+from app.engine.host.model_files import ModelFiles
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
 from app.errors import Canceled
@@ -124,11 +125,11 @@ def test_timing_can_be_canceled(engine: Engine, load: Loading, random_pair: Pair
 def test_for_real(load: Loading, random_pair: Pair) -> None:
     pair = load(*random_pair)
     assert pair.threads in (1, 2)
-    assert threads.remembered_threads(loading.ModelFiles.checked(random_pair[0]).stamp) == pair.threads
+    assert threads.remembered_threads(ModelFiles.checked(random_pair[0]).stamp) == pair.threads
 
 
 def test_a_file_with_nonsense_is_ignored(load: Loading, random_pair: Pair) -> None:
-    stamp = loading.ModelFiles.checked(random_pair[0]).stamp
+    stamp = ModelFiles.checked(random_pair[0]).stamp
     threads.remember_threads(stamp, 0)
     assert threads.remembered_threads(stamp) is None
     (paths.cache_dir() / "threads.json").write_text("{")

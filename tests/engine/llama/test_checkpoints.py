@@ -10,7 +10,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from app.engine.host import loading
+from app.engine.host import contexts
 from app.engine.llama import backend, checkpoints
 from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
@@ -223,9 +223,9 @@ def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pyt
             raise KnownError("There is not enough memory.")
         return new_context(model)
 
-    monkeypatch.setattr(loading, "_affordable_snapshots", lambda *_, **__: 8)
-    monkeypatch.setattr(loading, "Context", short_of_memory)
-    loading.target_context(model, LoadSettings(), 512, Threads(1, 1)).close()
+    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 8)
+    monkeypatch.setattr(contexts, "Context", short_of_memory)
+    contexts.target_context(model, LoadSettings(), 512, Threads(1, 1)).close()
     assert asked == [8, 4, 2, 0]
 
 
@@ -235,9 +235,9 @@ def test_snapshots_are_asked_for_where_they_exist_and_are_small_against_the_mode
 ) -> None:
     has_snapshots = model.path.stem in WITH_SNAPSHOTS
     model.size_bytes = 10**9
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
     model.size_bytes = 10**3
-    assert loading._affordable_snapshots(model, LoadSettings(), 1) == 0
+    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
 
 
 @pytest.mark.parametrize("model", ALL, indirect=True)

@@ -11,9 +11,11 @@ import pytest
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import head as heads
 from app.engine.llama.context import Context
-from app.engine.llama.head import Head, _States
+from app.engine.llama.head import HISTORY, Head, States
 from app.engine.llama.model import Model
+from app.engine.llama.shared_head import SharedHead
 from app.protocol.options import LoadSettings
+from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_random_model
 
 Models = dict[HeadArchitecture, Path]
@@ -70,7 +72,7 @@ def expected(cached: tuple[Context, Head], tokens: Sequence[int]) -> Floats:
 
 
 def test_hidden_states_are_moved_once_for_many_tokens() -> None:
-    states, moves = _States(100, 3), 0
+    states, moves = States(100, 3), 0
     for position in range(1000):
         first = states.first
         states.append(position, np.full((1, 3), position, np.float32))
@@ -81,6 +83,30 @@ def test_hidden_states_are_moved_once_for_many_tokens() -> None:
     assert 0 < moves <= 20
     states.append(1000, np.zeros((100, 3), np.float32))
     assert (states.first, states.end) == (1000, 1100)
+
+
+def test_a_head_that_reads_its_targets_cache_keeps_only_the_last_hidden_states(tmp_path: Path) -> None:
+    """The whole context of the target's would otherwise be copied, and kept."""
+    models = [
+        Model(path, 0, lambda _: True, with_head=True)
+        for path in (make_gemma4(tmp_path / "t.gguf"), make_assistant(tmp_path / "mtp.gguf"))
+    ]
+    target = Context(models[0], LoadSettings(), length=1024, threads=1)
+    head = target.head = SharedHead(target, models[1], LoadSettings())
+    try:
+        target.decode(TOKENS, 0)
+        assert (head._states.first, head._states.end) == (len(TOKENS) - HISTORY, len(TOKENS))
+        assert len(head._states._rows) == 2 * HISTORY and len(head._inputs) == 1
+        last = head._states.between(len(TOKENS) - 1, len(TOKENS)).copy()
+        target.clear()
+        target.decode(TOKENS[:-1], 0)
+        target.decode(TOKENS[-1:], 0)
+        assert_near(last, head._states.between(len(TOKENS) - 1, len(TOKENS)))
+    finally:
+        head.close()
+        target.close()
+        for model in models:
+            model.close()
 
 
 def test_it_reads_along_in_chunks(cached: tuple[Context, Head]) -> None:

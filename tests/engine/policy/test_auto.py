@@ -7,11 +7,11 @@ import pytest
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, RatePrior
+from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
-from app.protocol.options import DrafterName, ProposalMethod, Propose, TextKind
+from app.protocol.options import DrafterName, ProposalMethod, Propose
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,
@@ -23,6 +23,7 @@ from tests.support.simulator import (
     best_fixed,
     curves,
     measured_at,
+    pair_costs,
     run_fixed,
     run_policy,
     trace,
@@ -35,7 +36,7 @@ TEXTS = {
     for kind, means in TRACES.items()
     for informative in (True, False)
 }
-NO_DRAFT = Costs(CURVES["flat"].verify, None)
+NO_DRAFT = Costs(CURVES["flat"].verify)
 
 
 def a_policy(costs: Costs = CURVES["flat"], propose: Propose = "coupled", fixed: int | None = None) -> AutoPolicy:
@@ -43,7 +44,7 @@ def a_policy(costs: Costs = CURVES["flat"], propose: Propose = "coupled", fixed:
 
 
 def at(most: int = LIMIT, found: Proposal | None = None, missing: int = 0, has_model: bool = True) -> Situation:
-    return Situation(length=10, most=most, has_model=has_model, found=found or Proposal(), missing=missing)
+    return Situation(10, most, {"model": missing} if has_model else {}, found or Proposal())
 
 
 def tell(
@@ -117,14 +118,14 @@ def test_a_worthless_draft_is_paused_with_the_reason() -> None:
 def test_what_is_needed_follows_the_costs() -> None:
     def needed(costs: Costs) -> float:
         """As told with a pause, which hopeless drafts bring about."""
-        hopeless: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": RatePrior(0.005, 100.0)})}
+        hopeless: Priors = {"model": {"prose": AcceptancePrior({"coupled": RatePrior(0.005, 100.0)})}}
         paused = AutoPolicy(costs, propose="coupled", start=hopeless).decide(at()).paused
         assert paused is not None
         return paused.break_even_rate
 
-    assert needed(Costs({1: 1.0, 17: 1.0}, 0.05)) < 0.06
+    assert needed(pair_costs({1: 1.0, 17: 1.0}, 0.05)) < 0.06
     assert needed(CURVES["100 M Q8_0"]) > 0.75
-    assert needed(Costs({1: 1.0, 2: 30.0, 17: 40.0}, 0.1)) == 1.0
+    assert needed(pair_costs({1: 1.0, 2: 30.0, 17: 40.0}, 0.1)) == 1.0
 
 
 def test_it_notices_that_code_follows_prose() -> None:
@@ -183,7 +184,7 @@ def test_what_is_needed_does_not_follow_what_is_kept() -> None:
     paused = policy.decide(at(found=found)).paused
     assert paused is not None
     assert paused.break_even_rate < 0.05  # without a draft model's cost, v(2) ÷ v(1) − 1 = 0.01 and a bit
-    high = AutoPolicy(Costs({1: 1.0, 2: 3.0, 17: 9.0}, None)).decide(at(found=found)).paused
+    high = AutoPolicy(Costs({1: 1.0, 2: 3.0, 17: 9.0})).decide(at(found=found)).paused
     assert high is not None
     # by length of match: 0.4, 0.5, 0.7 and 0.9 before any was judged
     assert high.acceptance_rate == pytest.approx((0.4 + 0.5 + 0.7 + 0.9) / 4, abs=0.05)
@@ -233,14 +234,14 @@ def run_with(drafters: list[DrafterName], costs: Costs, copies: bool = True) -> 
 def test_the_chain_beats_both_of_its_drafters(curve: str) -> None:
     costs = CURVES[curve]
     chain = run_with(["model", "ngram"], costs)
-    model, ngram = run_with(["model"], costs), run_with(["ngram"], Costs(costs.verify, None))
+    model, ngram = run_with(["model"], costs), run_with(["ngram"], Costs(costs.verify))
     assert chain.speed >= 1.05 * max(model.speed, ngram.speed) or chain.speed >= 0.99 * ngram.speed > model.speed
     assert 0 < chain.by_ngram < chain.rounds
 
 
 def test_ngrams_alone_never_cost_anything() -> None:
     for costs in CURVES.values():
-        alone = Costs(costs.verify, None)
+        alone = Costs(costs.verify)
         plain = run_fixed(alone, trace((0.6,), length=2000), 0)
         assert run_with(["ngram"], alone).speed > 1.1 * plain
         assert run_with(["ngram"], alone, copies=False).speed >= 0.999 * plain
@@ -248,24 +249,25 @@ def test_ngrams_alone_never_cost_anything() -> None:
 
 @pytest.mark.parametrize("fixed", [None, 4])
 @pytest.mark.parametrize("are_right", [True, False])
-def test_where_ngrams_do_not_go_first_they_have_to_show_that_they_gain(are_right: bool, fixed: int | None) -> None:
-    """https://github.com/ggml-org/llama.cpp/issues/25819: their matches are judged while the draft model drafts."""
-    policies = [
-        AutoPolicy(CURVES["600 M F16, large draft"], fixed=fixed, ngrams_first=first) for first in (True, False)
-    ]
-    situation = at(found=Proposal([7] * 16, None, [40.0] * 16))
-    assert [policy.decide(situation).drafter for policy in policies] == ["ngram", "model"]
+def test_beside_a_head_ngrams_have_to_show_that_they_gain(are_right: bool, fixed: int | None) -> None:
+    """https://github.com/ggml-org/llama.cpp/issues/25819: their matches are judged while the head drafts."""
+    costs = CURVES["600 M F16, large draft"]
+    found = Proposal([7] * 16, None, [40.0] * 16)
+    assert AutoPolicy(costs, fixed=fixed).decide(at(found=found)).drafter == "ngram"
+    policy = AutoPolicy(Costs(costs.verify, {"mtp": costs.drafts["model"]}), fixed=fixed)
+    situation = Situation(10, LIMIT, {"mtp": 0}, found)
+    assert policy.decide(situation).drafter == "mtp"
     for _ in range(20):
-        decision = policies[1].decide(situation)
+        decision = policy.decide(situation)
         if decision.drafter == "ngram":
             break
         accepted, token = (0, 7) if are_right else (4, 8)
-        tell(policies[1], decision, Proposal([5] * 4, None, [1.0] * 4), 4, accepted, token, situation)
+        tell(policy, decision, Proposal([5] * 4, None, [1.0] * 4), 4, accepted, token, situation)
     assert (decision.drafter == "ngram") == are_right
 
 
 def test_misleading_matches_are_left_out_and_still_judged() -> None:
-    policy = AutoPolicy(Costs(CURVES["600 M F16"].verify, None))
+    policy = AutoPolicy(Costs(CURVES["600 M F16"].verify))
     found = Proposal([7] * 4, None, [3.0] * 4)
     situation = at(found=found)
     for _ in range(60):
@@ -369,7 +371,7 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
     """
     costs = CURVES["flat"]
     flat = RatePrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
-    knows_nothing: dict[TextKind, AcceptancePrior] = {"prose": AcceptancePrior({"coupled": flat})}
+    knows_nothing: Priors = {"model": {"prose": AcceptancePrior({"coupled": flat})}}
 
     def gain(learned: str, kind: str) -> float:
         teacher = a_policy(costs)
@@ -407,21 +409,23 @@ def test_what_was_not_tried_is_not_forgotten() -> None:
     known = {
         "coupled": RatePrior(0.9, 300.0, ((0.5, 8.0),) * (len(LEAD_EDGES) + 1)),
         "greedy": RatePrior(0.6, 200.0),
-        "ngram": RatePrior(0.3, 100.0),
     }
-    start: dict[TextKind, AcceptancePrior] = {
-        "prose": AcceptancePrior(known, 0.2),
-        "code": AcceptancePrior({"ngram": RatePrior(0.8, 40.0)}, 0.1),
+    start: Priors = {
+        "model": {"prose": AcceptancePrior(known, 0.2)},
+        "mtp": {"list": AcceptancePrior({"greedy": RatePrior(0.5, 9.0)})},
+        "ngram": {
+            "prose": AcceptancePrior({"ngram": RatePrior(0.3, 100.0)}),
+            "code": AcceptancePrior({"ngram": RatePrior(0.8, 40.0)}),
+        },
     }
     policy = AutoPolicy(CURVES["flat"], start=start)
     assert policy.learned().priors == start
     situation = at(0, Proposal([1], None, [5.0]))
     tell(policy, policy.decide(situation), Proposal(), 0, 0, 1, situation)
-    learned = policy.learned().priors["prose"]
-    assert policy.learned().priors["code"] == start["code"]
-    assert learned.rates["coupled"] == known["coupled"] and learned.rates["greedy"] == known["greedy"]
-    assert learned.rates["ngram"].rate > 0.3
-    assert learned.greedy_advantage == 0.2
+    learned = policy.learned().priors
+    assert learned["model"] == start["model"] and learned["mtp"] == start["mtp"]
+    assert learned["ngram"]["code"] == start["ngram"]["code"]
+    assert learned["ngram"]["prose"].rates["ngram"].rate > 0.3
 
 
 @pytest.mark.parametrize("curve", ["flat", "600 M Q8_0"])

@@ -15,16 +15,17 @@ from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.policy import calibration
-from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, measure, up_to_date
+from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.errors import Canceled
 from app.protocol.events import PairLoaded
 from app.protocol.limits import KvType
-from app.protocol.options import LoadSettings
+from app.protocol.options import DrafterName, LoadSettings
 from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
+from tests.support.simulator import pair_costs
 
 
 @pytest.fixture
@@ -36,19 +37,19 @@ def loaded(engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[P
 def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> None:
     target, draft = loaded._target, loaded._draft
     assert target and draft
-    costs = measure(target.context, draft.context, lambda: False, budget=0.0)
+    costs = measure(target.context, {"model": draft.context}, lambda: False, budget=0.0)
     assert set(costs.verify) == {1, 2, 6, 17}
     assert all(seconds > 0 for seconds in costs.verify.values())
-    assert costs.draft is not None and costs.draft > 0
-    assert costs.catch_up is not None and costs.catch_up > 0
+    assert costs.drafts["model"].token > 0
+    assert (costs.drafts["model"].catch_up or 0.0) > 0
     assert target.context.tokens == [] and draft.context.tokens == []
-    assert measure(target.context, None, lambda: False, budget=0.0).draft is None
+    assert not measure(target.context, {}, lambda: False, budget=0.0).drafts
 
 
 def test_measuring_can_be_canceled(loaded: Engine) -> None:
     assert loaded._target
     with pytest.raises(Canceled):
-        measure(loaded._target.context, None, lambda: True)
+        measure(loaded._target.context, {}, lambda: True)
 
 
 def test_a_second_load_does_not_measure_again(
@@ -90,12 +91,12 @@ def test_what_an_answer_taught_is_kept(
     ],
 )
 def test_costs_that_make_no_sense_are_not_used(tmp_path: Path, nonsense: dict[str, object]) -> None:
-    sound = msgspec.to_builtins(MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1), str_keys=True)
+    sound = msgspec.to_builtins(MeasuredCosts(Costs({1: 0.1}), OLD, 0.1), str_keys=True)
     entries = {"sound": sound, "nonsense": sound | nonsense}
     path = tmp_path / "costs.json"
     path.write_bytes(msgspec.json.encode({"version": 1, "entries": entries}))
-    store = KeyedFile(path, MeasuredCosts)
-    assert store.get("sound") == MeasuredCosts(Costs({1: 0.1}, None), OLD, 0.1)
+    store = costs_file(path)
+    assert store.get("sound") == MeasuredCosts(Costs({1: 0.1}), OLD, 0.1)
     assert store.get("nonsense") is None
 
 
@@ -106,7 +107,7 @@ def test_written_costs_that_make_no_sense_are_measured_again(
     assert engine._costs
     store, key, kept = engine._costs.store, engine._costs.key, engine._costs.written
     engine.unload()
-    store.put(key, replace(kept, costs=Costs({1: 0.0}, None)))
+    store.put(key, replace(kept, costs=Costs({1: 0.0})))
     load(*random_pair)
     assert engine._costs and engine._costs.costs.verify[1] > 0.0
 
@@ -117,58 +118,66 @@ OLD, NEW = Build("llama-cpp-python 0.3.36"), Build("llama-cpp-python 0.3.37")
 
 
 def written_costs(plain: float, lately: float | None = None, build: Build = OLD) -> MeasuredCosts:
-    return MeasuredCosts(Costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
+    return MeasuredCosts(pair_costs({1: plain if lately is None else lately, 2: 0.9}, 0.01), build, plain, METHOD)
 
 
 class Bench:
     """Measures what it was told to."""
 
     def __init__(self, *plain: float) -> None:
-        self.left = [Costs({1: seconds, 2: 0.5 + i}, 0.02 - 0.01 * i) for i, seconds in enumerate(plain)]
+        self.left = [pair_costs({1: seconds, 2: 0.5 + i}, 0.02 - 0.01 * i) for i, seconds in enumerate(plain)]
 
     def __call__(self) -> Costs:
         return self.left.pop(0)
 
 
+ONE: tuple[DrafterName, ...] = ("model",)
+
+
 def test_the_same_build_measures_nothing() -> None:
     kept = written_costs(0.1)
-    assert up_to_date(kept, OLD, Bench()) == (kept, None)
+    assert up_to_date(kept, OLD, Bench(), ONE) == (kept, None)
+
+
+def test_other_drafters_are_measured_and_nothing_is_compared() -> None:
+    latest, slower = up_to_date(written_costs(0.1), OLD, Bench(0.2), ["mtp"])
+    assert (latest.plain, slower) == (0.2, None)
 
 
 def test_nothing_written_is_measured_once() -> None:
-    latest, slower = up_to_date(None, NEW, Bench(0.2))
+    latest, slower = up_to_date(None, NEW, Bench(0.2), ONE)
     assert (latest.plain, latest.build, latest.costs.verify[1], slower) == (0.2, NEW, 0.2, None)
 
 
 @pytest.mark.parametrize("now", [0.05, 0.1, 0.109])
 def test_another_build_that_is_about_as_quick_says_nothing(now: float) -> None:
-    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(now))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(now), ONE)
     assert (latest.plain, latest.build, slower) == (now, NEW, None)
 
 
 def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
-    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.14, 0.13))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.14, 0.13), ONE)
     assert slower is not None
     assert (slower.before, slower.now) == (OLD.engine, NEW.engine)
     assert slower.times == pytest.approx(1.3)
-    assert latest.costs == Costs({1: 0.13, 2: 0.5}, 0.01)  # the quicker of each
+    assert latest.costs == pair_costs({1: 0.13, 2: 0.5}, 0.01)  # the quicker of each
     assert latest.plain == 0.13
-    assert up_to_date(latest, NEW, Bench()) == (latest, None)  # once
+    assert up_to_date(latest, NEW, Bench(), ONE) == (latest, None)  # once
 
 
 def test_what_only_looked_slower_once_is_noise() -> None:
-    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.3, 0.105))
+    latest, slower = up_to_date(written_costs(0.1), NEW, Bench(0.3, 0.105), ONE)
     assert (latest.plain, slower) == (0.105, None)
 
 
 def test_slower_than_it_was_measured_but_not_than_lately_says_nothing() -> None:
-    assert up_to_date(written_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14))[1] is None
-    assert up_to_date(written_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105))[1] is None
+    assert up_to_date(written_costs(0.1, lately=0.13), NEW, Bench(0.14, 0.14), ONE)[1] is None
+    assert up_to_date(written_costs(0.1, lately=0.08), NEW, Bench(0.105, 0.105), ONE)[1] is None
 
 
 def test_only_what_changed_is_named() -> None:
     def change(before: Build, now: Build) -> tuple[str, str]:
-        slower = up_to_date(written_costs(0.1, build=before), now, Bench(0.2, 0.2))[1]
+        slower = up_to_date(written_costs(0.1, build=before), now, Bench(0.2, 0.2), ONE)[1]
         assert slower is not None
         return slower.before, slower.now
 
@@ -186,7 +195,7 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
     assert engine._costs
     store, key, kept = engine._costs.store, engine._costs.key, engine._costs.written
     engine.unload()
-    impossible = Costs({1: 2e-7, 2: 4e-7}, 2e-7)
+    impossible = pair_costs({1: 2e-7, 2: 4e-7}, 2e-7)
     store.put(key, MeasuredCosts(impossible, Build("an older engine", kept.build.driver), 2e-7))
     slower = load(*random_pair).slower
     assert slower is not None and slower.times > 2 and slower.before == "an older engine"
@@ -279,19 +288,19 @@ def test_the_first_pass_of_a_width_is_never_taken_for_its_cost(
     target = Driver(lambda width: plain * (1 + width / 10))
     draft = Driver(lambda width: plain / 10 * width**0.5)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, None, lambda: False, budget)
+    costs = measure(target, {}, lambda: False, budget)
     assert costs.verify == pytest.approx({width: plain * (1 + width / 10) for width in costs.verify})
     assert set(costs.verify) >= {1, 2, 6, 17} and (budget == 0.0) == (len(costs.verify) == 4)
     assert all(target.passes.count(width) >= 3 for width in (2, 6, 17))
     monkeypatch.setattr(calibration, "time", draft)
-    catch_up = measure(draft, draft, lambda: False, 0.0).catch_up
+    catch_up = measure(draft, {"mtp": draft}, lambda: False, 0.0).drafts["mtp"].catch_up
     assert catch_up == pytest.approx(plain / 10 * 64**0.5 / 64)
 
 
 def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Driver(lambda width: 1.0 + width / 10, saving=5.0)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, None, lambda: False, 0.0)
+    costs = measure(target, {}, lambda: False, 0.0)
     assert costs.verify == pytest.approx({1: 1.1, 2: 1.2, 6: 1.6, 17: 2.7 + 5.0})
     assert set(target.held) == {0, 1, 5, 16}
 
@@ -312,7 +321,7 @@ def test_what_a_long_context_adds_is_measured(monkeypatch: pytest.MonkeyPatch, p
 
     target = Driver(lambda width: plain * (1 + width / 10), growth=growth, length=9000)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, None, lambda: False, budget=0.0)
+    costs = measure(target, {}, lambda: False, budget=0.0)
     for length in (0, 8000):
         wanted = [plain * (1 + width / 10) + length * growth(width) for width in range(1, 17)]
         assert table_at(costs, length) == pytest.approx(wanted)
@@ -322,11 +331,11 @@ def test_what_a_long_context_adds_is_measured(monkeypatch: pytest.MonkeyPatch, p
 def test_what_a_long_context_adds_to_the_draft_model_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     draft = Driver(lambda width: 0.001 * width**0.5, growth=lambda width: 1e-7 * width, length=9000)
     monkeypatch.setattr(calibration, "time", draft)
-    costs = measure(draft, draft, lambda: False, budget=0.0)
+    costs = measure(draft, {"model": draft}, lambda: False, budget=0.0)
     model = CostModel(costs, 16)
-    assert model.draft == pytest.approx(0.001, rel=0.01)
+    assert model.drafts["model"].token == pytest.approx(0.001, rel=0.01)
     model.length = 8000
-    assert model.draft == pytest.approx(0.001 + 8000e-7, rel=0.01)
+    assert model.drafts["model"].token == pytest.approx(0.001 + 8000e-7, rel=0.01)
     assert draft.tokens == [] and not draft.before
 
 
@@ -334,7 +343,7 @@ def test_a_context_that_is_as_quick_when_long_adds_nothing(monkeypatch: pytest.M
     """As with running states and sliding windows."""
     target = Driver(lambda width: 0.01 * width, growth=lambda _: 0.0, length=9000)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, None, lambda: False, budget=0.0)
+    costs = measure(target, {}, lambda: False, budget=0.0)
     assert table_at(costs, 8000) == pytest.approx(table_at(costs, 0))
 
 
@@ -342,7 +351,7 @@ def test_a_context_that_is_as_quick_when_long_adds_nothing(monkeypatch: pytest.M
 def test_a_short_context_is_measured_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
     target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=length)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, None, lambda: False, budget=0.0)
+    costs = measure(target, {}, lambda: False, budget=0.0)
     assert bool(costs.growth) == (length == 2048)
     assert target.longest < length and target.tokens == []
 
@@ -350,8 +359,8 @@ def test_a_short_context_is_measured_as_far_as_it_goes(monkeypatch: pytest.Monke
 def test_where_no_long_context_can_be_had_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     target = Driver(lambda width: 0.001 * width, length=9000)
     monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, target, lambda: False, budget=0.0)
-    assert (costs.growth, costs.draft_growth) == ({}, 0.0)
+    costs = measure(target, {"model": target}, lambda: False, budget=0.0)
+    assert (costs.growth, costs.drafts["model"].growth) == ({}, 0.0)
     assert costs.verify[17] == pytest.approx(0.017) and target.tokens == []
 
 
@@ -359,7 +368,7 @@ def test_measuring_behind_a_long_context_can_be_canceled(monkeypatch: pytest.Mon
     target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=9000)
     monkeypatch.setattr(calibration, "time", target)
     with pytest.raises(Canceled):
-        measure(target, None, lambda: target.before > 0, budget=0.0)
+        measure(target, {}, lambda: target.before > 0, budget=0.0)
     assert target.longest == 8000 and target.tokens == [] and not target.before
 
 

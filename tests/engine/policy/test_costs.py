@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 
 from app.engine.policy.costs import CostModel, Costs
+from app.engine.policy.draft_costs import DraftCostModel, DraftCosts
+from tests.support.simulator import pair_costs
 
 
-def a_model(draft: float | None = 0.1) -> CostModel:
-    return CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 2.5}, draft), 16)
+def a_model(draft: float = 0.1) -> CostModel:
+    return CostModel(pair_costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 2.5}, draft), 16)
 
 
 def test_unmeasured_widths_lie_between_their_neighbors() -> None:
@@ -18,17 +20,17 @@ def test_unmeasured_widths_lie_between_their_neighbors() -> None:
 
 def test_the_last_slope_goes_on_but_not_downwards() -> None:
     assert a_model().verify(16) == pytest.approx(2.5)
-    rising = CostModel(Costs({1: 1.0, 8: 8.0}, None), 16)
+    rising = CostModel(Costs({1: 1.0, 8: 8.0}), 16)
     assert rising.verify(16) == pytest.approx(16.0)
 
 
 def test_one_measured_width_holds_for_all() -> None:
-    assert CostModel(Costs({1: 3.0}, None), 16).verify(9) == 3.0
+    assert CostModel(Costs({1: 3.0}), 16).verify(9) == 3.0
 
 
 def test_width_one_must_be_measured() -> None:
     with pytest.raises(ValueError):
-        Costs({2: 1.0}, None)
+        Costs({2: 1.0})
 
 
 def test_the_table_is_what_verify_says() -> None:
@@ -69,16 +71,17 @@ def test_a_correction_is_forgotten_while_its_width_is_not_seen() -> None:
 
 def test_an_outlier_moves_little() -> None:
     model = a_model()
-    model.observe_draft(2, 50.0)
+    draft = model.drafts["model"]
+    draft.observe(2, 50.0)
     for _ in range(20):
         model.observe_verify(1, 1.0)
-        model.observe_draft(2, 0.2)
+        draft.observe(2, 0.2)
         model.observe_other(1, 0.01)
     model.observe_verify(1, 50.0)
-    model.observe_draft(2, 50.0)
+    draft.observe(2, 50.0)
     model.observe_other(1, 50.0)
     assert model.verify(1) == pytest.approx(1.0, rel=0.05)
-    assert model.draft == pytest.approx(0.1, rel=0.05)
+    assert draft.token == pytest.approx(0.1, rel=0.05)
     assert others(model)[0] == pytest.approx(0.01, rel=0.05)
 
 
@@ -88,14 +91,14 @@ def others(model: CostModel) -> list[float]:
 
 
 def test_draft_costs_are_followed_and_soon_include_sampling() -> None:
-    model = a_model()
+    model = DraftCostModel(DraftCosts(0.1))
     for _ in range(3):
-        model.observe_draft(4, 1.2)
-    assert model.draft == pytest.approx(0.3)
+        model.observe(4, 1.2)
+    assert model.token == pytest.approx(0.3)
     for _ in range(200):
-        model.observe_draft(4, 0.8)
-    model.observe_draft(0, 5.0)
-    assert model.draft == pytest.approx(0.2, rel=0.02)
+        model.observe(4, 0.8)
+    model.observe(0, 5.0)
+    assert model.token == pytest.approx(0.2, rel=0.02)
 
 
 def test_what_a_round_takes_besides_grows_with_its_width() -> None:
@@ -129,12 +132,13 @@ def seen(model: CostModel, seconds: dict[int, float], rounds: int) -> None:
 
 
 def test_an_untouched_snapshot_is_what_was_measured() -> None:
-    costs = Costs({1: 1.0, 4: 2.5, 24: 9.0}, 0.1, 7.0)
+    costs = Costs({1: 1.0, 4: 2.5, 24: 9.0}, {"model": DraftCosts(0.1), "mtp": DraftCosts(0.2, 0.05)}, 7.0)
     again = CostModel(costs, 16).snapshot()
     assert again.verify == pytest.approx(costs.verify)
-    assert again.draft == pytest.approx(0.1)
+    assert {name: each.token for name, each in again.drafts.items()} == pytest.approx({"model": 0.1, "mtp": 0.2})
+    assert again.drafts["mtp"].catch_up == pytest.approx(0.05)
     assert again.since_plain == 7.0
-    assert CostModel(Costs({1: 1.0}, None), 16).snapshot() == Costs({1: 1.0}, None)
+    assert CostModel(Costs({1: 1.0}), 16).snapshot() == Costs({1: 1.0})
 
 
 def test_a_snapshot_keeps_what_was_learned_of_a_width() -> None:
@@ -162,8 +166,8 @@ def test_a_long_context_hardly_spoils_the_next_answer_but_a_slower_machine_gets_
 def test_what_drafting_costs_now_is_half_taken_over() -> None:
     model = a_model(0.1)
     for _ in range(300):
-        model.observe_draft(1, 0.4)
-    assert model.snapshot().draft == pytest.approx(0.2, rel=0.02)
+        model.drafts["model"].observe(1, 0.4)
+    assert model.snapshot().drafts["model"].token == pytest.approx(0.2, rel=0.02)
 
 
 @pytest.mark.parametrize("factor", [0.4, 0.5, 2.0])
@@ -228,7 +232,7 @@ def test_how_long_ago_a_plain_pass_was_timed_is_handed_over() -> None:
 
 
 def test_a_width_that_was_never_run_is_known_after_three_passes_the_first_of_which_does_not_count() -> None:
-    model = CostModel(Costs({1: 1.0, 2: 1.5, 6: 2.0, 17: 3.1}, 0.1), 17)
+    model = CostModel(Costs({1: 1.0, 2: 1.5, 6: 2.0, 17: 3.1}), 17)
     for seconds in (40.0, 5.0, 5.2):  # a cliff behind width 8; drivers compile in the first pass
         assert model.verify(9) == pytest.approx(2.3)
         model.observe_verify(9, seconds)
@@ -240,7 +244,7 @@ def test_a_width_that_was_never_run_is_known_after_three_passes_the_first_of_whi
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])
 def test_no_limit_locks_in_a_measurement_that_was_far_off(factor: float) -> None:
-    model = CostModel(Costs({1: 1.0, 6: 2.0 * factor, 17: 3.0}, 0.1), 17)
+    model = CostModel(Costs({1: 1.0, 6: 2.0 * factor, 17: 3.0}), 17)
     for _ in range(1500):
         model.observe_verify(1, 1.0)
         model.observe_verify(6, 2.0)
@@ -250,13 +254,13 @@ def test_no_limit_locks_in_a_measurement_that_was_far_off(factor: float) -> None
 
 
 def test_what_a_missed_token_costs_is_measured_then_learned_and_handed_over() -> None:
-    model = CostModel(Costs({1: 1.0}, 0.1, catch_up=0.01), 4)
+    model = DraftCostModel(DraftCosts(0.1, catch_up=0.01))
     assert model.catch_up == pytest.approx(0.01)
     for _ in range(200):
         model.observe_catch_up(100, 2.0)
     assert model.catch_up == pytest.approx(0.02, rel=0.05)
     assert model.snapshot().catch_up == pytest.approx(0.02, rel=0.05)
-    few = CostModel(Costs({1: 1.0}, 0.1, catch_up=0.01), 4)
+    few = DraftCostModel(DraftCosts(0.1, catch_up=0.01))
     for _ in range(200):
         few.observe_catch_up(1, 0.08)  # one by one is dearer, and tells nothing of many at once
     assert few.snapshot().catch_up == pytest.approx(0.01)
@@ -268,11 +272,11 @@ GROWTH = {1: 1e-4, 4: 2.5e-4, 8: 4.5e-4, 12: 6.5e-4}
 
 
 def a_growing_model(times: float = 1.0) -> CostModel:
-    return CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9}, 0.1, growth={w: times * each for w, each in GROWTH.items()}), 16)
+    return CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9}, growth={w: times * each for w, each in GROWTH.items()}), 16)
 
 
 def truth(width: int, length: int) -> float:
-    return Costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 3.3}, None).verify[width] + length * GROWTH[width]
+    return Costs({1: 1.0, 4: 2.5, 8: 2.9, 12: 3.3}).verify[width] + length * GROWTH[width]
 
 
 def answer(model: CostModel, length: int, slower: float = 1.0) -> None:
@@ -306,7 +310,7 @@ def test_what_is_true_moves_nothing_at_any_length() -> None:
 @pytest.mark.parametrize("told", [0.0, 0.5, 2.0])
 def test_growth_is_learned_from_answers_of_several_lengths(told: float) -> None:
     """Not measured, or measured wrongly: each answer begins with what the one before left."""
-    costs = Costs({1: 1.0, 4: 2.5, 8: 2.9}, 0.1, growth={w: told * each for w, each in GROWTH.items() if told})
+    costs = Costs({1: 1.0, 4: 2.5, 8: 2.9}, growth={w: told * each for w, each in GROWTH.items() if told})
     for length in (100, 7000, 500, 4000, 200, 6000, 1000, 8000) * 3:
         model = CostModel(costs, 16)
         answer(model, length)
@@ -330,7 +334,7 @@ def test_a_machine_that_became_slower_is_not_taken_for_growth() -> None:
 
 
 def test_a_width_that_is_first_run_behind_a_long_context_is_known_at_any_length() -> None:
-    model = CostModel(Costs({1: 1.0, 8: 2.9}, 0.1, growth=GROWTH), 16)
+    model = CostModel(Costs({1: 1.0, 8: 2.9}, growth=GROWTH), 16)
     model.length = 8000
     for _ in range(3):
         model.observe_verify(4, 2.5 + 8000 * GROWTH[4])
@@ -340,15 +344,15 @@ def test_a_width_that_is_first_run_behind_a_long_context_is_known_at_any_length(
 
 @pytest.mark.parametrize("growth", [0.0, 1e-5])
 def test_the_draft_models_cost_at_long_contexts_is_learned(growth: float) -> None:
-    costs = Costs({1: 1.0}, 0.1, draft_growth=growth)
+    costs = pair_costs({1: 1.0}, 0.1, draft_growth=growth)
     for length in (100, 7000, 500, 8000) * 8:
         model = CostModel(costs, 16)
         model.length = length
         for _ in range(200):
-            model.observe_draft(4, 4 * (0.1 + 2e-5 * length))
-        assert model.draft == pytest.approx(0.1 + 2e-5 * length, rel=0.01)
+            model.drafts["model"].observe(4, 4 * (0.1 + 2e-5 * length))
+        assert model.drafts["model"].token == pytest.approx(0.1 + 2e-5 * length, rel=0.01)
         costs = model.snapshot()
     for length in (100, 8000):
         after = CostModel(costs, 16)
         after.length = length
-        assert after.draft == pytest.approx(0.1 + 2e-5 * length, rel=0.25)
+        assert after.drafts["model"].token == pytest.approx(0.1 + 2e-5 * length, rel=0.25)

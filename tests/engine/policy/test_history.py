@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import MeasurePlain, Message
 from app.protocol.events import KindFigures, PairLoaded
-from app.protocol.options import TextKind
 from tests.support.generation import GREEDY, ask, run
 
-PRIORS: dict[TextKind, AcceptancePrior] = {
-    "code": AcceptancePrior({"coupled": RatePrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)
+PRIORS: Priors = {
+    "model": {"code": AcceptancePrior({"coupled": RatePrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)},
+    "mtp": {"prose": AcceptancePrior({"greedy": RatePrior(0.5, 30.0)})},
 }
 
 
@@ -130,7 +130,7 @@ def test_a_pair_remembers_what_drafting_brought(
         sum(one.draft.accepted for one in figures),
     )
     assert kept.tested > 0
-    assert engine._costs and engine._costs.history.priors("coupled")["prose"].rates["coupled"].weight > 20
+    assert engine._costs and engine._costs.history.priors("coupled")["model"]["prose"].rates["coupled"].weight > 20
     assert load(random_pair[0]).history == []  # without the draft it is another
 
 
@@ -159,8 +159,8 @@ def test_the_next_start_begins_with_what_was_learned(
     assert drafting and isinstance(drafting.policy, AutoPolicy)
     policy = drafting.policy
     assert policy.learned().priors == learned
-    rate = policy._texts["prose"]["coupled"].rate
-    assert rate == pytest.approx(learned["prose"].rates["coupled"].rate, abs=0.01)
+    rate = policy._candidates[0].expectations["coupled"].rate
+    assert rate == pytest.approx(learned["model"]["prose"].rates["coupled"].rate, abs=0.01)
     assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Situation
@@ -14,25 +14,29 @@ from app.protocol.options import TextKind
 from tests.support.simulator import LIMIT, TRACES, Trace, curves, run_fixed, run_policy, trace, with_kinds
 
 CURVES = curves()
-Known = Mapping[TextKind, AcceptancePrior]
 
 
-def a_policy(costs: Costs, start: Known | None = None) -> AutoPolicy:
+def a_policy(costs: Costs, start: Priors | None = None) -> AutoPolicy:
     return AutoPolicy(costs, propose="coupled", start=start)
 
 
-def speed(costs: Costs, text: Trace, start: Known | None = None) -> float:
+def speed(costs: Costs, text: Trace, start: Priors | None = None) -> float:
     return run_policy(a_policy(costs, start), costs, text).speed
 
 
-def learned(costs: Costs, text: Trace) -> Known:
+def learned(costs: Costs, text: Trace) -> Priors:
     teacher = a_policy(costs)
     run_policy(teacher, costs, text, seed=3)
     return teacher.learned().priors
 
 
 def decide(policy: AutoPolicy, kind: TextKind = "prose") -> Decision:
-    return policy.decide(Situation(length=10, most=LIMIT, has_model=True, kind=kind))
+    return policy.decide(Situation(length=10, most=LIMIT, missing={"model": 0}, kind=kind))
+
+
+def expected_of(policy: AutoPolicy, kind: TextKind) -> AcceptanceEstimate:
+    (candidate,) = policy._candidates
+    return candidate.expectations.in_text(kind, "coupled")
 
 
 # ------------------------------------------------------------ kinds
@@ -77,28 +81,28 @@ def test_the_expectation_changes_at_once_with_the_kind() -> None:
     assert decide(policy).paused is not None
 
 
-def learned_of(rates: Mapping[TextKind, float]) -> dict[TextKind, AcceptancePrior]:
-    return {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}
+def learned_of(rates: Mapping[TextKind, float]) -> Priors:
+    return {"model": {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}}
 
 
 def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
     costs = CURVES["flat"]
     policy = a_policy(costs, learned_of({"prose": 0.2}))
-    before = policy._texts["prose"]["coupled"].rate
+    before = expected_of(policy, "prose").rate
     decide(policy, "list")
-    assert policy._texts["list"]["coupled"].rate == before
+    assert expected_of(policy, "list").rate == before
     run_policy(policy, costs, with_kinds(trace((0.95,), length=100), "list"))
-    assert policy._texts["list"]["coupled"].rate > before + 0.2
-    assert policy._texts["prose"]["coupled"].rate == before
+    assert expected_of(policy, "list").rate > before + 0.2
+    assert expected_of(policy, "prose").rate == before
 
 
 def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
-    assert a_policy(CURVES["flat"], learned_of({"code": 0.02}))._texts["prose"]["coupled"].rate < 0.1
+    assert expected_of(a_policy(CURVES["flat"], learned_of({"code": 0.02})), "prose").rate < 0.1
 
 
 def test_each_kind_learns_for_itself() -> None:
     costs = CURVES["flat"]
-    known = learned(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))
+    known = learned(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))["model"]
     assert set(known) == {"code", "prose"}
     rates = {kind: prior.rates["coupled"].rate for kind, prior in known.items()}
     assert rates["code"] > rates["prose"] + 0.3
@@ -123,11 +127,7 @@ def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> 
 def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged() -> None:
     costs = CURVES["flat"]
     assert a_policy(costs).learned().curve == []
-    assert AutoPolicy(Costs(costs.verify, None)).learned().curve == []
+    assert AutoPolicy(Costs(costs.verify)).learned().curve == []
     few = a_policy(costs)
     run_policy(few, costs, trace((0.02,), length=3))
     assert few.learned().curve == []
-    failed = a_policy(costs)
-    run_policy(failed, costs, trace((0.7,), length=300))
-    failed.decide(Situation(length=10, most=LIMIT, has_model=False))
-    assert failed.learned().curve == []

@@ -26,7 +26,7 @@ from app.models.hub.network import Network
 from tests.support.hub_models import write_hub_models
 from tests.support.hub_server import HubServer
 
-HEAD = Sidecar(architecture="qwen35", file="mtp-m.gguf", size=1, draft_length=2)
+HEAD = Sidecar(architecture="qwen35", file="mtp-m.gguf", size=1)
 DRAFT = DraftModel(
     title="Small",
     repository="maker/small",
@@ -90,7 +90,7 @@ def test_a_head_is_told_by_its_header(server: HubServer, network: Network, files
 
 
 def test_a_head_in_another_repository(server: HubServer, network: Network, files: dict[str, Path]) -> None:
-    elsewhere = offer(Sidecar(architecture="qwen35", repository="b/heads", file="mtp-*.gguf", size=1, draft_length=2))
+    elsewhere = offer(Sidecar(architecture="qwen35", repository="b/heads", file="mtp-*.gguf", size=1))
     server.add("maker/m", {"m-Q4_K_M.gguf": b"model"})
     assert not resolve(Hub(network), elsewhere).head
     server.add("b/heads", {"mtp-m.gguf": files["head"]})

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.models.gguf import GgufHeader, read_header
-from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar
+from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, VisionFile
 from app.models.memory_shape import shape_of
 from tests.support.hub_models import write_hub_models
 from tests.support.hub_server import HubServer
@@ -70,16 +70,19 @@ def catalog(server: HubServer, files: dict[str, Path]) -> Catalog:
         architecture="gemma4-assistant",
         file="mtp-beside.gguf",
         size=files["assistant"].stat().st_size,
-        draft_length=2,
     )
     server.add("maker/inside", {"inside-Q4_0.gguf": files["inside"]})
-    server.add("maker/beside", {"beside-Q4_0.gguf": files["gemma"], "mtp-beside.gguf": files["assistant"]})
+    beside_files = {"beside-Q4_0.gguf": files["gemma"], "mtp-beside.gguf": files["assistant"]}
+    server.add("maker/beside", {**beside_files, "mmproj-F16.gguf": files["vision"]})
     server.add("maker/drafted", {"drafted-Q4_0.gguf": other})
     server.add("maker/small", {"small-Q8_0.gguf": other}, license="mit")
     server.add("maker/plain", {"plain-Q4_0.gguf": files["inside"]})
     models = [
-        entry("inside", files["inside"], Inside(architecture="qwen35", draft_length=2)),
-        entry("beside", files["gemma"], beside),
+        entry("inside", files["inside"], Inside(architecture="qwen35")),
+        msgspec.structs.replace(
+            entry("beside", files["gemma"], beside),
+            mmproj=VisionFile(file="mmproj-F16.gguf", size=files["vision"].stat().st_size),
+        ),
         entry("drafted", other, draft),
         entry("plain", files["inside"], NGrams()),
     ]
@@ -125,6 +128,23 @@ def test_what_has_changed_is_told(server: HubServer, catalog: Catalog, files: di
     status, told = run(server, catalog, tmp_path, "drafted")
     assert (status, "inside" in told) == (1, False)
     assert told.endswith("1 file looked up, 1 change.\n")
+
+
+def test_vision_files(server: HubServer, catalog: Catalog, files: dict[str, Path], tmp_path: Path) -> None:
+    gemma = {"beside-Q4_0.gguf": files["gemma"], "mtp-beside.gguf": files["assistant"]}
+    listed = f"{files['vision'].stat().st_size:,}"
+    server.add("maker/beside", {**gemma, "mmproj-F16.gguf": files["other"]})
+    status, told = run(server, catalog, tmp_path, "beside")
+    assert status == 1
+    assert "  - mmproj-F16.gguf is no vision file" in told
+    assert f"  - size of mmproj-F16.gguf: {files['other'].stat().st_size:,} bytes, listed as {listed}" in told
+    server.add("maker/beside", gemma)
+    status, told = run(server, catalog, tmp_path, "beside")
+    assert (status, "  - maker/beside no longer has mmproj-F16.gguf; it has" in told) == (1, True)
+    server.add("maker/beside", {**gemma, "mmproj-F16.gguf": files["vision"]})
+    unknown = msgspec.structs.replace(catalog.models[1], mmproj=VisionFile(file="mmproj-F16.gguf"))
+    status, told = run(server, msgspec.structs.replace(catalog, models=[unknown]), tmp_path)
+    assert status == 0 and f"mmproj-F16.gguf: {listed} bytes, not listed" in told
 
 
 def test_memory_that_is_listed_wrong(server: HubServer, catalog: Catalog, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.hub.repository import RemoteFile, group, quantization
+from app.models.hub.repository import RemoteFile, group, quantization, vision_files
 
 
 def file(path: str, size: int = 1000) -> RemoteFile:
@@ -75,6 +75,15 @@ def test_quantization_as_the_name_says_it(path: str, expected: str) -> None:
 )
 def test_files_that_are_no_models(path: str) -> None:
     assert names(path) == []
+
+
+def test_vision_files_are_told_by_their_names() -> None:
+    paths = ["mmproj-F16.gguf", "sub/model.mmproj-Q8_0.gguf", "mmproject.gguf", "mmproj-F16.json", "model.gguf"]
+    found = vision_files(file(path, size) for size, path in enumerate(paths, 1))
+    assert [(model.name, model.quantization) for model in found] == [
+        ("mmproj-F16.gguf", "F16"),
+        ("model.mmproj-Q8_0.gguf", "Q8_0"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_draft_that_fails_in_an_answer_is_told(make_rig: MakeRig) -> None:
     rig.load()
     rig.ask("Go on")
     assert rig.page.texts() == ["Go on", "Hello there"]
-    assert rig.notice_list.notices()["draft"].text.endswith("The draft ran out of memory.")
+    assert rig.notice_list.notices()["drafting"].text.endswith("The draft ran out of memory.")
 
 
 def test_blank_messages_are_not_sent(make_rig: MakeRig) -> None:
@@ -209,6 +209,27 @@ def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot,
         rig.pair_loader.restart()
     assert rig.engine.state() is EngineState.READY
     assert "engine" not in rig.notice_list.notices()
+
+
+@posix
+@pytest.mark.allow_logs
+def test_after_a_crash_with_a_gpu_the_models_can_be_run_on_the_processor(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    for crash in range(3):
+        rig.load()
+        with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
+            os.kill(rig.engine.process_id(), signal.SIGABRT)
+        notice = rig.notice_list.notices()["engine"]
+        assert Action.RESTART_ON_CPU in notice.actions
+        assert ("won't work on this GPU" if crash == 2 else "the GPU's driver") in notice.text
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+        rig.pair_loader.restart(on_cpu=True)
+    assert opened.args is not None
+    settings = opened.args[0].settings
+    assert (settings.target_gpu_layers, settings.draft_gpu_layers) == (0, 0)
+    with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
+        os.kill(rig.engine.process_id(), signal.SIGABRT)
+    assert Action.RESTART_ON_CPU not in rig.notice_list.notices()["engine"].actions
 
 
 @posix

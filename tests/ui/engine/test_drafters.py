@@ -14,6 +14,7 @@ ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
 OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
 PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf", name="d"))
 HEAD = PairLoaded(request=1, target=ALONE.target, has_head=True)
+BOTH = PairLoaded(request=1, target=ALONE.target, draft=PAIR.draft, has_head=True)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,9 @@ HEAD = PairLoaded(request=1, target=ALONE.target, has_head=True)
         ("ngram", 3, HEAD, ("ngram",)),
         ("mtp", 3, PAIR, ("model", "ngram")),
         ("mtp", 3, ALONE, ("ngram",)),
+        ("auto", "auto", BOTH, ("model", "mtp", "ngram")),
+        ("mtp", 3, BOTH, ("mtp",)),
+        ("model", 3, BOTH, ("model",)),
         ("auto", "auto", OFF, ()),
         ("ngram", 5, OFF, ()),
     ],
@@ -52,6 +56,7 @@ def test_only_what_the_pair_allows_is_offered() -> None:
     assert names("auto", PAIR) == names("chain", PAIR) == ["auto", "model", "ngram"]
     assert names("auto", ALONE) == names("model", ALONE) == names("auto", None) == ["auto"]
     assert names("auto", HEAD) == names("model", HEAD) == ["auto", "mtp", "ngram"]
+    assert names("auto", BOTH) == ["auto", "model", "mtp", "ngram"]
     assert names("none", PAIR) == ["auto", "model", "ngram", "none"]
     assert names("none", ALONE) == ["auto", "none"]
 

@@ -83,8 +83,11 @@ def test_what_was_set_is_a_wish() -> None:
     assert (wishes.context_length, wishes.target_gpu_layers, wishes.draft_gpu_layers) == (4096, 3, 0)
     assert (wishes.kv_type, wishes.batch_size) == ("q8_0", 64)
     own = wishes_of(LoadSettings(draft_context_length=2048, draft_kv_type="q4_0", split_mode="none", main_gpu="G1"))
-    assert (own.draft_context_length, own.draft_kv_type, own.only_gpu) == (2048, "q4_0", "G1")
-    assert wishes_of(LoadSettings(main_gpu="G1")).only_gpu is None
+    assert (own.draft_context_length, own.draft_kv_type, own.split_mode, own.main_gpu) == (2048, "q4_0", "none", "G1")
+    spread = wishes_of(LoadSettings(tensor_split=(3.0, 1.0), draft_device="G1"))
+    assert (spread.split_mode, spread.tensor_split, spread.draft_device) == ("layer", (3.0, 1.0), "G1")
+    experts = [wishes_of(LoadSettings(expert_layers_on_cpu=layers)).expert_layers_on_cpu for layers in (-1, 0, 5)]
+    assert experts == [None, 0, 5]
 
 
 # ---------------------------------------------------------------- from a plan to what is loaded
@@ -108,7 +111,7 @@ def test_on_a_gpu_that_is_large_enough_all_layers_are_offloaded(models: Path) ->
     machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
     pair = fit(models, machine)
     assert (pair.files.settings.target_gpu_layers, pair.files.settings.draft_gpu_layers) == (-1, -1)
-    assert pair.gpu_bytes > 0
+    assert pair.gpu_bytes["CUDA0"] > 0
 
 
 def test_on_a_full_gpu_no_layer_is_offloaded(models: Path) -> None:
@@ -321,12 +324,12 @@ def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, q
 
 
 def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(rig: Rig) -> None:
-    begun: list[int] = []
+    begun: list[dict[str, int]] = []
     rig.pair_loader.load_begun.connect(begun.append)
-    rig.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes=5 * GIB)))
+    rig.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes={"CUDA0": 5 * GIB})))
     rig.load()
     rig.pair_loader.load(rig.files(), anyway=True)
-    assert begun == [5 * GIB, 0]
+    assert begun == [{"CUDA0": 5 * GIB}, {}]
 
 
 def test_only_the_pair_asked_for_last_is_loaded(rig: Rig, qtbot: QtBot) -> None:
@@ -382,7 +385,7 @@ def test_what_the_loaded_pair_holds_counts_as_free(
     device = gpu(8 * GIB, 2 * GIB)
     rig.engine.memory_read.emit(MemoryRead(devices=[device], own_bytes=0))
     without = watch.machine()
-    watch.note_loaded(5 * GIB)
+    watch.note_loaded({"CUDA0": 5 * GIB})
     assert without.devices[0].free_bytes == 2 * GIB
     assert watch.machine().devices[0].free_bytes == 7 * GIB
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import QObject, Signal
-from PySide6.QtWidgets import QPushButton, QSlider
+from PySide6.QtWidgets import QPushButton, QSlider, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
@@ -20,6 +21,7 @@ from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets import theme
+from app.ui.widgets.layouts import column
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
 
@@ -148,6 +150,23 @@ def test_a_gpu_has_a_bar_and_a_slider_of_its_own(open_dialog: Open) -> None:
     assert dialog.choice().load.target_gpu_layers == -1  # as many as fit
 
 
+def test_several_gpus_have_a_bar_each(open_dialog: Open) -> None:
+    small = Device(name="CUDA1", description="Small GPU", total_bytes=2 * GIB, free_bytes=1 * GIB)
+    several = msgspec.structs.replace(WITH_GPU, devices=[*WITH_GPU.devices, small])
+    dialog, memory = open_dialog(several)
+
+    def names() -> list[str]:
+        return [bar.accessibleName().split(":")[0] for bar in dialog.findChildren(MemoryBar) if bar.isVisible()]
+
+    assert sorted(names())[:2] == ["CUDA0 · Made-up GPU", "CUDA1 · Small GPU"]
+    fields = dialog._special_fields
+    fields.set_value("split_mode", "none")
+    fields.set_value("main_gpu", "CUDA1")
+    assert len(names()) == 2 and "Small GPU" in names()
+    memory.become(PLENTY)
+    assert len(names()) == 1
+
+
 def test_the_slider_sets_the_context_and_the_plan_follows(open_dialog: Open) -> None:
     dialog, _ = open_dialog(PLENTY)
     before = next(bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()).taken
@@ -242,3 +261,15 @@ def test_a_bar_is_drawn_in_every_theme_and_width(qtbot: QtBot, colors: theme.The
         heights.append(bar.heightForWidth(width))
     assert heights == sorted(heights)  # the narrower, the more lines
     theme.override(None)
+
+
+def test_a_bar_in_a_window_that_becomes_narrow_keeps_its_whole_legend(qtbot: QtBot) -> None:
+    window, bar = QWidget(), MemoryBar()
+    qtbot.addWidget(window)
+    column(bar, None, on=window)
+    bar.show_memory("Memory", [Segment(f"part {number}", 10**9, number % 6) for number in range(7)], 5 * 10**9)
+    window.resize(900, 400)
+    window.show()
+    for width in (300, 900):
+        window.resize(width, 400)
+        qtbot.waitUntil(lambda: bar.height() == bar.heightForWidth(bar.width()))

@@ -285,6 +285,15 @@ def test_only_options_that_make_sense_here_are_shown(
     fields = dialog.findChildren(LoadFields)[0]
     help_text = fields.fields["expert_layers_on_cpu"].whatsThis()
     assert "Those of one layer take 393 KB." in help_text and "n-cpu-moe" in help_text
+    experts = named(dialog, QSpinBox, "Experts on the CPU")
+    assert isinstance(experts, QSpinBox)
+    experts.setFocus()
+    for text, layers in (("automatic", -1), ("0", 0), ("1", 1)):
+        fields.set_value("expert_layers_on_cpu", layers)
+        assert (experts.text(), dialog.choice().load.expert_layers_on_cpu) == (text, layers)
+    QTest.keyClick(experts, Qt.Key.Key_Down)
+    QTest.keyClick(experts, Qt.Key.Key_Down)
+    assert (experts.text(), dialog.choice().load.expert_layers_on_cpu) == ("automatic", -1)
     row(dialog, 0).set_path(choice.target)
     qtbot.waitUntil(lambda: "Experts on the CPU" not in shown(dialog), timeout=10_000)
 

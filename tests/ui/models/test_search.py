@@ -355,11 +355,49 @@ def test_a_model_and_its_head_are_one_item_and_then_in_the_library(with_sidecar:
     state = button(card(windows, title), "In Downloads")
     assert not state.isEnabled()
     windows.server.release()
-    windows.until(lambda: windows.presenter._state_of(offer) == "In your library")
+    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
     windows.presenter.show_recommended()
     assert not button(card(windows, title), "In your library").isEnabled()
-    folder = windows.models / offer.file.repository
-    windows.until((folder / offer.accelerator.file).is_file)
+    assert (windows.models / offer.file.repository / offer.accelerator.file).is_file()
+
+
+def test_a_head_that_is_missing_in_the_library_is_offered(with_sidecar: Windows, tmp_path: Path) -> None:
+    windows = with_sidecar
+    offer = proposed(windows)
+    title, head = offer.model.title, offer.accelerator
+    assert isinstance(head, Sidecar)
+    host(windows, offer, tmp_path / "hub")
+    windows.presenter.get_offer(offer)
+    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
+    file = windows.models / offer.file.repository / head.file
+    windows.until(lambda: not windows.presenter.downloads.is_active())
+    file.unlink()
+    windows.scanned()
+    windows.presenter.show_recommended()
+    missing = "The model is in your library, but its MTP head, which drafts for it, isn't."
+    assert missing in texts(card(windows, title))
+    button(card(windows, title), f"Get its MTP head ({size_text(head.size)})").click()
+    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
+    assert file.is_file()
+    assert len(windows.server.bodies(offer.file.file)) == 1  # the model isn't downloaded again
+    windows.presenter.show_recommended()
+    assert missing not in texts(card(windows, title))
+
+
+def test_a_missing_head_that_is_no_longer_offered(with_sidecar: Windows, tmp_path: Path) -> None:
+    windows = with_sidecar
+    offer = proposed(windows)
+    host(windows, offer, tmp_path / "hub")
+    target = next(file for file in windows.server.repositories[offer.file.repository].files if "mtp" not in file)
+    windows.get((offer.file.repository, target))
+    windows.until(lambda: windows.presenter._whereabouts(offer) == "incomplete")
+    windows.server.add(offer.file.repository, {target: tmp_path / "hub" / target})
+    windows.presenter.show_recommended()
+    get = next(text for text in buttons(card(windows, offer.model.title)) if text.startswith("Get its MTP head"))
+    button(card(windows, offer.model.title), get).click()
+    gone = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
+    windows.until(lambda: gone in texts(windows.window.recommended))
+    assert windows.window.tabs.currentWidget() is windows.window.recommended
 
 
 def test_a_model_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:

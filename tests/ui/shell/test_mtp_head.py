@@ -1,7 +1,12 @@
-"""A model with an MTP head in the whole window, with a real engine: turned on, remembered, refused, named."""
+"""A model with an MTP head in the whole window, with a real engine: turned on, remembered, refused, named, tried out,
+compared, and left off for once after a crash.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,21 +15,38 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.models.trials import FileKey, Trial
 from app.protocol.events import PairLoaded
+from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.settings import Pair
 from app.ui.engine.pair_files import PairFiles
-from tests.support.mtp_models import make_head_file, make_table_model
-from tests.ui.shell.test_main_window import WAIT_MS
+from app.ui.models.presenter import ModelsPresenter
+from app.ui.notices import Action
+from tests.support.mtp_models import SIZE, make_head_file, make_table_model
+from tests.ui.models.windows import texts
+from tests.ui.shell.test_main_window import WAIT_MS, button
 from tests.ui.shell.test_messages import Chatting
+from tests.ui.speed.parts import status_of
 
+GREEDY = SamplingChoice(temperature=0.0)
 SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
 
 
 @pytest.fixture(scope="module")
 def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with a head inside, the same head in a file of its own, and that of another model."""
+    """A model with a head inside, the same head in a file of its own, and that of another model; a model whose head
+    can't be used, and one that repeats two tokens.
+    """
     folder = tmp_path_factory.mktemp("heads")
     make_table_model(folder / "model.gguf", "glm4moe")
+    make_table_model(folder / "draft.gguf", "qwen35", name="draft")
+    make_table_model(
+        folder / "images.gguf",
+        "glm4moe",
+        edit=lambda writer: writer.add_array("glm4moe.rope.dimension_sections", [8, 12, 12, 0]),
+    )
+    make_table_model(folder / "repeats.gguf", "glm4moe", follows=dict.fromkeys(range(SIZE), 300) | {300: 301})
     make_head_file(folder / "mtp-model.gguf", "glm4moe")
     make_head_file(folder / "mtp-other.gguf", "qwen35")
     return folder
@@ -33,11 +55,15 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
 pytestmark = pytest.mark.usefixtures("guide_pair")
 
 
-class WithHead(Chatting):
-    FIRST_SETTINGS = ChatSettings(sampling=SamplingChoice(temperature=0.0), max_tokens=40)
+kills_the_engine = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
-    def load(self, target: Path, draft: Path | None = None) -> PairLoaded:
-        files = PairFiles(str(target), str(draft) if draft else None, LoadSettings(context_length=1024, threads=1))
+
+class WithHead(Chatting):
+    FIRST_SETTINGS = ChatSettings(sampling=GREEDY, max_tokens=40)
+
+    def load(self, target: Path, draft: Path | None = None, head: HeadChoice = "auto") -> PairLoaded:
+        load = LoadSettings(context_length=1024, threads=1)
+        files = PairFiles(str(target), str(draft) if draft else None, load, head)
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
             self.controller.pair_loader.load(files, anyway=True)
         return self.pair()
@@ -61,9 +87,27 @@ class WithHead(Chatting):
         assert isinstance(box, QComboBox)
         return box
 
-    def notice(self) -> str:
-        found = self.controller.notice_list.notices().get("draft")
+    def notice(self, subject: str = "draft") -> str:
+        found = self.controller.notice_list.notices().get(subject)
         return found.text if found else ""
+
+    def crash(self) -> None:
+        with self.qtbot.waitSignal(self.engine.engine_exited, timeout=WAIT_MS):
+            os.kill(self.engine.process_id(), signal.SIGKILL)
+
+    def restart_without_a_draft(self) -> PairLoaded:
+        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+            button(self.window.notice_bar, Action.RESTART_PLAIN).click()
+        return self.pair()
+
+    def library(self, folder: Path) -> ModelsPresenter:
+        """The window "Models" with these files in its library."""
+        models = self.controller.commands.models()
+        self.settings.values.models_folder = str(folder)
+        with self.qtbot.waitSignal(models.library.scanned, timeout=WAIT_MS):
+            models.show_library()
+        self.qtbot.waitUntil(lambda: bool(models.window.library.list.rows.shown), timeout=WAIT_MS)
+        return models
 
 
 @pytest.fixture
@@ -92,6 +136,17 @@ def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, he
     assert not pair.has_head and values.model_heads == {}
 
 
+def test_a_head_that_is_turned_on_beside_a_draft_model_drafts_with_it(chatting: WithHead, heads: Path) -> None:
+    pair = chatting.load(heads / "model.gguf", heads / "draft.gguf")
+    assert pair.draft is not None and not pair.has_head
+    assert chatting.head_box().accessibleDescription() == "A draft model was chosen instead."
+    pair = chatting.choose_head("on")
+    assert pair.draft is not None and pair.has_head
+    assert "MTP head" in (title := chatting.window.top_bar.pair.text()) and "draft" in title
+    tip = chatting.window.top_bar.pair.toolTip()
+    assert "Draft: draft" in tip and "MTP head: inside the target" in tip
+
+
 def test_a_head_of_another_model_is_refused_in_a_notice(chatting: WithHead, heads: Path) -> None:
     pair = chatting.load(heads / "model.gguf", heads / "mtp-other.gguf")
     assert not pair.has_head
@@ -102,3 +157,136 @@ def test_a_head_of_another_model_is_refused_in_a_notice(chatting: WithHead, head
     assert chatting.notice() == ""
     assert "in a separate file, mtp-model.gguf" in chatting.window.top_bar.pair.toolTip()
     assert chatting.controller.models.is_loaded(str(heads / "mtp-model.gguf"))
+
+
+def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice(
+    chatting: WithHead, heads: Path
+) -> None:
+    """Nobody asked for it, and the model works: a notice at every load would be a nuisance."""
+    reason = "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images."
+    pair = chatting.load(heads / "images.gguf", head="on")
+    assert (pair.has_head, pair.head_refused) == (False, reason)
+    assert chatting.notice() == ""
+    panel = chatting.window.speed_panel
+    assert f"Not in use. {reason}" in texts(panel.head)
+    chatting.qtbot.waitUntil(lambda: status_of(panel).startswith(f"MTP head not used · {reason}"), timeout=WAIT_MS)
+    assert "MTP head not in use: The MTP head in images.gguf isn" in chatting.window.top_bar.pair.toolTip()
+
+
+# ------------------------------------------------------------ after a crash
+
+
+@pytest.mark.allow_logs
+@kills_the_engine
+def test_a_restart_without_a_draft_leaves_the_head_off_only_once(chatting: WithHead, heads: Path) -> None:
+    target, values = heads / "model.gguf", chatting.settings.values
+    assert chatting.load(target, head="on").has_head
+    chatting.crash()
+    pair = chatting.restart_without_a_draft()
+    assert not pair.has_head
+    assert values.model_heads == {str(target): "on"}
+    assert chatting.head_box().currentText() == "Off"
+    assert chatting.head_box().accessibleDescription() == (
+        "The model was restarted without a draft. The next time you load it, its head is used as before."
+    )
+    chatting.crash()
+    with chatting.qtbot.waitSignal(chatting.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        button(chatting.window.notice_bar, Action.RESTART).click()
+    assert not chatting.pair().has_head  # it may have been the head that crashed
+    chatting.controller.commands.load_recent(0)
+    chatting.qtbot.waitUntil(lambda: bool((found := chatting.controller.pair_loader.pair()) and found.has_head))
+    chatting.ready()
+
+
+@pytest.mark.allow_logs
+@kills_the_engine
+def test_a_head_that_was_left_off_once_can_be_turned_on_or_off_for_good(chatting: WithHead, heads: Path) -> None:
+    target, values = heads / "model.gguf", chatting.settings.values
+    chatting.load(target, head="on")
+    chatting.crash()
+    chatting.restart_without_a_draft()
+    pair = chatting.choose_head("off")
+    assert not pair.has_head and values.model_heads == {str(target): "off"}
+    assert chatting.head_box().accessibleDescription() == "It is turned off for this model."
+    assert chatting.choose_head("on").has_head and values.model_heads == {str(target): "on"}
+
+
+@pytest.mark.allow_logs
+@kills_the_engine
+def test_a_restart_without_a_head_in_a_file_of_its_own_is_not_remembered(chatting: WithHead, heads: Path) -> None:
+    both = heads / "model.gguf", heads / "mtp-model.gguf"
+    assert chatting.load(*both).has_head
+    chatting.crash()
+    assert not chatting.restart_without_a_draft().has_head
+    values = chatting.settings.values
+    assert values.last_pair == values.recent_pairs[0] == Pair(*map(str, both))
+    assert values.model_heads == {}
+
+
+# ------------------------------------------------------------ answers
+
+
+def test_an_answer_that_repeats_itself_without_end_stops_drafting_and_says_so(chatting: WithHead, heads: Path) -> None:
+    reason = "The answer repeats itself without end, so the rest of it is written without a draft."
+    panel = chatting.window.speed_panel
+    chatting.settings.values.draft_length = 4
+    assert chatting.load(heads / "repeats.gguf", head="on").has_head
+    chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=180))
+    chatting.ask("Hello")
+    assert chatting.notice("drafting") == f"The MTP head stopped drafting in this answer. {reason}"
+    chatting.qtbot.waitUntil(lambda: status_of(panel) == f"MTP head stopped in this answer · {reason}", timeout=WAIT_MS)
+    chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=40))
+    chatting.ask("And now?")
+    assert chatting.notice("drafting") == ""
+    chatting.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · 100% accepted"), timeout=WAIT_MS)
+
+
+@pytest.mark.parametrize("draft", [None, "mtp-model.gguf"])
+def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads: Path, draft: str | None) -> None:
+    chatting.settings.values.draft_length = 3
+    chatting.load(heads / "model.gguf", heads / draft if draft else None, "on")
+    chatting.ask("Hello")
+    chatting.choose("compare_last")
+    presenter = chatting.controller.compare.presenter()
+    chatting.qtbot.waitUntil(lambda: not presenter.runner.is_running(), timeout=WAIT_MS)
+    one = presenter.window.one
+    assert one.verdict.text().replace("\u00a0", " ").startswith("✓ Same text, 40 tokens, same seed")
+    assert "100% accepted" in one.verdict.text().replace("\u00a0", " ")
+    assert presenter._result is not None
+    compared, snapshot = presenter._result
+    assert compared.comparison.plain.figures.draft.tested == 0
+    assert [drafter.name for drafter in compared.comparison.drafted.figures.draft.drafters] == ["mtp"]
+    assert snapshot.setup.head is not None and snapshot.setup.head.file == (draft or "model.gguf")
+
+
+# ------------------------------------------------------------ trials and the library
+
+
+@pytest.mark.parametrize("draft", [None, "mtp-model.gguf"])
+def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
+    chatting: WithHead, heads: Path, draft: str | None
+) -> None:
+    target, models = heads / "model.gguf", chatting.library(heads)
+    trials = chatting.controller.models._trials()
+    trials._idle.setInterval(1)
+    with chatting.qtbot.waitSignal(trials.tried, timeout=WAIT_MS) as tried:
+        chatting.load(target, heads / draft if draft else None, "on")
+    (trial,) = tried.args
+    assert isinstance(trial, Trial)
+    keys = FileKey.of(target), FileKey.of(heads / draft if draft else target)
+    assert models.library.trials.get(*keys) == trial
+    page = models.window.library.page
+    models.window.library.list.select(str(target))
+    first = "Measured here: " if draft else "MTP head inside. Measured here: "
+    chatting.qtbot.waitUntil(lambda: any(text.startswith(first) for text in texts(page)), timeout=WAIT_MS)
+
+
+def test_a_head_in_use_is_not_deleted(chatting: WithHead, heads: Path) -> None:
+    head = heads / "mtp-model.gguf"
+    chatting.load(heads / "model.gguf", head)
+    models = chatting.library(heads)
+    page = models.window.library.page
+    models.window.library.list.select(str(head))
+    page.delete.trigger()
+    assert "This model is loaded. Open another model first, then delete this one." in texts(page)
+    assert head.is_file()

@@ -54,6 +54,27 @@ def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Cal
     assert "Ctrl+I" in bar.settings.toolTip()
 
 
+@pytest.mark.usefixtures("dressed")
+def test_names_of_pages_that_have_no_room_are_icons(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    running.window.resize(640, 480)
+    running.choose("chat_settings")
+    bar = running.window._side.tabBar()
+    names = ["Speed", "Chat settings"]
+
+    def shown() -> list[tuple[str, bool, str]]:
+        places = range(bar.count())
+        return [(bar.tabText(place), bar.tabIcon(place).isNull(), bar.tabToolTip(place)) for place in places]
+
+    assert shown() == [(name, True, "") for name in names]
+    running.controller._zoom.set(200)
+    assert shown() == [("", False, name) for name in names]
+    assert [bar.accessibleTabName(place) for place in range(bar.count())] == names
+    assert bar.tabRect(1).right() < running.window._side.width()
+    running.controller._zoom.set(100)
+    assert shown() == [(name, True, "") for name in names]
+
+
 def test_who_hides_a_panel_goes_on_writing(open_window: Callable[[], Running]) -> None:
     running = open_window()
     window = running.window

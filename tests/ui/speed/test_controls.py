@@ -6,13 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QColor, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import (
-    QApplication,
-    QComboBox,
-    QLabel,
-    QSlider,
-    QToolTip,
-)
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QSlider, QToolTip
 from pytestqt.qtbot import QtBot
 
 from app.ui.speed.drawings import PositionBars, Swatch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from app.protocol.events import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
@@ -40,6 +41,21 @@ PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
         ),
         (Situation(engine_state="loading 40%"), "Loading 40%", "plain"),
         (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it.", "bad"),
+        (
+            Situation(pair=PAIR, asked=ASKED, figures=DRAFTED, stopped="The draft ran out of memory"),
+            "Draft model stopped in this answer · The draft ran out of memory.",
+            "warning",
+        ),
+        (
+            Situation(
+                pair=msgspec.structs.replace(PAIR, has_head=True),
+                asked=Asked("auto", ("model", "mtp", "ngram")),
+                figures=DRAFTED,
+                stopped="The draft ran out of memory",
+            ),
+            "Part of the drafting stopped in this answer · The draft ran out of memory.",
+            "warning",
+        ),
         (
             Situation(pair=PAIR, draft_length=5),
             "Drafting · Figures appear with the next answer · up to 5 draft tokens per pass",

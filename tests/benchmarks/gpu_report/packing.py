@@ -1,0 +1,141 @@
+"""What a machine without a network needs besides the repository: llama.cpp's sources, and wheels.
+
+The total that travels is what git would add of the repository, and this pack; it has to stay below `LIMIT_BYTES`. What
+an earlier call brought back (results, built libraries) is packed again, so that the next machine goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+WORK = ROOT / "build" / "gpu-report"
+"""All files of the report; git ignores it."""
+PACK = WORK / "pack"
+"""The only part of it that travels."""
+LIMIT_BYTES = 64 * 1024 * 1024
+SOURCES, WHEELS, MANIFEST, RESULTS = "llama-cpp-python.tar.xz", "wheels", "manifest.json", "results.json"
+LIBRARIES = re.compile(r"libraries-(\w+)\.tar\.xz\.\d\d")
+"""Parts of an archive of built libraries; the group is the backend."""
+
+_NEEDED = (
+    *("diskcache", "filelock", "jinja2", "markupsafe", "msgspec", "platformdirs", "psutil", "typing_extensions"),
+    *("gguf", "pyyaml", "requests", "tqdm"),
+    *("pytest", "iniconfig", "packaging", "pluggy", "pygments"),
+)
+"""Packages that the engine and its benchmarks import, without NumPy, which is larger than all of them together."""
+_GLIBC = ("2_28", "2_27", "2_17", "2_12")
+_BACKENDS = {"ggml-blas", "ggml-cpu", "ggml-cuda", "ggml-hip", "ggml-metal", "ggml-vulkan"}
+_UPSTREAM = Path("vendor/llama.cpp")
+_PARTS = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "ggml/CMakeLists.txt", "ggml/cmake", "ggml/include")
+_UNUSED = {"cpp-httplib", "__pycache__"}
+
+
+def pack(python: str, machine: str, *, with_numpy: bool, earlier: Path | None) -> int:
+    """Make `PACK` for a Linux machine with that version of Python; returns the bytes that will travel.
+
+    ``earlier`` is a folder with what the last call brought back. Raises `SystemExit` if all together is too large.
+    """
+    shutil.rmtree(PACK, ignore_errors=True)
+    PACK.mkdir(parents=True)
+    brought = _bring(earlier) if earlier else []
+    _pack_sources(PACK / SOURCES)
+    _download_wheels(PACK / WHEELS, python, machine, with_numpy=with_numpy)
+    manifest = {"commit": _commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"), "python": python}
+    (PACK / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    total = _report(brought)
+    if total > LIMIT_BYTES:
+        raise SystemExit(f"{total / 2**20:.1f} MiB is more than the {LIMIT_BYTES / 2**20:.0f} MiB that can travel.")
+    return total
+
+
+def _bring(folder: Path) -> list[str]:
+    """Copy results and libraries of an earlier call into the pack; returns their names."""
+    files = [file for file in sorted(folder.iterdir()) if file.name == RESULTS or LIBRARIES.fullmatch(file.name)]
+    if not files:
+        raise SystemExit(f"{folder} has neither {RESULTS} nor libraries of an earlier call.")
+    for file in files:
+        shutil.copyfile(file, PACK / file.name)
+    return [file.name for file in files]
+
+
+def _report(brought: Sequence[str]) -> int:
+    tree, packed = sum(_tree_sizes()), size_of(PACK)
+    print(f"repository  {tree / 2**20:6.1f} MiB")
+    print(f"pack        {packed / 2**20:6.1f} MiB in {PACK}")
+    for file in sorted(PACK.iterdir()):
+        print(f"  {file.name:28} {size_of(file) / 2**20:6.1f} MiB{'   of an earlier call' * (file.name in brought)}")
+    print(f"total       {(tree + packed) / 2**20:6.1f} MiB of {LIMIT_BYTES / 2**20:.0f}")
+    return tree + packed
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    return path.stat().st_size if path.is_file() else sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
+
+
+def _tree_sizes() -> Iterator[int]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0"):
+        if name and (ROOT / name).is_file():
+            yield (ROOT / name).lstat().st_size
+
+
+def _commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+# ---------------------------------------------------------------- sources
+
+
+def _source() -> Path:
+    """llama-cpp-python's unpacked source distribution, which packages are made of, too."""
+    sys.path.append(str(ROOT / "packaging"))
+    from installer import native
+
+    return native.source()
+
+
+def _pack_sources(path: Path) -> None:
+    source = _source()
+    upstream = source / _UPSTREAM
+    ggml = [part for part in (upstream / "ggml" / "src").iterdir() if part.is_file() or part.name in _BACKENDS]
+    vendored = [part for part in (upstream / "vendor").iterdir() if part.name not in _UNUSED]
+    _archive(
+        path,
+        source,
+        [source / "llama_cpp", source / "PKG-INFO", *(upstream / part for part in _PARTS), *ggml, *vendored],
+    )
+
+
+def _archive(path: Path, base: Path, parts: Sequence[Path]) -> None:
+    with tarfile.open(path, "w:xz") as archive:
+        for part in sorted(parts):
+            archive.add(part, part.relative_to(base), filter=_without_caches)
+
+
+def _without_caches(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if _UNUSED & set(Path(info.name).parts) else info
+
+
+# ---------------------------------------------------------------- wheels
+
+
+def _download_wheels(folder: Path, python: str, machine: str, *, with_numpy: bool) -> None:
+    platforms = [f"manylinux_{version}_{machine}" for version in _GLIBC] + [f"manylinux2014_{machine}"]
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"]
+    command += ["--only-binary=:all:", "--python-version", python, "--implementation", "cp"]
+    command += [option for name in platforms for option in ("--platform", name)]
+    command += ["-c", str(ROOT / "constraints.txt"), "-d", str(folder)]
+    subprocess.run([*command, *_NEEDED, *(["numpy"] if with_numpy else [])], check=True)

@@ -1,0 +1,260 @@
+"""MTP heads in the Open models dialog: the row to turn one on or off, and which drafts and heads are proposed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QComboBox
+from pytestqt.qtbot import QtBot
+
+from app.models import mtp
+from app.models.trials import FileKey, Trial
+from app.protocol.limits import HeadChoice
+from app.settings import Settings
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.library_service import LibraryService
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.models.pickers import FileRow
+from app.ui.widgets.head_control import HeadControl
+from tests.support.gemma4_models import make_assistant, make_gemma4
+from tests.support.gguf_files import make_model, spm_vocabulary
+from tests.support.mtp_models import SIZE, make_head_file, make_table_model
+from tests.ui.models.windows import MACHINE, WAIT_MS, texts
+
+SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
+INSIDE = "MTP head inside: this model can draft without a second one."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Targets with a head inside, with one beside it, and with one that can't be used; and a draft model."""
+    folder = tmp_path_factory.mktemp("models")
+    make_table_model(folder / "inside.gguf", "glm4moe")
+    make_table_model(folder / "without.gguf", "qwen35", without=("blk.2.",))
+    make_head_file(folder / "mtp-without.gguf", "qwen35")
+    make_gemma4(folder / "gemma.gguf")
+    make_assistant(folder / "mtp-gemma.gguf")
+    make_table_model(
+        folder / "images.gguf",
+        "glm4moe",
+        edit=lambda writer: writer.add_array("glm4moe.rope.dimension_sections", [8, 12, 12, 0]),
+    )
+    make_model(folder / "draft.gguf", vocabulary=spm_vocabulary(SIZE), width=16, heads=1, layers=1)
+    return folder
+
+
+class Dialogs:
+    """Opens the dialog over a library of these files."""
+
+    def __init__(self, qtbot: QtBot, folder: Path) -> None:
+        self.qtbot = qtbot
+        self.folder = folder
+        values = Settings()
+        values.models_folder = str(folder)
+        self.library = LibraryService(values, lambda: MACHINE)
+        with qtbot.waitSignal(self.library.scanned, timeout=WAIT_MS):
+            self.library.scan()
+
+    def open(
+        self,
+        target: str = "",
+        draft: str = "",
+        *,
+        head_for: Callable[[str], HeadChoice] = lambda _: "auto",
+        proposes_draft: bool = False,
+    ) -> OpenModelsDialog:
+        current = OpenModelsChoice(
+            target=str(self.folder / target) if target else "", draft=str(self.folder / draft) if draft else None
+        )
+        self.dialog = OpenModelsDialog(current, head_for=head_for, library=self.library)
+        self.qtbot.addWidget(self.dialog)
+        if proposes_draft:
+            self.dialog.propose_draft()
+        self.dialog.show()
+        self.settle()
+        return self.dialog
+
+    def set_target(self, name: str) -> None:
+        self.dialog.findChildren(FileRow)[0].set_path(str(self.folder / name))
+        self.settle()
+
+    def set_draft(self, name: str) -> None:
+        self.dialog.findChildren(FileRow)[1].set_path(str(self.folder / name) if name else "")
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the files are judged and the library has ranked what fits them; one may lead to the other."""
+        for _ in range(3):
+            done: list[bool] = []
+            self.library.compute(lambda: True, done.append)
+            self.qtbot.waitUntil(lambda done=done: bool(done), timeout=WAIT_MS)  # type: ignore[misc]
+            self.qtbot.waitUntil(self.dialog._checker._lane.is_idle, timeout=WAIT_MS)
+
+    @property
+    def verdict(self) -> str:
+        return self.dialog._verdict.text()
+
+    @property
+    def draft(self) -> str:
+        """The name of the file in the draft's row."""
+        return Path(self.dialog.choice().draft or "").name
+
+    @property
+    def head(self) -> HeadControl:
+        head = self.dialog.findChild(HeadControl)
+        assert isinstance(head, HeadControl)
+        return head
+
+    def box(self) -> QComboBox:
+        box = self.head.findChild(QComboBox)
+        assert isinstance(box, QComboBox)
+        return box
+
+    def measured(self, target: str, draft: str, speed_up: float) -> None:
+        """A trial of a pair; of a head inside, if both are the same file."""
+        trial = Trial(
+            acceptance_rate=0.68,
+            plain_speed=40.0,
+            drafted_speed=40.0 * speed_up,
+            tokens=64,
+            measured_at=int(time.time()),
+        )
+        self.library.trials.put(FileKey.of(self.folder / target), FileKey.of(self.folder / draft), trial)
+
+
+@pytest.fixture
+def dialogs(qtbot: QtBot, folder: Path, dressed: None) -> Iterator[Dialogs]:
+    dialogs = Dialogs(qtbot, folder)
+    yield dialogs
+    dialogs.library.close()
+    dialogs.library.deleteLater()
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These models count as large enough for their heads to save time."""
+    monkeypatch.setattr(mtp, "_LEAST_PARAMETERS", 0)
+
+
+# ------------------------------------------------------------ the row
+
+
+def test_the_row_is_there_for_a_head_inside_and_says_why_it_is_off(dialogs: Dialogs) -> None:
+    dialog = dialogs.open("inside.gguf")
+    assert dialogs.head.isVisible() and dialogs.verdict == INSIDE
+    assert f"Not in use. {SMALL}" in texts(dialogs.head)
+    box = dialogs.box()
+    assert [box.itemText(place) for place in range(box.count())] == ["Automatic", "On", "Off"]
+    assert box.accessibleName() == "MTP head" and box.accessibleDescription() == SMALL
+    assert dialog.choice().head == "auto" and dialog._load.text() == "Apply"
+    box.setFocus()
+    QTest.keyClick(box, Qt.Key.Key_Down)
+    assert dialog.choice().head == "on" and dialog._load.text() == "Load"
+    assert not [text for text in texts(dialogs.head) if text.startswith("Not in use")]
+    QTest.keyClick(box, Qt.Key.Key_Down)
+    assert dialog.choice().head == "off"
+    assert "Not in use. It is turned off for this model." in texts(dialogs.head)
+
+
+def test_a_head_that_is_used_needs_no_reason(dialogs: Dialogs, large: None) -> None:
+    dialogs.open("inside.gguf")
+    assert dialogs.head.isVisible() and texts(dialogs.head) == ["MTP head"]
+
+
+@pytest.mark.parametrize("name", ["draft.gguf", "gemma.gguf"])
+def test_there_is_no_row_without_a_head(dialogs: Dialogs, name: str) -> None:
+    dialogs.open(name)
+    assert not dialogs.head.isVisible()
+
+
+def test_a_head_that_cannot_be_used_has_no_row_but_a_reason(dialogs: Dialogs) -> None:
+    dialogs.open("images.gguf")
+    assert not dialogs.head.isVisible()
+    assert dialogs.verdict == (
+        "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images. Draft "
+        "tokens are taken from the chat itself (n-grams)."
+    )
+    assert dialogs.dialog._load.isEnabled()
+
+
+def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: Dialogs) -> None:
+    dialog = dialogs.open("inside.gguf", "draft.gguf")
+    assert "Not in use. A draft model was chosen instead." in texts(dialogs.head)
+    dialogs.box().setFocus()
+    QTest.keyClick(dialogs.box(), Qt.Key.Key_Down)
+    assert dialog.choice().head == "on" and texts(dialogs.head) == ["MTP head"]
+    dialogs.set_draft("mtp-gemma.gguf")
+    assert not dialogs.head.isVisible()  # another head was chosen
+    dialogs.set_draft("")
+    assert dialogs.head.isVisible()
+
+
+def test_each_target_has_its_own_choice(dialogs: Dialogs) -> None:
+    dialog = dialogs.open("gemma.gguf", head_for=lambda path: "on" if path.endswith("inside.gguf") else "auto")
+    dialogs.set_target("inside.gguf")
+    assert dialog.choice().head == "on" and dialogs.box().currentText() == "On"
+    dialogs.set_target("draft.gguf")
+    assert dialog.choice().head == "auto"
+
+
+def test_what_was_measured_stands_with_the_head(dialogs: Dialogs) -> None:
+    dialogs.measured("inside.gguf", "inside.gguf", 1.8)
+    dialogs.open("inside.gguf")
+    (measured,) = [text for text in texts(dialogs.head) if text.startswith("Measured here")]
+    assert measured.replace("\u00a0", " ").startswith("Measured here: 68% accepted · 1.8× faster · ")
+    assert dialogs.box().accessibleDescription() == f"{SMALL} {measured}"
+    dialogs.set_target("without.gguf")
+    dialogs.set_draft("")
+    dialogs.set_target("inside.gguf")
+    assert measured in texts(dialogs.head)
+
+
+# ------------------------------------------------------------ what is proposed
+
+
+@pytest.mark.parametrize(("target", "head"), [("without.gguf", "mtp-without.gguf"), ("gemma.gguf", "mtp-gemma.gguf")])
+def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs, target: str, head: str) -> None:
+    dialogs.open()
+    dialogs.set_target(target)
+    assert dialogs.draft == head
+    assert dialogs.verdict == "✓ Compatible: the MTP head in this file belongs to the target."
+    dialogs.set_draft("")
+    dialogs.library.judge_again()
+    dialogs.settle()
+    assert dialogs.draft == ""  # whoever takes it away doesn't get it again
+
+
+def test_a_draft_model_is_not_chosen_unasked(dialogs: Dialogs) -> None:
+    dialogs.open()
+    dialogs.set_target("inside.gguf")
+    assert dialogs.draft == ""
+    dialogs.open("inside.gguf", proposes_draft=True)
+    assert dialogs.draft in ("draft.gguf", "gemma.gguf")  # the head would stay off, because this model is so small
+
+
+def test_a_model_that_drafts_itself_needs_no_draft(dialogs: Dialogs, large: None) -> None:
+    dialogs.open("inside.gguf", proposes_draft=True)
+    assert dialogs.draft == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "proposed"), [(1.5, 1.9, "draft.gguf"), (1.9, 1.5, ""), (0.8, 1.1, "draft.gguf")]
+)
+def test_of_a_draft_and_the_head_inside_the_faster_one_is_proposed(
+    dialogs: Dialogs, large: None, own: float, other: float, proposed: str
+) -> None:
+    dialogs.measured("inside.gguf", "inside.gguf", own)
+    dialogs.measured("inside.gguf", "draft.gguf", other)
+    dialogs.open("inside.gguf", proposes_draft=True)
+    assert dialogs.draft == proposed
+
+
+def test_a_head_of_another_model_is_refused_before_it_is_loaded(dialogs: Dialogs) -> None:
+    dialogs.open("without.gguf", "mtp-gemma.gguf")
+    assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
+    assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
