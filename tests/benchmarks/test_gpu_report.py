@@ -58,8 +58,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    total = pack(monkeypatch, work)
+def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path) -> None:
+    total = packing.pack("3.12", "x86_64", with_numpy=False)
 
     with tarfile.open(work / "pack" / packing.SOURCES) as archive:
         names = {name for name in archive.getnames() if archive.getmember(name).isfile()}
@@ -74,36 +74,30 @@ def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path, monkey
 
 def test_a_pack_that_is_too_large_is_refused(work: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "LIMIT_BYTES", 1000)
-    with pytest.raises(SystemExit, match="MiB is more than"):
-        pack(monkeypatch, work)
+    with pytest.raises(SystemExit, match="more than can travel"):
+        packing.pack("3.12", "x86_64", with_numpy=False)
 
 
-def test_what_an_earlier_call_brought_back_is_packed_again(
-    work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tmp_path: Path) -> None:
     earlier = tmp_path / "earlier"
     earlier.mkdir()
-    for name in (packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01", "log"):
+    names = [packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"]
+    for name in [*names, "log"]:
         (earlier / name).write_text(name)
-    pack(monkeypatch, work, earlier)
+    with pytest.raises(SystemExit, match="no pack yet"):
+        packing.add(earlier)
+    total = packing.pack("3.12", "x86_64", with_numpy=False)
+    assert packing.add(earlier) == total + sum(len(name) for name in names)
 
     packed = {file.name for file in (work / "pack").iterdir()}
-    assert {packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"} < packed
-    assert "log" not in packed
-
+    assert packed == {*names, packing.SOURCES, packing.MANIFEST}
     (tmp_path / "nothing").mkdir()
-    with pytest.raises(SystemExit, match="of an earlier call"):
-        pack(monkeypatch, work, tmp_path / "nothing")
-
-
-def pack(monkeypatch: pytest.MonkeyPatch, work: Path, earlier: Path | None = None) -> int:
-    """The pack is shown relative to the repository, but isn't in it here."""
-    monkeypatch.setattr(packing, "PACK", work / "pack")
-    return packing.pack("3.12", "x86_64", with_numpy=False, earlier=earlier)
+    with pytest.raises(SystemExit, match="has neither"):
+        packing.add(tmp_path / "nothing")
 
 
 def test_libraries_travel_in_parts(work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pack(monkeypatch, work)
+    packing.pack("3.12", "x86_64", with_numpy=False)
     libraries = work / "built"
     libraries.mkdir()
     (libraries / "libllama.so.0").write_bytes(bytes(range(256)) * 40)
@@ -187,7 +181,7 @@ def test_a_step_that_fails_is_tried_twice(work: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_step_is_ended_after_its_limit_or_with_the_call(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, replace(DEVICES, limit=0.01))
+    use(monkeypatch, replace(DEVICES, limit=0.002))
     assert call().run() == INCOMPLETE
     assert states(work) == {"devices": ("too slow", 1)}
     (work / "results-installed-small.json").unlink()

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from app.engine.host import chat_cache, loading, pair_costs
+from app.engine.host import chat_cache, contexts, pair_costs
 from app.engine.host.engine import Engine
 from app.engine.llama.checkpoints import _error
 from app.engine.policy.calibration import measure
@@ -322,7 +322,7 @@ def loaded(
     settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
     command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
     with (
-        patch.object(loading, "_affordable_snapshots", lambda *_, **__: snapshots),
+        patch.object(contexts, "_affordable_snapshots", lambda *_, **__: snapshots),
         patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
     ):
         return engine, engine.load(command, lambda _: None)

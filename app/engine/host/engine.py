@@ -18,12 +18,11 @@ from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
 from app.engine.host.chat_cache import ChatCaches, memory_limit
-from app.engine.host.heads import N_GRAMS_LATER, head_draft_length
-from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target, recommended_sampling
+from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
 from app.engine.host.prompt_processing import process_prompt
-from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.host.recommended import recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError

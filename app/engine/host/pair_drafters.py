@@ -9,7 +9,8 @@ from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.heads import head_draft_length
-from app.engine.host.loading import LoadedModel, Target, default_draft_length
+from app.engine.host.loading import LoadedModel, Target
+from app.engine.host.recommended import default_draft_length
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 
 

@@ -1,6 +1,6 @@
 """``scripts/gpu-report``: measures on a machine with a GPU what this project can't measure without one.
 
-scripts/gpu-report pack [--numpy] [--earlier FOLDER]   where there is a network: what the machine needs, in build/
+scripts/gpu-report pack [--numpy]   where there is a network: what the machine needs, in build/
 scripts/gpu-report run [--backend NAME] [--small]      on the machine, several times if its calls are short
 scripts/gpu-report write [RESULTS]                     the figures as a section of docs/gpu.md
 """
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks.gpu_report.building import BACKENDS
-from tests.benchmarks.gpu_report.packing import ROOT, WORK, pack
+from tests.benchmarks.gpu_report.packing import ROOT, WORK, add, pack
 from tests.benchmarks.gpu_report.results import Results
 from tests.benchmarks.gpu_report.running import Call
 from tests.benchmarks.gpu_report.timetable import entries
@@ -27,7 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command; returns the exit status."""
     options = _parser().parse_args(arguments)
     if options.command == "pack":
-        pack(options.python, options.machine, with_numpy=options.numpy, earlier=options.earlier)
+        if options.add:
+            add(options.add)
+        else:
+            pack(options.python, options.machine, with_numpy=options.numpy)
         return 0
     if options.command == "run":
         unknown = set(options.only) - {entry.name for entry in entries(options.backend)}
@@ -52,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     packing.add_argument("--python", default="3.12", help="the machine's version of Python")
     packing.add_argument("--machine", default="x86_64", help="its kind of processor")
     packing.add_argument("--numpy", action="store_true", help="add NumPy, which is large")
-    packing.add_argument("--earlier", type=Path, metavar="FOLDER", help="with what earlier calls brought back")
+    packing.add_argument("--add", type=Path, metavar="FOLDER", help="only add what a call brought back")
     running = commands.add_parser("run", help="build, measure, go on")
     running.add_argument(
         "--backend",

@@ -1,6 +1,6 @@
 """Builds llama.cpp from the pack, once for the processor and once for the GPU, and keeps what was built.
 
-    python -m tests.benchmarks.gpu_report.building cpu|cuda|vulkan|metal
+    python -m tests.benchmarks.gpu_report.building cpu|cuda|vulkan|metal [FOLDER]
 
 A *site* is a folder with llama-cpp-python and the libraries of one backend, for ``PYTHONPATH``. A backend called
 ``installed`` is whatever the interpreter finds by itself.
@@ -12,7 +12,6 @@ import email
 import importlib.util
 import json
 import os
-import platform
 import re
 import shlex
 import shutil
@@ -57,7 +56,18 @@ def environment(backend: str) -> dict[str, str]:
     """For a Python process that uses the libraries of ``backend``."""
     folders = [ROOT] if backend == INSTALLED else [ROOT, site(backend), WORK / WHEELS]
     own = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1"}
+    cuda = {"LD_LIBRARY_PATH": _with_cuda(os.environ.get("LD_LIBRARY_PATH"))} if backend == "cuda" else {}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1", **cuda}
+
+
+def _with_cuda(known: str | None) -> str:
+    """CUDA's libraries are where its compiler is; not every system is told."""
+    folder = Path(_cuda_compiler()).resolve().parents[1] / "lib64"
+    return os.pathsep.join([*filter(None, [known]), str(folder)])
+
+
+def _cuda_compiler() -> str:
+    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 
 
 def unpack() -> None:
@@ -91,10 +101,10 @@ def _unpack_libraries(backend: str) -> None:
     _make_site(backend, folder)
 
 
-def start(backend: str) -> subprocess.Popen[bytes]:
-    """Start building in the background; what it says is in the log."""
+def start(backend: str, out: Path | None) -> subprocess.Popen[bytes]:
+    """Start building, and packing the libraries into ``out``, in the background; what it says is in the log."""
     with log(backend).open("ab") as output:
-        command = [sys.executable, "-m", __spec__.name, backend]
+        command = [sys.executable, "-m", __spec__.name, backend, *([str(out)] if out else [])]
         return subprocess.Popen(
             command, cwd=ROOT, env=environment(backend), stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -133,11 +143,10 @@ def build(backend: str) -> None:
 
 def _options(backend: str) -> dict[str, str]:
     if backend == "cuda":
-        compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
         return {
             "GGML_CUDA": "ON",
             "GGML_METAL": "OFF",
-            "CMAKE_CUDA_COMPILER": compiler,
+            "CMAKE_CUDA_COMPILER": _cuda_compiler(),
             "CMAKE_CUDA_ARCHITECTURES": _cuda_architecture(),
         }
     return {
@@ -198,18 +207,11 @@ def pack_libraries(backend: str, folder: Path) -> None:
             (folder / f"libraries-{backend}.tar.xz.{number:02}").write_bytes(data)
 
 
-def describe(backend: str) -> str:
-    """How the libraries were built, for people."""
-    built = "as installed" if backend == INSTALLED else f"built here for {backend}"
-    return f"{built}, {platform.system()} {platform.machine()}"
-
-
 def main() -> None:
-    backend, *folder = sys.argv[1:]
-    if folder:
-        pack_libraries(backend, Path(folder[0]))
-    else:
-        build(backend)
+    backend, *out = sys.argv[1:]
+    build(backend)
+    if out:
+        pack_libraries(backend, Path(out[0]))
 
 
 if __name__ == "__main__":

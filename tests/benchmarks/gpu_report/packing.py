@@ -1,7 +1,7 @@
 """What a machine without a network needs besides the repository: llama.cpp's sources, and wheels.
 
 The total that travels is what git would add of the repository, and this pack; it has to stay below `LIMIT_BYTES`. What
-an earlier call brought back (results, built libraries) is packed again, so that the next machine goes on from there.
+an earlier call brought back (results, built libraries) is added, so that the next machine goes on from there.
 """
 
 from __future__ import annotations
@@ -39,41 +39,44 @@ _PARTS = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "ggml/CMakeLis
 _UNUSED = {"cpp-httplib", "__pycache__"}
 
 
-def pack(python: str, machine: str, *, with_numpy: bool, earlier: Path | None) -> int:
+def pack(python: str, machine: str, *, with_numpy: bool) -> int:
     """Make `PACK` for a Linux machine with that version of Python; returns the bytes that will travel.
 
-    ``earlier`` is a folder with what the last call brought back. Raises `SystemExit` if all together is too large.
+    Raises `SystemExit` if all together is too large.
     """
     shutil.rmtree(PACK, ignore_errors=True)
     PACK.mkdir(parents=True)
-    brought = _bring(earlier) if earlier else []
     _pack_sources(PACK / SOURCES)
     _download_wheels(PACK / WHEELS, python, machine, with_numpy=with_numpy)
     manifest = {"commit": _commit(), "date": datetime.now(UTC).isoformat(timespec="seconds"), "python": python}
     (PACK / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    total = _report(brought)
-    if total > LIMIT_BYTES:
-        raise SystemExit(f"{total / 2**20:.1f} MiB is more than the {LIMIT_BYTES / 2**20:.0f} MiB that can travel.")
-    return total
+    return _report()
 
 
-def _bring(folder: Path) -> list[str]:
-    """Copy results and libraries of an earlier call into the pack; returns their names."""
-    files = [file for file in sorted(folder.iterdir()) if file.name == RESULTS or LIBRARIES.fullmatch(file.name)]
+def add(earlier: Path) -> int:
+    """Add results and built libraries that an earlier call brought back to `PACK`; returns the bytes that will travel.
+
+    Raises `SystemExit` if there is neither, or all together is too large.
+    """
+    if not (PACK / MANIFEST).is_file():
+        raise SystemExit("There is no pack yet to add to.")
+    files = [file for file in sorted(earlier.iterdir()) if file.name == RESULTS or LIBRARIES.fullmatch(file.name)]
     if not files:
-        raise SystemExit(f"{folder} has neither {RESULTS} nor libraries of an earlier call.")
+        raise SystemExit(f"{earlier} has neither {RESULTS} nor libraries.")
     for file in files:
         shutil.copyfile(file, PACK / file.name)
-    return [file.name for file in files]
+    return _report()
 
 
-def _report(brought: Sequence[str]) -> int:
+def _report() -> int:
     tree, packed = sum(_tree_sizes()), size_of(PACK)
     print(f"repository  {tree / 2**20:6.1f} MiB")
     print(f"pack        {packed / 2**20:6.1f} MiB in {PACK}")
     for file in sorted(PACK.iterdir()):
-        print(f"  {file.name:28} {size_of(file) / 2**20:6.1f} MiB{'   of an earlier call' * (file.name in brought)}")
+        print(f"  {file.name:28} {size_of(file) / 2**20:6.1f} MiB")
     print(f"total       {(tree + packed) / 2**20:6.1f} MiB of {LIMIT_BYTES / 2**20:.0f}")
+    if tree + packed > LIMIT_BYTES:
+        raise SystemExit(f"{(tree + packed) / 2**20:.1f} MiB is more than can travel to a lent machine.")
     return tree + packed
 
 

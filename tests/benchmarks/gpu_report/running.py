@@ -30,6 +30,8 @@ _STEPS = "tests.benchmarks.gpu_report.steps"
 _RESERVE = 8.0
 """Seconds at the end of a call, to write what there is."""
 _ERROR_CHARACTERS = 1500
+_SMALL_PATIENCE = 5
+"""Limits are this many times as long where the report is only tried out, perhaps on a device made of software."""
 _MODELS = Entry("models", 3600, 5)
 
 
@@ -53,7 +55,7 @@ class Call:
         self._results = Results()
         self._has_models = False
         self._background: list[subprocess.Popen[bytes]] = []
-        """Builds and packers."""
+        """Builds, which also pack what they have built."""
 
     def run(self) -> int:
         """Everything there is time for; returns 0 if no step is left, otherwise `INCOMPLETE`."""
@@ -102,7 +104,7 @@ class Call:
             return True
         building.unpack()
         missing = [backend for backend in dict.fromkeys((self.backend, "cpu")) if not building.is_built(backend)]
-        builds = {backend: building.start(backend) for backend in missing}
+        builds = {backend: building.start(backend, self.out) for backend in missing}
         self._background += builds.values()
         if "cpu" in builds:
             self._wait_for(builds["cpu"], "cpu")
@@ -110,11 +112,7 @@ class Call:
             self._make_models(needs_models)
         if self.backend in builds:
             self._wait_for(builds[self.backend], self.backend)
-        if not building.is_built(self.backend):
-            return False
-        if self.out:
-            self._background += [_packer(backend, self.out) for backend in missing]
-        return True
+        return building.is_built(self.backend)
 
     def _make_models(self, are_needed: bool) -> None:
         """Once a call, because it may be the first one on this machine."""
@@ -123,23 +121,22 @@ class Call:
             self._has_models = True
 
     def _wait_for(self, process: subprocess.Popen[bytes], backend: str) -> None:
-        """Raises `SystemExit` if the build fails; if there is no time, it is ended, and goes on in the next call."""
+        """Until it is built; packing goes on in the background. Raises `SystemExit` if that fails."""
         begun = time.monotonic()
-        try:
-            code = process.wait(max(self._left(), 0))
-        except subprocess.TimeoutExpired:
-            print(f"there was no time to finish the build for {backend}", flush=True)
-            return
-        if code != 0:
+        while process.poll() is None and not building.is_built(backend):
+            if self._left() <= 0:
+                print(f"there was no time to finish the build for {backend}", flush=True)
+                return
+            time.sleep(0.2)
+        if process.returncode:
             raise SystemExit(f"{building.log(backend).read_text('utf-8', 'replace')[-3000:]}\nThe build failed.")
         print(f"built for {backend} (waited {time.monotonic() - begun:.0f} s)", flush=True)
 
     def _finish_packing(self) -> None:
+        """Of the libraries that were built; what isn't built by now goes on in the next call."""
         for process in self._background:
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(self._left(), 0) + _RESERVE / 2)
-            except subprocess.TimeoutExpired:
-                print("there was no time to pack the libraries", flush=True)
 
     # ------------------------------------------------------------ steps
 
@@ -148,7 +145,8 @@ class Call:
         figures = WORK / "figures.jsonl"
         figures.unlink(missing_ok=True)
         known = self._results.steps.get(entry.name)
-        limit = min(entry.limit, self._left())
+        own_limit = entry.limit * (_SMALL_PATIENCE if self.small else 1)
+        limit = min(own_limit, self._left())
         begun = time.monotonic()
         try:
             code, said = self._process(entry, figures, limit)
@@ -156,7 +154,7 @@ class Call:
             code, said = None, f"ended after {limit:.0f} s"
         result = StepResult("done", _merged(figures), time.monotonic() - begun, date=now())
         attempts = known.attempts if known and known.state != "interrupted" else 0
-        if code is None and limit < entry.limit:
+        if code is None and limit < own_limit:
             result.state, result.attempts, result.error = "interrupted", attempts, said
         elif code != 0:
             result.state, result.attempts, result.error = "too slow" if code is None else "failed", attempts + 1, said
@@ -243,16 +241,6 @@ def _merged(path: Path) -> dict[str, Any]:
 def _device(figures: dict[str, Any]) -> str:
     names = [device["description"] for device in figures["devices"]]
     return ", ".join(names) if names else f"no GPU ({figures['processor']})"
-
-
-def _packer(backend: str, out: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", building.__name__, backend, str(out)]
-    return subprocess.Popen(
-        ["nice", "-n", "15", *command] if shutil.which("nice") else command,
-        cwd=ROOT,
-        env=building.environment(backend),
-        start_new_session=True,
-    )
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

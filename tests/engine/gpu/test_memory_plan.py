@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.engine.host.loading import _affordable_snapshots
+from app.engine.host.contexts import _affordable_snapshots
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model
