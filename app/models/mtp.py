@@ -29,6 +29,8 @@ ARCHITECTURES = (
 """Those for which llama.cpp of October 2026 can compute a head by itself (``LLM_GRAPH_TYPE_DECODER_MTP``). For others
 it would compute something else, or stop the process.
 """
+CHAINS = ("hy_v3", "mimo2", "step35")
+"""Those of which it can compute several heads; in the graphs of the others, a second one stops the process."""
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 """Metadata of a head and its target that has to be the same if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
@@ -53,9 +55,11 @@ def has_head(header: ModelFacts) -> bool:
     return header.mtp_head != "none"
 
 
-def _names_of_head(header: GgufHeader) -> list[str]:
-    heads = {tensor.name.split(".nextn.")[0] for tensor in header.tensors if ".nextn." in tensor.name}
-    return [tensor.name for tensor in header.tensors if tensor.name.startswith(tuple(f"{head}." for head in heads))]
+def _heads(header: GgufHeader) -> list[list[str]]:
+    """The names of the tensors of each head."""
+    names = [tensor.name for tensor in header.tensors]
+    layers = sorted({name.split("nextn.")[0] for name in names if ".nextn." in name})
+    return [[name for name in names if name.startswith(layer)] for layer in layers]
 
 
 def is_head_only(header: ModelFacts) -> bool:
@@ -100,11 +104,17 @@ def head_problem(header: GgufHeader) -> str | None:
         return None
     if header.architecture not in ARCHITECTURES:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of {architecture} models."
-    if header.mtp_layers > 1:
-        return f"The {header.mtp_layers} MTP heads in {name} aren't used, because only single ones are supported."
+    heads = _heads(header)
+    if header.mtp_layers > 1 and header.architecture not in CHAINS:
+        reason = f"llama.cpp can't compute more than one head of {architecture} models"
+        return f"The {header.mtp_layers} MTP heads in {name} aren't used, because {reason}."
+    if len(heads) < header.mtp_layers:
+        return f"The MTP heads in {name} aren't used, because only {len(heads)} of {header.mtp_layers} are there."
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
-    if header.architecture == "mimo2" and all(not name.endswith(".attn_qkv.weight") for name in _names_of_head(header)):
+    if header.architecture == "mimo2" and not all(
+        any(name.endswith(".attn_qkv.weight") for name in head) for head in heads
+    ):
         return f"The MTP head in {name} isn't used, because llama.cpp expects its attention in one tensor."
     return None
 

@@ -3,8 +3,8 @@
     scripts/check-architectures [--only REGEX] [--models FOLDER] [--processes N] [--write FILE] [--json FILE [--resume]]
 
 llama.cpp's own generator (its target ``test-llama-archs``, built from the source of llama-cpp-python) writes a tiny
-model of each architecture; `tests.support.added_heads` adds MTP heads, and `tests.support.gemma4_models` writes what it
-leaves out. `tests.support.architecture_checks` says what is
+model of each architecture; `tests.support.added_heads` adds MTP heads, and `tests.support.gemma4_models` and
+`tests.support.mtp_models` write what it leaves out. `tests.support.architecture_checks` says what is
 tried with each. One process per model: a model that ends it is reported, too. ``--write docs/architectures.md`` writes
 the table; ``--models`` keeps the models in a folder, where the next run finds them; with ``--resume``, models that the
 file of ``--json`` has results of aren't checked again. The exit status is 1 if any answer differs.
@@ -35,6 +35,7 @@ from tests.benchmarks import llama_cpp_tools
 from tests.support.added_heads import add_head
 from tests.support.architecture_checks import HEAD, WAYS, Case, Kind, check
 from tests.support.gemma4_models import KINDS, make_assistant, make_gemma4
+from tests.support.mtp_models import HeadArchitecture, make_random_model
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 3600
@@ -45,8 +46,14 @@ _GEMMA4_DRAFT = "drafts/gemma4.gguf"
 """The wrong draft for those models that have another vocabulary than the generator's."""
 _WITH_HEADS = (*(name for name in mtp.ARCHITECTURES if name != "nemotron_h_moe"), "glm5-next")
 """Architectures whose models get a head. llama.cpp reads those of glm5-next and can't compute them. Those of
-nemotron_h_moe have experts, which the generator's models of it lack.
+nemotron_h_moe have experts, which the generator's models of it lack: so they are written as `_OWN` are.
 """
+_OWN: dict[str, tuple[HeadArchitecture, int]] = {
+    f"nemotron_h_moe-dense{HEAD}": ("nemotron_h_moe", 1),
+    "step35-dense": ("step35", 3),
+    f"step35-dense{HEAD}": ("step35", 3),
+}
+"""Models that the generator leaves out, and how many heads they have."""
 _FAILED = ("different", "failed")
 
 
@@ -83,6 +90,8 @@ def write_models(folder: Path) -> None:
         for kind in KINDS:
             make_gemma4(folder / f"gemma4-{kind}.gguf", kind)
             make_assistant(folder / f"gemma4-{kind}{HEAD}.gguf", kind)
+        for name, (architecture, heads) in _OWN.items():
+            make_random_model(folder / f"{name}.gguf", architecture, heads=heads)
         (folder / "drafts").mkdir()
         make_gemma4(folder / _GEMMA4_DRAFT, seed=5)
 
@@ -91,7 +100,7 @@ def checked(path: Path, folder: Path) -> Checked:
     """Everything about one model, from a process of its own."""
     result = Checked(path.stem)
     other = folder / f"{_OTHERS[path.stem == _OTHERS[0]]}.gguf"
-    if path.stem.startswith("gemma4-"):
+    if path.stem.startswith("gemma4-") or path.stem in _OWN:
         other = folder / _GEMMA4_DRAFT
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "tests.benchmarks.architectures", "--one", str(path), str(other)]
@@ -158,7 +167,7 @@ def document(results: Sequence[Checked], missing: Sequence[str], command: str) -
         "Whether a model of every architecture answers the same, however its tokens are drafted and whatever happened "
         "to the chat before: the text is compared with that of decoding without a draft from an empty memory, and so "
         "are the logits after it. The models are tiny and have random weights. llama.cpp's own generator writes them, "
-        "except for Gemma 4 and the MTP heads. "
+        "except for Gemma 4, step35 and the MTP heads. "
         "What is tried is in `tests/support/architecture_checks.py`.",
         "",
         f"{datetime.now(UTC).date()}, llama-cpp-python {llama_cpp_tools.VERSION}, `{command}`:",

@@ -78,7 +78,9 @@ def test_a_pack_that_is_too_large_is_refused(work: Path, source: Path, monkeypat
         packing.pack("3.12", "x86_64", with_numpy=False)
 
 
-def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tmp_path: Path) -> None:
+def test_what_an_earlier_call_brought_back_is_added(
+    work: Path, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     earlier = tmp_path / "earlier"
     earlier.mkdir()
     names = [packing.RESULTS, "libraries-cuda.tar.xz.00", "libraries-cuda.tar.xz.01"]
@@ -91,6 +93,9 @@ def test_what_an_earlier_call_brought_back_is_added(work: Path, source: Path, tm
 
     packed = {file.name for file in (work / "pack").iterdir()}
     assert packed == {*names, packing.SOURCES, packing.MANIFEST}
+    monkeypatch.setattr(packing, "LIMIT_BYTES", total + len(packing.RESULTS))
+    assert packing.add(earlier) == total + len(packing.RESULTS)
+    assert {file.name for file in (work / "pack").iterdir()} == {packing.RESULTS, packing.SOURCES, packing.MANIFEST}
     (tmp_path / "nothing").mkdir()
     with pytest.raises(SystemExit, match="has neither"):
         packing.add(tmp_path / "nothing")
@@ -210,7 +215,7 @@ FAST = ("devices", "widths q8_0", "draft steps", "hybrids", "batch sizes", "bare
 
 
 def test_a_small_run_is_written_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bench = Bench(replace(SMALL, passes=2, repeats=1, stops=1, contexts=(512,)), tmp_path)
+    bench = Bench(replace(SMALL, passes=2, repeats=1, stops=1, contexts=(512,), micro_batches=(32,)), tmp_path)
     found = {name: StepResult("done", measured(bench, name), date="2026-11-23T10:00:00+00:00") for name in FAST}
     found["selftest"] = StepResult("failed", {"program": "as it should"}, error="Traceback\nKnownError: no engine\n")
     page = tmp_path / "gpu.md"

@@ -183,6 +183,18 @@ def test_a_head_that_reads_its_targets_cache_has_none(tmp_path: Path, kind: Gemm
     assert 0 < found.compute - without.compute < 4096 * 512 * 2  # it processes one token at a time
 
 
+def test_every_head_of_a_chain_has_a_cache(tmp_path: Path) -> None:
+    one, three = (
+        shape_of(read_header(make_random_model(tmp_path / f"{heads}.gguf", "step35", heads=heads))) for heads in (1, 3)
+    )
+    assert one.head is not None and three.head is not None
+    assert (three.head.keys, three.head.values) == (3 * one.head.keys, 3 * one.head.values) == (3 * 64, 3 * 64)
+    assert three.head.weights == three.skipped == 3 * one.head.weights
+    assert three.layers[:2] == one.layers[:2] and three.layers[2:] == [Layer(0)] * 3
+    kept = [estimate(shape, head=shape, context_length=1024).system.head for shape in (one, three)]
+    assert kept[1] - kept[0] == 2 * one.head.weights + 1024 * 4 * 64 * 2  # bytes of F16
+
+
 def test_heads_that_cannot_be_used_take_nothing(tmp_path: Path) -> None:
     header = read_header(make_random_model(tmp_path / "m.gguf", "glm4moe"))
     for_images = {**header.metadata, "glm4moe.rope.dimension_sections": 4}

@@ -121,8 +121,13 @@ def _mamba(shape: Shape, random: RandomWeights) -> Tensors:
 
 
 def _granite_metadata(writer: gguf.GGUFWriter) -> None:
-    width = _value(writer, "embedding_length")
     _only_on_some_layers(writer)
+    mamba2_metadata(writer)
+
+
+def mamba2_metadata(writer: gguf.GGUFWriter) -> None:
+    """What a model with `mamba2` layers needs besides the usual."""
+    width = _value(writer, "embedding_length")
     writer.add_ssm_conv_kernel(_CONV)
     writer.add_ssm_inner_size(2 * width)
     writer.add_ssm_state_size(_STATE)
@@ -130,25 +135,26 @@ def _granite_metadata(writer: gguf.GGUFWriter) -> None:
     writer.add_ssm_group_count(1)
 
 
-def _granite(shape: Shape, random: RandomWeights) -> Tensors:
+def mamba2(block: str, shape: Shape, random: RandomWeights) -> Tensors:
+    """A layer with a running state, with the norm before it."""
     width, inner = shape.width, 2 * shape.width
     heads, conv = inner // _STATE, inner + 2 * _STATE
+    return {
+        **_norms(block, width, "attn_norm"),
+        block + "ssm_in.weight": random.matrix(2 * inner + 2 * _STATE + heads, width, width**-0.5),
+        block + "ssm_conv1d.weight": random.matrix(conv, _CONV, _CONV**-0.5),
+        block + "ssm_conv1d.bias": np.zeros(conv, np.float32),
+        block + "ssm_dt.bias": np.zeros(heads, np.float32),
+        block + "ssm_a": -np.abs(random.matrix(heads, 1, 0.5)),
+        block + "ssm_d": np.ones((heads, 1), np.float32),
+        block + "ssm_norm.weight": np.ones((1, inner), np.float32),
+        block + "ssm_out.weight": random.matrix(width, inner, inner**-0.5),
+    }
 
-    def mamba2(block: str) -> Tensors:
-        return {
-            **_norms(block, width, "attn_norm"),
-            block + "ssm_in.weight": random.matrix(2 * inner + 2 * _STATE + heads, width, width**-0.5),
-            block + "ssm_conv1d.weight": random.matrix(conv, _CONV, _CONV**-0.5),
-            block + "ssm_conv1d.bias": np.zeros(conv, np.float32),
-            block + "ssm_dt.bias": np.zeros(heads, np.float32),
-            block + "ssm_a": -np.abs(random.matrix(heads, 1, 0.5)),
-            block + "ssm_d": np.ones((heads, 1), np.float32),
-            block + "ssm_norm.weight": np.ones((1, inner), np.float32),
-            block + "ssm_out.weight": random.matrix(width, inner, inner**-0.5),
-        }
 
+def _granite(shape: Shape, random: RandomWeights) -> Tensors:
     def layer(number: int, block: str) -> Tensors:
-        mixer = mamba2(block) if _is_recurrent(number) else attention(block, shape, random)
+        mixer = mamba2(block, shape, random) if _is_recurrent(number) else attention(block, shape, random)
         return mixer | feed_forward(block, shape, random)
 
     return _whole(shape, random, layer)

@@ -41,13 +41,17 @@ _EXTRA = 32
 """By how much an assistant is wider than its target; llama.cpp refuses the same width."""
 
 
-def make_gemma4(path: Path, kind: Gemma4 = "12B", **options: Any) -> Path:
-    """Write a target with random weights that never ends an answer; ``options`` as for `make_model`."""
+def make_gemma4(path: Path, kind: Gemma4 = "12B", *, writes: float = LITTLE / 2, **options: Any) -> Path:
+    """Write a target with random weights that never ends an answer; ``options`` as for `make_model`.
+
+    Its layers change what they get by about the share ``writes``; if that is 0, the next token depends on the last one
+    alone.
+    """
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         made = _target(shape, random, kind)
-        made["output.weight"][_ends()] = 0.0
-        return _quieted(made)
+        made["output.weight"][_ends(shape)] = 0.0
+        return _quieted(made, writes)
 
     options.setdefault("width", 64)
     return _make_target(path, kind, tensors, **options)
@@ -64,11 +68,11 @@ def make_assistant(
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
         target = RandomWeights(options.get("seed", 0), 0.0)
         logits = _target(Shape(shape.vocabulary, width, _HEADS, 1, _LAYERS, 2 * width), target, kind)["output.weight"]
-        logits[_ends()] = 0.0
-        made = _quieted(_assistant(shape, random, width))
+        logits[_ends(shape)] = 0.0
+        made = _quieted(_assistant(shape, random, width), LITTLE / 2)
         hidden = LITTLE * random.matrix(shape.width, width, width**-0.5)
         embedding = padded(np.eye(width, dtype=np.float32), (shape.width, width))
-        made["token_embd.weight"] = padded(4.0 * logits, (shape.vocabulary, shape.width))
+        made["token_embd.weight"] = padded(np.float32(sharpness) * logits, (shape.vocabulary, shape.width))
         made["nextn.pre_projection.weight"] = np.hstack([embedding, hidden])
         made["nextn.post_projection.weight"] = np.eye(width, shape.width, dtype=np.float32)
         return made
@@ -115,17 +119,17 @@ def make_table_assistant(
     return _make_assistant(path, kind, tensors, width, **options)
 
 
-def _ends() -> list[int]:
+def _ends(shape: Shape) -> list[int]:
     """The tokens that end an answer."""
     vocabulary = spm_vocabulary(SIZE)
-    return [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
+    return [token for token in (vocabulary.eos, vocabulary.eot) if token is not None and token < shape.vocabulary]
 
 
-def _quieted(tensors: Tensors) -> Tensors:
-    """Every layer changes a little of what it gets."""
+def _quieted(tensors: Tensors, share: float) -> Tensors:
+    """Let every layer change what it gets only by about this ``share``."""
     for name in tensors:
         if name.endswith(("post_attention_norm.weight", "post_ffw_norm.weight", "post_norm.weight")):
-            tensors[name] *= np.float32(LITTLE / 2)
+            tensors[name] *= np.float32(share)
     return tensors
 
 

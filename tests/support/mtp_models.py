@@ -1,13 +1,12 @@
-"""Tiny models with an MTP head (``nextn``), which predicts the token after the next one, in two architectures.
+"""Tiny models with an MTP head (``nextn``), which predicts the token after the next one, or with several in a chain.
 
-``glm4moe`` has an ordinary KV cache, ``qwen35`` a running state. Names and shapes of the tensors are those of
-llama.cpp's ``src/models``. A head's input is the embedding of a token, and the target's hidden state of the token
-*before* it.
+Their layers are in `tests.support.head_architectures`. A head's input is the embedding of a token, and the hidden state
+of the token *before* it: the target's, or that of the head before it in the chain.
 
 `make_table_model` knows its text: each token is followed by one certain token, because attention and feed-forward of
 the target write nothing. Its head looks only at the hidden state, which tells the token before, and from that
 concludes what comes after the next. So it is always right, and if a token were paired with another one's hidden state,
-it would always be wrong. After the tokens of ``wrong_after``, it is wrong.
+it would always be wrong. After the tokens of ``wrong_after``, it is wrong; of several heads, each after its own.
 
 `make_random_model` has random weights throughout. Its head is sometimes right.
 """
@@ -16,13 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.support.architectures import expert_metadata, experts, qwen_metadata, qwen_tensors
 from tests.support.gguf_files import (
     CHATML_TEMPLATE,
     NORMAL,
@@ -30,15 +28,16 @@ from tests.support.gguf_files import (
     Shape,
     Tensors,
     Vocabulary,
-    attention,
-    feed_forward,
     make_model,
-    output,
     spm_vocabulary,
 )
+from tests.support.head_architectures import METADATA, TENSORS
+from tests.support.head_architectures import HeadArchitecture as HeadArchitecture
 
-HeadArchitecture = Literal["glm4moe", "qwen35"]
 ARCHITECTURES: tuple[HeadArchitecture, ...] = ("glm4moe", "qwen35")
+"""Those that are tested most."""
+CHAINS: tuple[HeadArchitecture, ...] = ("hy_v3", "mimo2", "step35")
+"""Those that can have several heads."""
 _TRUNK = 2
 """Layers without the head's."""
 SIZE = 384
@@ -63,20 +62,20 @@ def cycle(vocabulary: Vocabulary | None = None) -> dict[int, int]:
 def make_table_model(
     path: Path,
     architecture: HeadArchitecture,
-    wrong_after: Collection[int] = (),
-    *,
+    *wrong_after: Collection[int],
     follows: Mapping[int, int] | None = None,
     without: tuple[str, ...] = (),
     unused: int = 0,
     **options: Any,
 ) -> Path:
-    """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only.
+    """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only. It has as
+    many heads as there are ``wrong_after``, and one if there is none.
 
     ``follows`` takes the place of `cycle`.
     Tensors whose names begin with one of ``without`` are left out. So many ``unused`` tokens are added, which no text
     has. More layers, a larger width and a larger feed-forward network cost more, and leave the text as it is.
     """
-    follows = follows or cycle()
+    follows, heads = follows or cycle(), max(len(wrong_after), 1)
     vocabulary = spm_vocabulary(SIZE)
     vocabulary.tokens += [f"▁unused{number}" for number in range(unused)]
     vocabulary.types += [NORMAL] * unused
@@ -84,22 +83,29 @@ def make_table_model(
     vocabulary.scores += [-1e6] * unused
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = _TENSORS[architecture](shape, random)
+        made = TENSORS[architecture](shape, random, shape.layers - heads)
         write(made, 0.0)
         step = np.zeros((SIZE, SIZE), np.float32)  # from a token to the one that follows it
         step[[follows[token] for token in range(SIZE)], range(SIZE)] = 1.0
-        push = np.zeros((SIZE, SIZE), np.float32)
-        other = next(iter(follows.values()))
-        for token in wrong_after:
-            push[follows[other] if token == other else other, token] = PUSH
         square, wide = (shape.width, shape.width), (shape.vocabulary, shape.width)
         made["token_embd.weight"] = padded(np.eye(SIZE, dtype=np.float32), wide)
         made["output.weight"] = padded(step * np.float32(CERTAIN / shape.width**0.5), wide)
-        made[_projection(shape)] = np.hstack([padded(push, square), padded(step, square)])
+        for number, tokens in enumerate(wrong_after or [()], shape.layers - heads):
+            made |= _joining(number, shape.width)
+            made[_projection(number)] = np.hstack([padded(pushed(tokens, follows), square), padded(step, square)])
         return {name: tensor for name, tensor in made.items() if not name.startswith(without)}
 
     options.setdefault("width", SIZE)
-    return _make(path, architecture, tensors, vocabulary=vocabulary, sharpness=1.0, **options)
+    return _make(path, architecture, heads, tensors, vocabulary=vocabulary, sharpness=1.0, **options)
+
+
+def pushed(wrong_after: Collection[int], follows: Mapping[int, int]) -> NDArray[np.float32]:
+    """What makes a head wrong after these tokens, for the embedding of a token."""
+    push = np.zeros((SIZE, SIZE), np.float32)
+    other = next(iter(follows.values()))
+    for token in wrong_after:
+        push[follows[other] if token == other else other, token] = PUSH
+    return push
 
 
 def padded(matrix: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:
@@ -116,6 +122,7 @@ def make_random_model(
     vocabulary: Vocabulary | None = None,
     writes: float = LITTLE,
     head_writes: float = LITTLE,
+    heads: int = 1,
     **options: Any,
 ) -> Path:
     """Write a model with random weights that never ends an answer.
@@ -128,37 +135,44 @@ def make_random_model(
     ends = [token for token in (vocabulary.eos, vocabulary.eot) if token is not None]
 
     def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = _TENSORS[architecture](shape, random)
+        numbers = range(shape.layers - heads, shape.layers)
+        made = TENSORS[architecture](shape, random, shape.layers - heads)
         made["output.weight"][ends] = 0.0
-        head = f"blk.{shape.layers - 1}."
-        write({name: tensor for name, tensor in made.items() if name.startswith(head)}, head_writes)
-        write({name: tensor for name, tensor in made.items() if not name.startswith(head)}, writes)
+        own = tuple(f"blk.{number}." for number in numbers)
+        write({name: tensor for name, tensor in made.items() if name.startswith(own)}, head_writes)
+        write({name: tensor for name, tensor in made.items() if not name.startswith(own)}, writes)
         passed = np.eye(shape.width, dtype=np.float32)
-        hidden = LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
-        made[_projection(shape)] = np.hstack([passed, hidden])
+        for number in numbers:
+            hidden = LITTLE * random.matrix(shape.width, shape.width, shape.width**-0.5)
+            made |= _joining(number, shape.width)
+            made[_projection(number)] = np.hstack([passed, hidden])
         return made
 
     options.setdefault("width", 64)
-    return _make(path, architecture, tensors, vocabulary=vocabulary, **options)
+    return _make(path, architecture, heads, tensors, vocabulary=vocabulary, **options)
 
 
-def make_head_file(path: Path, architecture: HeadArchitecture, wrong_after: Collection[int] = ()) -> Path:
+def make_head_file(path: Path, architecture: HeadArchitecture, *wrong_after: Collection[int]) -> Path:
     """Write only the head of a table model, as makers put it beside a model."""
     trunk = tuple(f"blk.{number}." for number in range(_TRUNK))
-    return make_table_model(path, architecture, wrong_after, without=trunk)
+    return make_table_model(path, architecture, *wrong_after, without=trunk)
 
 
-def rounds_of(answer: Sequence[int], wrong_after: Collection[int], depth: int) -> list[tuple[int, int]]:
+def rounds_of(answer: Sequence[int], depth: int, *wrong_after: Collection[int]) -> list[tuple[int, int]]:
     """Tokens tested and accepted in each verify pass, as they follow from the plain ``answer`` of a table model.
 
     Every pass drafts ``depth`` tokens, fewer where the answer ends; a token is accepted if all before it are, and the
-    head is not wrong after the token before it.
+    head is not wrong after the token before it. Of several heads in a chain, each drafts the token of its number.
     """
+    if len(wrong_after) > 1:
+        depth = min(depth, len(wrong_after))
+    else:
+        wrong_after = wrong_after * depth
     rounds, place = [], 0
     while place < len(answer) - 1:
         tested = min(depth, len(answer) - 2 - place)
         accepted = 0
-        while accepted < tested and answer[place + accepted] not in wrong_after:
+        while accepted < tested and answer[place + accepted] not in wrong_after[accepted]:
             accepted += 1
         rounds.append((tested, accepted))
         place += accepted + 1
@@ -166,11 +180,15 @@ def rounds_of(answer: Sequence[int], wrong_after: Collection[int], depth: int) -
 
 
 def _make(
-    path: Path, architecture: HeadArchitecture, tensors: Callable[[Shape, RandomWeights], Tensors], **options: Any
+    path: Path,
+    architecture: HeadArchitecture,
+    heads: int,
+    tensors: Callable[[Shape, RandomWeights], Tensors],
+    **options: Any,
 ) -> Path:
     options = {
         "weights": "F32",
-        "layers": _TRUNK + 1,
+        "layers": _TRUNK + heads,
         "heads": 4,
         "context_length": 2048,
         "chat_template": CHATML_TEMPLATE,
@@ -180,8 +198,8 @@ def _make(
     edit = options.pop("edit", None)
 
     def metadata(writer: gguf.GGUFWriter) -> None:
-        _METADATA[architecture](writer, options["layers"] - 1)
-        writer.add_nextn_predict_layers(1)
+        METADATA[architecture](writer, options["layers"] - heads, options["layers"])
+        writer.add_nextn_predict_layers(heads)
         if edit is not None:
             edit(writer)
 
@@ -195,40 +213,11 @@ def write(tensors: Tensors, share: float) -> None:
             tensors[name] *= np.float32(share)
 
 
-def _projection(shape: Shape) -> str:
-    """The tensor that makes one vector of an embedding and a hidden state, of the layer behind all others."""
-    return f"blk.{shape.layers - 1}.nextn.eh_proj.weight"
+def _projection(number: int) -> str:
+    """The tensor that makes one vector of an embedding and a hidden state."""
+    return f"blk.{number}.nextn.eh_proj.weight"
 
 
-def _head(shape: Shape) -> Tensors:
-    norms = (f"blk.{shape.layers - 1}.nextn.{name}.weight" for name in ("enorm", "hnorm"))
-    return {name: np.ones(shape.width, np.float32) for name in norms}
-
-
-# ---------------------------------------------------------------- glm4moe: dense layers, experts in the head
-
-
-def _glm(shape: Shape, random: RandomWeights) -> Tensors:
-    width = shape.width
-    tensors = {"token_embd.weight": random.matrix(shape.vocabulary, width, 1.0)}
-    for number in range(shape.layers):
-        block = f"blk.{number}."
-        tensors |= attention(block, shape, random)
-        tensors |= feed_forward(block, shape, random) if number < shape.layers - 1 else experts(block, shape, random)
-        tensors.pop(block + "ffn_norm.weight", None)
-        tensors[block + "post_attention_norm.weight"] = np.ones(width, np.float32)
-    return tensors | _head(shape) | output(shape, random)
-
-
-# ---------------------------------------------------------------- qwen35: gated delta net and attention in turn
-
-
-def _qwen(shape: Shape, random: RandomWeights) -> Tensors:
-    return qwen_tensors(shape, random, {*range(1, shape.layers, 2), shape.layers - 1}) | _head(shape)
-
-
-_METADATA: dict[HeadArchitecture, Callable[[gguf.GGUFWriter, int], None]] = {
-    "glm4moe": expert_metadata,
-    "qwen35": lambda writer, _trunk: qwen_metadata(writer),
-}
-_TENSORS: dict[HeadArchitecture, Callable[[Shape, RandomWeights], Tensors]] = {"glm4moe": _glm, "qwen35": _qwen}
+def _joining(number: int, width: int) -> Tensors:
+    """The norms of a head in the layer of this ``number``."""
+    return {f"blk.{number}.nextn.{name}.weight": np.ones(width, np.float32) for name in ("enorm", "hnorm")}

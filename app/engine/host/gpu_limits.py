@@ -32,7 +32,7 @@ def check_cache(header: GgufHeader, length: int, kv_type: KvType, gpu_layers: in
 
     if not numbers or not is_too_long(length):
         return
-    most = _STEP * bisect(range(1, length // _STEP), False, key=lambda steps: is_too_long(steps * _STEP))
+    most = _STEP * bisect(range(1, length // _STEP + 1), False, key=lambda steps: is_too_long(steps * _STEP))
     raise KnownError(
         f"A KV cache for {length:,} tokens is too large for this computer's GPU. Choose a context of at most {most:,} "
         "tokens, or set the layers on the GPU to 0."

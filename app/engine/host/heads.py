@@ -11,6 +11,7 @@ from pathlib import Path
 from app.engine.llama.backend import gpu_devices
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
+from app.engine.llama.head_chain import HeadChain
 from app.engine.llama.model import Model
 from app.engine.llama.shared_head import SharedHead
 from app.errors import KnownError
@@ -91,13 +92,18 @@ def load_head(
             check_loadable(header, as_head=True)
             model = load_model(header.path)
             undo.callback(model.close)
-        kind = SharedHead if is_assistant(header) else Head
+        kind = SharedHead if is_assistant(header) else HeadChain if header.mtp_layers > 1 else Head
         head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
-        head.decode_largest([0], 1, 1)  # allocates the compute buffers
+        head.decode_largest([0, 0], 1, 1)  # allocates the compute buffers, for each head of a chain
         head.clear()
+        target.head = head
+        undo.callback(setattr, target, "head", None)
+        target.decode([0], 0)  # whether it gives hidden states
+        target.clear()
+        if head.failure:
+            raise KnownError(head.failure)
         undo.pop_all()
-    target.head = head
     return TargetHead(head, model)
 
 

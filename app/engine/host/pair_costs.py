@@ -113,10 +113,14 @@ def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: 
         remember_threads(stamp, usual)
         return measured
     remember_threads(stamp, other)
+    if target.head:
+        target.head.cache.use_threads(other)  # as from the next load on
     costs = replace(measured.costs, verify={**measured.costs.verify, 1: seconds})
     return replace(measured, costs=costs, plain=seconds)
 
 
 def _computes_on_cpu(target: Target) -> bool:
     """Whether the processor computes any of its layers."""
-    return target.info.gpu_layers < target.info.layers or target.settings.expert_layers_on_cpu > 0
+    info, settings = target.info, target.settings
+    all_on_gpu = settings.target_gpu_layers < 0 or settings.target_gpu_layers > info.layers  # the output counts as one
+    return not (info.gpu_layers and all_on_gpu) or settings.expert_layers_on_cpu > 0

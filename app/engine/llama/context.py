@@ -67,15 +67,18 @@ class Context:
         outputs: int = TARGET_OUTPUTS,
         snapshots: int = 0,
         target: int = 0,
+        keep_windows: bool = False,
     ) -> None:
         """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
         logits are asked at once; ``batch_threads`` compute passes over more than one token, 0 for as many as
         ``threads``.
 
         ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none. With
-        a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``.
+        a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``. With
+        ``keep_windows``, what has left the attention windows is kept, as it is where there is a running state.
         """
         has_running_state = model.has_running_state and not target
+        keep_windows = keep_windows or has_running_state
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
@@ -85,7 +88,7 @@ class Context:
         params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
-        params.swa_full = has_running_state  # otherwise, what is outside the windows would only take up memory
+        params.swa_full = keep_windows  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True
         if target:
             params.ctx_type, params.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
@@ -106,7 +109,7 @@ class Context:
         self.checkpoints = Checkpoints(
             self._memory,
             running_state=has_running_state,
-            window=0 if has_running_state else model.window,
+            window=0 if keep_windows else model.window,
             snapshots=llama_cpp.llama_n_rs_seq(self.handle),
         )
         self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)

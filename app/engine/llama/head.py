@@ -41,6 +41,7 @@ HISTORY = 64
 _REMEMBERED = 64
 """The most checkpoints of the target whose hidden states are kept."""
 _MISSING = "This copy of llama.cpp can't use MTP heads (it has no {}), so the model's own head isn't used."
+_NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
 _ENDING = np.dtype([("cells", "<i8"), ("is_known", "<i8"), ("kv_bytes", "<i8")])
 """The last bytes of a copy."""
 
@@ -66,19 +67,22 @@ _library: Any = llama_cpp.llama_cpp._lib
 def _functions() -> _Functions:
     """Raises `KnownError` if one is missing."""
     return _Functions(
-        _found("llama_set_embeddings_nextn", "bb", "_N1", None, _CONTEXT, ctypes.c_bool, ctypes.c_bool),
-        _found("llama_get_embeddings_nextn", "", "", _FLOATS, _CONTEXT),
-        _found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, _CONTEXT, ctypes.c_int32),
+        found("llama_set_embeddings_nextn", "bb", "_N1", None, ctypes.c_bool, ctypes.c_bool),
+        found("llama_get_embeddings_nextn", "", "", _FLOATS),
+        found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, ctypes.c_int32),
     )
 
 
-def _found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -> Callable[..., Any]:
-    """A C++ function whose first argument is a context; ``gcc`` and ``msvc`` spell the types of the others."""
+def found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -> Callable[..., Any]:
+    """A C++ function whose first argument is a context; ``gcc`` and ``msvc`` spell the types of its other arguments.
+
+    Raises `KnownError` if it is missing.
+    """
     returned = "X" if result is None else "PEAM"
     spelled = (name, f"_Z{len(name)}{name}P13llama_context{gcc}", f"?{name}@@YA{returned}PEAUllama_context@@{msvc}@Z")
     for one in spelled:
         if function := getattr(_library, one, None):
-            function.restype, function.argtypes = result, list(arguments)
+            function.restype, function.argtypes = result, [_CONTEXT, *arguments]
             return function  # type: ignore[no-any-return]
     raise KnownError(_MISSING.format(name))
 
@@ -131,6 +135,7 @@ class Head(Context):
 
     longest_draft = MAX_DRAFT_LENGTH
     """The most tokens it can draft."""
+    _keeps_windows = False
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """``model`` contains the head: the target's own, or that of a file with only the head.
@@ -140,7 +145,14 @@ class Head(Context):
         self._functions = _functions()
         self._target = target.handle
         super().__init__(
-            model, settings, length=target.length, threads=target.threads, outputs=DRAFT_OUTPUTS, target=target.handle
+            model,
+            settings,
+            length=target.length,
+            threads=target.threads,
+            batch_threads=target.batch_threads,
+            outputs=DRAFT_OUTPUTS,
+            target=target.handle,
+            keep_windows=self._keeps_windows,
         )
         width = model.state_width
         if width != target.model.state_width:
@@ -156,6 +168,8 @@ class Head(Context):
         """The head's own hidden state after its last output, with which it drafts on."""
         self._exact = 0
         """How many of its cells come from the target's hidden states, not from its own."""
+        self.failure: str | None = None
+        """Why it can't draft any more, for the user."""
         self._remembered: dict[int, Floats] = {}
         """Hidden states before positions at which the target has checkpoints."""
         self._functions.output_states(self._target, True, False)
@@ -175,15 +189,25 @@ class Head(Context):
         super()._add(tokens, outputs)
         self._exact = min(end, self._states.end + 1)
         if outputs:
-            self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
+            self._keep_own()
+
+    def _keep_own(self) -> None:
+        """Its own hidden state after the last output takes the place of the target's. Raises `KnownError`."""
+        self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
 
     def _rows_at(self, pointer: Any, count: int) -> Floats:
-        """Hidden states in llama.cpp's memory, shape (count, width); zeros if it has none."""
-        shape = count, len(self._own)
-        return np.ctypeslib.as_array(pointer, shape=shape) if pointer else np.zeros(shape, np.float32)
+        """Hidden states in llama.cpp's memory, shape (count, width). Raises `KnownError` if it has none."""
+        if not pointer:
+            raise KnownError(_NO_STATES)
+        return np.ctypeslib.as_array(pointer, shape=(count, len(self._own)))
 
     def _fill(self, inputs: Floats, first: int) -> None:
-        """Write the hidden states after the tokens from ``first`` on, which is −1 for none, into ``inputs``."""
+        """Write the hidden states after the tokens from ``first`` on, which is −1 for none, into ``inputs``.
+
+        Raises `KnownError` if the target has none.
+        """
+        if self.failure:
+            raise KnownError(self.failure)
         states = self._states
         begin = min(max(states.first, first), first + len(inputs))
         end = min(max(states.end, begin), first + len(inputs))
@@ -195,8 +219,10 @@ class Head(Context):
 
     def read(self, tokens: Sequence[int], count: int) -> None:
         """The target has just processed the last ``count`` of ``tokens``, which are all it has."""
-        start = len(tokens) - count
-        self._states.append(start, self._rows_at(self._functions.states(self._target), count))
+        states, start = self._states_of_target(count), len(tokens) - count
+        if states is None:
+            return
+        self._states.append(start, states)
         held = min(len(self.tokens), self._exact)
         if held > start:
             shared = start + common_length(np.array(self.tokens[start:held]), np.array(tokens[start:]))
@@ -205,10 +231,26 @@ class Head(Context):
         if len(tokens) - held >= self._waiting:
             self.catch_up(tokens, len(tokens) - self._waiting + 1)
 
+    def _states_of_target(self, count: int) -> Floats | None:
+        """Those of the last pass, which processed ``count`` tokens. ``None`` if llama.cpp has none: then it can't draft
+        any more.
+        """
+        if self.failure:
+            return None
+        try:
+            return self._rows_at(self._functions.states(self._target), count)
+        except KnownError as error:
+            log.warning("the MTP head is no longer used: %s", error)
+            self.failure = str(error)
+            self.clear()
+            return None
+
     def catch_up(self, tokens: Sequence[int], least: int = sys.maxsize) -> None:
         """Process what the head has not processed yet of ``tokens``, which are all that the target has; at ``least`` so
         many of them, or all, and whole chunks.
         """
+        if self.failure:
+            return
         self.roll_back(min(len(tokens), self._exact))
         try:
             while (held := len(self.tokens)) < min(least, len(tokens)):

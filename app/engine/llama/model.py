@@ -66,6 +66,7 @@ class Model:
         self.training_context: int = llama_cpp.llama_model_n_ctx_train(self._handle)
         self.parameters: int = llama_cpp.llama_model_n_params(self._handle)
         self.layers: int = llama_cpp.llama_model_n_layer(self._handle)
+        self.mtp_layers: int = llama_cpp.llama_model_n_layer_nextn(self._handle)
         self.size_bytes: int = llama_cpp.llama_model_size(self._handle)
         self.window: int = llama_cpp.llama_model_n_swa(self._handle)
         """The sliding window, in tokens, of the layers that have one; 0 if all layers attend to everything."""

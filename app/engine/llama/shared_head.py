@@ -39,14 +39,14 @@ class SharedHead(Head):
 
         See `Head.decode`.
         """
+        held = self._exact
+        if outputs and not self._is_drafting:
+            self._fill(self._inputs[:1], held - 1)
+        elif outputs:
+            self._inputs[0] = self._own
         self.tokens.extend(tokens)
         if not outputs:
             return
-        held = self._exact
-        if not self._is_drafting:
-            self._fill(self._inputs[:1], held - 1)
-        else:
-            self._inputs[0] = self._own
         self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[-1], held, 1
         self._batch.n_tokens = 1
         code = llama_cpp.llama_decode(self.handle, self._batch)
@@ -54,12 +54,14 @@ class SharedHead(Head):
             del self.tokens[held:]
             self._raise(code)
         self._is_drafting = True
-        self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
+        self._keep_own()
 
     def read(self, tokens: Sequence[int], count: int) -> None:
         """See `Head.read`."""
-        states = self._rows_at(self._functions.states(self._target), count)[-HISTORY:]
-        self._states.append(len(tokens) - len(states), states)
+        states = self._states_of_target(count)
+        if states is not None:
+            last = states[-HISTORY:]
+            self._states.append(len(tokens) - len(last), last)
         self._follow(tokens, len(tokens) - count)
 
     def _follow(self, tokens: Sequence[int], same: int) -> None:

@@ -36,7 +36,7 @@ minimum number of tokens in it, because many at once are cheaper.
 """
 _REST = 16
 """Rounds before a pause is reconsidered if nothing new is learned: on a small target, the time for that would show."""
-_TRIED = 16
+_TRIED = 8
 """Tokens of n-grams that must have been judged in an answer before they go before an MTP head:
 https://github.com/ggml-org/llama.cpp/issues/25819. It costs nothing, because what they find is judged meanwhile.
 """

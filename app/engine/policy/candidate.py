@@ -80,14 +80,18 @@ class Candidate:
         ``costs``: the target's; ``each``: if this round was a probe, the seconds that a token takes otherwise.
         """
         decision, tokens, plain = outcome.decision, outcome.accepted + 1, costs.round(1)
-        catches_up = each is not None and decision.catches_up == self.name
+        if each is None:
+            self._probes.pass_time(tokens, self.costs.catch_up, plain)
+            self._left_of_catch_up = 0.0
+            return
+        catches_up = decision.catches_up == self.name
         self._probes.pass_time(tokens, self.costs.catch_up, plain)
         self._left_of_catch_up = self.debt(outcome.situation) if catches_up else 0.0
         if self._left_of_catch_up:
             if not self._is_new:
                 spent = min(outcome.draft_seconds, 2.0 * self.costs.catch_up * decision.catch_up)
                 self._probes.pay(-spent, plain)
-        elif each is not None and decision.drafter == self.name and outcome.proposal.tokens:
+        elif decision.drafter == self.name and outcome.proposal.tokens:
             drafted = len(outcome.proposal.tokens) + outcome.situation.missing[self.name]
             spent = min(outcome.draft_seconds, 2.0 * self.costs.token * drafted)  # the machine may have slept
             gain = each * tokens - costs.round(outcome.tested + 1)
@@ -99,17 +103,23 @@ class Candidate:
         """Its draft met the ``truth``, which ends with the target's own token."""
         proposal, method = outcome.proposal, outcome.decision.method
         self._is_new, self._must_test = False, proposal.distributions is not None
+        own, methods = self.expectations[method], self.expectations.methods
+        other = self.expectations["greedy" if method == "coupled" else "coupled"]
+        others = proposal.others if learns_methods else []
         # An untested token that equals the target's would have been accepted; with samples, others would, too.
         known = len(truth) if proposal.distributions is None else min(len(truth), outcome.tested)
         for i, (token, right) in enumerate(zip(proposal.tokens[:known], truth, strict=False)):
             hit = i < outcome.accepted or token == right
             if outcome.decision.paused and not i:
                 self._probes.judged(hit)
-            other = proposal.others[i] == right if proposal.others and learns_methods else None
-            self.expectations.judge(hit, i, proposal.confidences[i], method, other)
+            own.judge(hit, i, proposal.confidences[i])
+            if others:
+                other_hit = others[i] == right
+                other.judge(other_hit, i, None)
+                methods.judge(*((hit, other_hit) if method == "coupled" else (other_hit, hit)))
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Plan:
     """What a candidate would do in the next round."""
 

@@ -78,6 +78,10 @@ class OtherCosts:
         self._expected_slope = 0.0
         self._fixed = self._each = 0.0
 
+    def line(self) -> tuple[float, float]:
+        """Seconds of a round, and of each token of its width; 0 before one was observed."""
+        return self._fixed, self._each
+
     def at(self, width: int) -> float:
         """Seconds of a round of ``width``; 0 before one was observed."""
         return self._fixed + self._each * width
@@ -162,7 +166,8 @@ class CostModel:
 
     def rounds(self) -> list[float]:
         """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
-        return [seconds + self._other.at(width) for width, seconds in enumerate(self.table()) if width]
+        fixed, each = self._other.line()
+        return [seconds + (fixed + each * width) for width, seconds in enumerate(self.table()) if width]
 
     def round(self, width: int) -> float:
         """Seconds of a round whose pass has ``width`` tokens, without drafting them."""
@@ -191,14 +196,16 @@ class CostModel:
 
     def _follow(self, width: int, deviation: float) -> None:
         """Move all widths a little, and this one: their factors, and their growth as far as the context matters."""
-        steps = [max(growth, base / LONG) for growth, base in zip(self._growth, self._base, strict=True)]
+        floors = [base / LONG for base in self._base]
+        steps = [growth if growth > least else least for growth, least in zip(self._growth, floors, strict=True)]
         weight = self.length * steps[width] / (self._base[width] + self.length * self._growth[width])
         share = deviation / (1.0 + weight * weight)
         self._drift *= 1.0 + _DRIFT_GAIN * share
         if self.length:
             common, own = (gain * share * weight for gain in (_DRIFT_GAIN, COST_GAIN))
             changed = zip(self._growth, steps, strict=True)
-            self._growth = [max(growth + common * step, 0.0) for growth, step in changed]
+            grown = [growth + common * step for growth, step in changed]
+            self._growth = [growth if growth > 0.0 else 0.0 for growth in grown]
             self._growth[width] = max(self._growth[width] + own * steps[width], 0.0)
         self._correct(width, self._corrections[width] * (1.0 + COST_GAIN * share))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.engine.policy.acceptance import STARTING_POINTS, AcceptanceEstimate, AcceptancePrior, MethodChoice
-from app.protocol.options import DrafterName, ProposalMethod, TextKind
+from app.protocol.options import DrafterName, TextKind
 
 Known = Mapping[TextKind, AcceptancePrior]
 
@@ -38,16 +38,6 @@ class Expectations:
     def __getitem__(self, name: str) -> AcceptanceEstimate:
         """In the text that comes next: ``ngram``, or a way to propose."""
         return self._texts[self._kind][name]
-
-    def judge(self, hit: bool, position: int, confidence: float, method: ProposalMethod, other: bool | None) -> None:
-        """The target judged a token that was proposed by ``method``: accepted or not; and what the other one would have
-        proposed there, if that is known.
-        """
-        self[method].judge(hit, position, confidence)
-        if other is not None:
-            is_coupled = method == "coupled"
-            self["greedy" if is_coupled else "coupled"].judge(other, position, None)
-            self.methods.judge(*((hit, other) if is_coupled else (other, hit)))
 
     def in_text(self, kind: TextKind, name: str) -> AcceptanceEstimate:
         """As `__getitem__`, in text of a ``kind`` that has occurred."""

@@ -79,8 +79,9 @@ def unpack() -> None:
         raise SystemExit(
             f"The pack is for Python {packed}: use that, or run `scripts/gpu-report pack --python VERSION`."
         )
-    for wheel in sorted((PACK / WHEELS).glob("*.whl")):
-        zipfile.ZipFile(wheel).extractall(WORK / WHEELS)
+    if not (WORK / WHEELS).is_dir():  # this process may have loaded libraries from there
+        for wheel in sorted((PACK / WHEELS).glob("*.whl")):
+            zipfile.ZipFile(wheel).extractall(WORK / WHEELS)
     if not (WORK / WHEELS / "numpy").is_dir() and importlib.util.find_spec("numpy") is None:
         raise SystemExit("This Python has no NumPy: run `scripts/gpu-report pack --numpy`.")
     for backend in {found[1] for file in PACK.iterdir() if (found := LIBRARIES.fullmatch(file.name))}:

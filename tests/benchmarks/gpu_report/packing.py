@@ -56,7 +56,8 @@ def pack(python: str, machine: str, *, with_numpy: bool) -> int:
 def add(earlier: Path) -> int:
     """Add results and built libraries that an earlier call brought back to `PACK`; returns the bytes that will travel.
 
-    Raises `SystemExit` if there is neither, or all together is too large.
+    Libraries are left out if all together would be too large: they can be built again. Raises `SystemExit` if there is
+    nothing to add.
     """
     if not (PACK / MANIFEST).is_file():
         raise SystemExit("There is no pack yet to add to.")
@@ -65,6 +66,11 @@ def add(earlier: Path) -> int:
         raise SystemExit(f"{earlier} has neither {RESULTS} nor libraries.")
     for file in files:
         shutil.copyfile(file, PACK / file.name)
+    if sum(_tree_sizes()) + size_of(PACK) > LIMIT_BYTES:
+        print("The libraries are too large to travel, so they will be built again.")
+        for file in PACK.iterdir():
+            if LIBRARIES.fullmatch(file.name):
+                file.unlink()
     return _report()
 
 

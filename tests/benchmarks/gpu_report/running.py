@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.benchmarks.gpu_report import building
 from tests.benchmarks.gpu_report.packing import MANIFEST, PACK, RESULTS, ROOT, WORK
 from tests.benchmarks.gpu_report.results import Results, StepResult, now
@@ -193,9 +195,9 @@ class Call:
         known = self._results.steps.get(name)
         if name == "devices" and result.state == "done":
             self._compare_device(_device(result.figures))
-        if known and result.state != "done" and known.state == "done" and self._results.steps.get(name):
-            return  # it was run again, and that failed
         if known and result.state != "done":
+            if known.state == "done":
+                return  # it was run again, and that failed
             result.figures = known.figures | result.figures
         self._results.steps[name] = result
 
@@ -244,7 +246,12 @@ def _device(figures: dict[str, Any]) -> str:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything it started."""
+    """End a process and everything it started, which may be in a session of its own."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if process.poll() is None:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

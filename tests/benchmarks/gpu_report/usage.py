@@ -15,7 +15,7 @@ from app.engine.llama import backend
 from app.models.gguf import read_header
 from app.models.memory_estimate import estimate, shape_of
 from app.protocol.commands import Cancel, Generate, Load, Message
-from app.protocol.events import GenerationFinished, GenerationStarted, PairLoaded, RoundsReceived
+from app.protocol.events import Event, GenerationFinished, GenerationStarted, LoadFailed, PairLoaded, RoundsReceived
 from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.options import Sampling
 from tests.benchmarks.engine import questions
@@ -27,6 +27,8 @@ from tests.support.engine_process import EngineProcess
 from tests.support.generation import GREEDY, ask, run
 
 _ENDLESS = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+_ROUNDS = 4
+_LOAD_SECONDS = 300
 _KV_TYPES: tuple[KvType, ...] = ("f16", "q8_0")
 
 
@@ -35,23 +37,39 @@ def stop(bench: Bench) -> Iterator[dict[str, Any]]:
     with EngineProcess() as process:
         settings = bench.settings(context_length=bench.sizes.prompt + 512)
         process.send(Load(request=1, target=str(bench.target("q8_0")), draft=str(GUIDE[1]), settings=settings))
-        process.until(PairLoaded)
+        while not isinstance(event := process.next(_LOAD_SECONDS), PairLoaded):
+            if isinstance(event, LoadFailed):
+                raise SystemExit(event.message)
         yield {"decoding": _stops(process, bench, "")}
         yield {"prompt": _stops(process, bench, "many words " * (bench.sizes.prompt // 4))}
 
 
 def _stops(process: EngineProcess, bench: Bench, before: str) -> dict[str, float]:
-    """The median and the longest; ``before`` is put before each question, and the prompt is canceled then."""
+    """The median and the longest; ``before`` is put before each question, and the prompt is canceled then.
+
+    An answer is canceled after a few rounds, when nothing but passes is computed; one that ends before isn't counted.
+    """
     milliseconds = []
     for seed, text in enumerate(questions(bench.sizes.stops)):
         message = Message(role="user", content=f"{seed} {before}{text}")
         process.send(Generate(request=2, messages=[message], sampling=_ENDLESS, seed=seed, max_tokens=400))
-        process.until(GenerationStarted if before else RoundsReceived)
+        if not _reached(process, GenerationStarted if before else RoundsReceived, 1 if before else _ROUNDS):
+            continue
         begun = time.perf_counter()
         process.send(Cancel())
         process.until(GenerationFinished)
         milliseconds.append(1e3 * (time.perf_counter() - begun))
-    return {"median": statistics.median(milliseconds), "longest": max(milliseconds)}
+    return {"median": statistics.median(milliseconds), "longest": max(milliseconds)} if milliseconds else {}
+
+
+def _reached(process: EngineProcess, kind: type[Event], count: int) -> bool:
+    """Whether so many events of that ``kind`` came before the end of the answer."""
+    while count:
+        event = process.next()
+        if isinstance(event, GenerationFinished):
+            return False
+        count -= isinstance(event, kind)
+    return True
 
 
 # ---------------------------------------------------------------- memory

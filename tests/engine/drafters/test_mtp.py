@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +14,20 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
+from app.engine.llama.head_chain import HeadChain
 from app.engine.llama.model import Model
+from app.engine.llama.shared_head import SharedHead
 from app.protocol.options import AcceptRule, LoadSettings, Sampling
+from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import NORMAL, Vocabulary
-from tests.support.mtp_models import HeadArchitecture, make_random_model
+from tests.support.mtp_models import make_random_model
 from tests.support.statistics import chi_square_p_value
 
 SIZE, DEPTH = 128, 2
-DRAWS: dict[HeadArchitecture, int] = {"glm4moe": 20_000, "qwen35": 4_000}
-"""Fewer for the second, to save time."""
+GEMMA = "gemma4"
+HEADS = {"step35": 2}
+DRAWS = {"glm4moe": 20_000, "qwen35": 4_000, GEMMA: 4_000, "step35": 4_000}
+"""Fewer for all but the first, to save time."""
 SAMPLING = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 SETTINGS = LoadSettings(threads=1)
 PROMPT = [7, 101, 55, 23, 90]
@@ -35,16 +41,24 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     """A target whose next token depends on the last one alone, its head, for which all before counts, and how many
     drafts to draw from it.
     """
-    path = tmp_path_factory.mktemp("head") / "head.gguf"
+    folder = tmp_path_factory.mktemp("head")
+    path, beside = folder / "target.gguf", folder / "head.gguf"
     vocabulary = Vocabulary([f"▁{number}" for number in range(SIZE)], [NORMAL] * SIZE, [0.0] * SIZE)
-    make_random_model(path, request.param, vocabulary=vocabulary, writes=0.0, sharpness=2.0)
-    model = Model(path, 0, lambda _: True, with_head=True)
-    target = Context(model, SETTINGS, length=256, threads=1)
-    head = target.head = Head(target, model, SETTINGS)
+    options: dict[str, Any] = {"vocabulary": vocabulary, "sharpness": 2.0}
+    if request.param == GEMMA:
+        make_gemma4(path, writes=0.0, **options)
+        make_assistant(beside, **options)
+    else:
+        make_random_model(path, request.param, writes=0.0, heads=HEADS.get(request.param, 1), **options)
+    models = [Model(one, 0, lambda _: True, with_head=True) for one in (path, beside) if one.exists()]
+    target = Context(models[0], SETTINGS, length=256, threads=1)
+    kind = SharedHead if request.param == GEMMA else HeadChain if request.param in HEADS else Head
+    head = target.head = kind(target, models[-1], SETTINGS)
     yield target, head, DRAWS[request.param]
     head.close()
     target.close()
-    model.close()
+    for model in models:
+        model.close()
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])

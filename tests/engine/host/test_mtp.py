@@ -6,6 +6,7 @@ acceptance says whether it was.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -29,6 +30,7 @@ from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_su
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import (
     ARCHITECTURES,
+    CHAINS,
     HeadArchitecture,
     make_head_file,
     make_random_model,
@@ -42,8 +44,11 @@ SETTINGS = LoadSettings(context_length=1024, micro_batch_size=32, threads=1)
 LONG = "a question of so many tokens that they are processed in several chunks, one after the other. " * 2
 REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 GEMMA = "gemma4"
-KINDS = (*ARCHITECTURES, GEMMA)
-"""The head of the last one is a file of its own, and reads the target's KV cache."""
+CHAIN: HeadArchitecture = "step35"
+"""A model with `HEADS` heads in a chain."""
+HEADS = 3
+KINDS = (*ARCHITECTURES, GEMMA, CHAIN)
+"""The head of Gemma 4 is a file of its own, and reads the target's KV cache."""
 
 
 class Files(NamedTuple):
@@ -62,6 +67,8 @@ Models = dict[str, Files]
 
 def make_tables(folder: Path, kind: str, wrong_after: Sequence[int] = ()) -> Files:
     target = folder / f"{kind}.gguf"
+    if kind == CHAIN:
+        return Files(make_table_model(target, CHAIN, *([wrong_after] * HEADS)))
     if kind in ARCHITECTURES:
         return Files(make_table_model(target, kind, wrong_after))
     return Files(make_table_gemma4(target), make_table_assistant(folder / "mtp.gguf", wrong_after=wrong_after))
@@ -77,6 +84,7 @@ def table_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
 def random_models(tmp_path_factory: pytest.TempPathFactory) -> Models:
     folder = tmp_path_factory.mktemp("random")
     inside: Models = {name: Files(make_random_model(folder / f"{name}.gguf", name)) for name in ARCHITECTURES}
+    inside[CHAIN] = Files(make_random_model(folder / "chain.gguf", CHAIN, heads=HEADS))
     return {**inside, GEMMA: Files(make_gemma4(folder / "gemma4.gguf"), make_assistant(folder / "mtp.gguf"))}
 
 
@@ -133,9 +141,55 @@ def test_the_counters_follow_from_the_plain_text(
     assert answer.token_ids == plain.token_ids and answer.text == plain.text
     passes = passes_of(answer)
     first = next(number for number, (tested, _) in enumerate(passes) if tested)  # before, it reads the prompt
-    assert passes[first:] == rounds_of(plain.token_ids[first:], wrong_after, depth)
+    assert passes[first:] == rounds_of(
+        plain.token_ids[first:], min(depth, HEADS) if kind == CHAIN else depth, wrong_after
+    )
     assert {round_.drafter for round_ in answer.rounds if round_.tested} == {"mtp"}
     assert_sums_close(answer)
+
+
+@pytest.mark.parametrize("architecture", CHAINS)
+@pytest.mark.parametrize("wrong", [{0: WRONG_AFTER}, {1: WRONG_AFTER}, {0: (300, 340), 1: (), 2: WRONG_AFTER}])
+def test_each_head_of_a_chain_drafts_the_token_of_its_number(
+    tmp_path: Path,
+    engine: Engine,
+    load_head: LoadHead,
+    architecture: HeadArchitecture,
+    wrong: dict[int, Sequence[int]],
+) -> None:
+    """The heads are wrong after different tokens, so the counters tell which of them drafted."""
+    wrong_after = [wrong.get(head, ()) for head in range(max(wrong) + 2)]
+    pair = load_head(Files(make_table_model(tmp_path / "m.gguf", architecture, *wrong_after)))
+    assert pair.has_head and pair.head_refused is None and pair.default_draft_length == min(3, len(wrong_after))
+    plain = run(engine, asked(max_tokens=100, draft_length=0))
+    for depth in (1, 2, 3, 8):
+        answer = run(engine, asked(max_tokens=100, draft_length=depth))
+        assert answer.token_ids == plain.token_ids
+        passes = passes_of(answer)
+        first = next(number for number, (tested, _) in enumerate(passes) if tested)
+        assert passes[first:] == rounds_of(plain.token_ids[first:], depth, *wrong_after)
+    automatic = run(engine, asked(max_tokens=100, draft_length="auto", drafter="auto"))
+    assert automatic.token_ids == plain.token_ids
+    drafted = [round_.drafted for round_ in automatic.rounds if round_.drafter == "mtp"]
+    assert all(count <= len(wrong_after) for count in drafted)
+
+
+@pytest.mark.parametrize("architecture", ["nemotron_h_moe", *CHAINS])
+def test_a_single_head_of_other_architectures(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, architecture: HeadArchitecture
+) -> None:
+    load_head(Files(make_table_model(tmp_path / "table.gguf", architecture, WRONG_AFTER)))
+    plain, answer = (run(engine, asked(max_tokens=100, draft_length=length)) for length in (0, 5))
+    assert answer.token_ids == plain.token_ids
+    passes = passes_of(answer)
+    first = next(number for number, (tested, _) in enumerate(passes) if tested)
+    assert passes[first:] == rounds_of(plain.token_ids[first:], 5, WRONG_AFTER)
+    load_head(Files(make_random_model(tmp_path / "random.gguf", architecture)))
+    for sampling in (GREEDY, WARM):
+        command = asked(sampling=sampling)
+        answer = run(engine, command)
+        assert answer.finished.figures.draft.accepted, "a head that is never right shows nothing"
+        assert_same(engine, command, answer, run(engine, asked(sampling=sampling, draft_length=0)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,14 +272,13 @@ def test_the_head_is_as_if_it_had_never_read_anything_else(
 
 
 def _proposals(engine: Engine, command: Generate) -> Floats:
-    """The head's logits after the answer to ``command``."""
+    """The head's logits after the answer to ``command``, for a draft of three tokens."""
     run(engine, command)
     assert engine._target is not None and engine._target.head is not None
     target, head = engine._target.context, engine._target.head.cache
     head.catch_up(target.tokens)
     assert head.tokens == target.tokens
-    logits: Floats = head.decode([300], 1)[0].copy()
-    return logits
+    return np.concatenate([head.decode([token], 1)[0].copy() for token in (300, 310, 320)])
 
 
 def assert_near(one: Floats, other: Floats) -> None:
@@ -358,11 +411,12 @@ def test_forgetting_leaves_no_hidden_state_in_memory(engine: Engine, load_head: 
 # ---------------------------------------------------------------- loading
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, CHAIN])
 def test_a_head_in_a_file_of_its_own(
     tmp_path: Path, engine: Engine, load_head: LoadHead, table_models: Models, architecture: HeadArchitecture
 ) -> None:
-    sidecar = make_head_file(tmp_path / "beside.gguf", architecture)
+    heads = HEADS if architecture == CHAIN else 1
+    sidecar = make_head_file(tmp_path / "beside.gguf", architecture, *([()] * heads))
     pair = load_head(Files(table_models[architecture].target, sidecar))
     assert pair.has_head and pair.draft is None and pair.draft_refused is None
     assert_always_right(run(engine, asked()))
@@ -415,6 +469,45 @@ def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_t
     )
     answer = run(engine, asked(drafter="auto", draft_length="auto"))
     assert answer.token_ids and not any(round_.drafter == "mtp" for round_ in answer.rounds)
+
+
+NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_hidden_states_it_stops_drafting_with_a_reason(
+    engine: Engine, load_head: LoadHead, table_models: Models, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    load_head(table_models[kind])
+    plain = run(engine, asked(draft_length=0))
+    assert_always_right(run(engine, asked()))
+    assert engine._target is not None
+    heads._functions().output_states(engine._target.context.handle, False, False)
+    for text in (LONG, "another chat"):
+        answer = run(engine, asked(text))
+        assert answer.finished.draft_failure == NO_STATES and not answer.finished.figures.draft.tested
+    assert run(engine, asked()).token_ids == plain.token_ids
+    told = [record for record in caplog.records if NO_STATES in record.getMessage()]
+    assert [record.levelname for record in told] == ["WARNING"]
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("kind", ["qwen35", GEMMA])
+def test_a_target_that_gives_no_hidden_states_is_loaded_without_its_head(
+    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    known = heads._functions()
+
+    def only_of_heads(context: int, on: bool, masked: bool) -> None:
+        if masked:
+            known.output_states(context, on, masked)
+
+    monkeypatch.setattr(heads, "_functions", lambda: dataclasses.replace(known, output_states=only_of_heads))
+    pair = load_head(table_models[kind])
+    assert not pair.has_head and pair.head_refused == NO_STATES
+    assert engine._target is not None and engine._target.context.head is None
+    assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
 
 
 def test_where_the_head_cannot_compute_its_target_outputs_no_hidden_states(

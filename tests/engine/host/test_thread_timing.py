@@ -14,8 +14,10 @@ from app.engine.host.model_files import ModelFiles
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
 from app.errors import Canceled
+from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from tests.support.generation import ask, run
+from tests.support.mtp_models import make_table_model
 
 Loading = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
@@ -112,6 +114,33 @@ def test_a_target_on_the_gpu_needs_no_threads(
     load(*random_pair)
     assert asked == []
     load(*random_pair, expert_layers_on_cpu=1)
+    assert asked == [2]
+
+
+def test_the_output_is_the_first_layer_that_goes_on_a_gpu(
+    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
+    asked = takes(1e-9)
+    layers = load(*random_pair).target.layers
+    load(*random_pair, target_gpu_layers=layers + 1)
+    assert asked == []
+    load(*random_pair, target_gpu_layers=layers)  # without the first one
+    assert asked == [2]
+
+
+def test_a_head_computes_single_tokens_as_its_target_does_and_prompts_with_the_usual_number(
+    engine: Engine, tmp_path: Path, takes: Callable[[float], list[int]]
+) -> None:
+    model = make_table_model(tmp_path / "model.gguf", "glm4moe")
+    asked = takes(1e-9)
+    for _ in range(2):
+        command = Load(request=1, target=str(model), head="on")
+        assert engine.load(command, lambda _: None).has_head
+        assert engine._target is not None and engine._target.head is not None
+        head = engine._target.head.cache
+        assert (head.threads, head.batch_threads) == (2, 1)
+        engine.unload()
     assert asked == [2]
 
 
