@@ -28,7 +28,14 @@ from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.benchmarks.inflate import VOCABULARY, vocabulary_pair
 from tests.support.generation import GREEDY
 
-_NATIVE = ("llama_decode", "llama_get_logits", "llama_memory_seq_rm")
+_NATIVE = (
+    "llama_decode",
+    "llama_get_logits",
+    "llama_get_sampled_candidates_count_ith",
+    "llama_get_sampled_candidates_ith",
+    "llama_get_sampled_logits_ith",
+    "llama_memory_seq_rm",
+)
 """llama.cpp's functions that a round calls; a GPU still computes when `llama_decode` returns."""
 _JUDGING = ("penalize_rows", "distributions", "sample", "coupled", "rejection", "block")
 _WARM_UP = 5

@@ -188,6 +188,9 @@ class Table:
         self._spend(len(tokens))
         return self._rows[places[len(places) - outputs :]]
 
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
+        return self.decode(tokens, outputs)
+
     def roll_back(self, length: int) -> None:
         del self.tokens[length:]
 

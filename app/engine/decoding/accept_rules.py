@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Distributions, Floats, candidates, top_candidates
+from app.engine.decoding.sampling import Distributions, Logits, candidates, top_candidates
 from app.protocol.options import Sampling
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -163,7 +163,7 @@ def draw(p: Distributions, seed: int, positions: Sequence[int], purpose: Purpose
     return [int(p.ids[row, column]) for row, column in enumerate(best)]
 
 
-def sample(logits: Floats, sampling: Sampling, seed: int, position: int) -> list[int]:
+def sample(logits: Logits, sampling: Sampling, seed: int, position: int) -> list[int]:
     """The target's own token for each row of ``logits``; row i is at ``position`` + i. Raises as `candidates`."""
     return draw(candidates(logits, sampling), seed, range(position, position + len(logits)))
 

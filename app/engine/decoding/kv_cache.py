@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sampling import Floats, Logits
 
 Tokens = NDArray[np.int32]
 
@@ -28,6 +28,9 @@ class Cache(Protocol):
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Process ``tokens``; returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
+
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
+        """`decode`, where of each row the ``count`` largest logits are enough; ``None``: all are needed."""
 
     def roll_back(self, length: int) -> None:
         """Forget all but the first ``length`` tokens, and more if the memory can only go back to checkpoints."""

@@ -12,7 +12,7 @@ from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection,
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.kv_cache import Cache
-from app.engine.decoding.sampling import Floats, distributions, penalize_rows
+from app.engine.decoding.sampling import Logits, distributions, logits_needed, penalize_rows
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
@@ -64,6 +64,7 @@ class Decoding:
         self._task = task
         self._started = started
         self._stops = stops
+        self._needed = logits_needed(task.sampling)
         prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
         self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
         self.text = TextStream(self._texts, task.stops, task.continued)
@@ -81,10 +82,10 @@ class Decoding:
         """The time the policy took to learn from the last round; it counts toward the next one."""
         self.finish_reason: FinishReason | None = None
 
-    def rounds(self, prompt_logits: Floats) -> Iterator[Round]:
+    def rounds(self, prompt_logits: Logits) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
 
-        ``prompt_logits`` (shape (1, vocabulary)) are those of the prompt's last token: the first token comes from them.
+        ``prompt_logits`` (one row) are those of the prompt's last token: the first token comes from them.
         """
         try:
             rest = self._rest_of_ending()
@@ -155,7 +156,7 @@ class Decoding:
 
     # ------------------------------------------------------------ rounds
 
-    def _first(self, logits: Floats) -> Round:
+    def _first(self, logits: Logits) -> Round:
         begun, kind = time.perf_counter(), self._kind()
         verdict = self._judge(logits, Proposal())
         tokens, pieces = self._take(verdict, Proposal(), None)
@@ -208,8 +209,8 @@ class Decoding:
             time=self._since_start(),
         )
 
-    def _verify(self, draft_tokens: list[int]) -> Floats:
-        """The logits after the context and after each of ``draft_tokens``, shape (draft_tokens + 1, vocabulary).
+    def _verify(self, draft_tokens: list[int]) -> Logits:
+        """The logits after the context and after each of ``draft_tokens``, one row more than these.
 
         A memory that can only go back to checkpoints may lack more than the last token of the context.
         """
@@ -220,7 +221,8 @@ class Decoding:
                     raise Canceled
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
-        return target.decode([*context[len(target.tokens) :], *draft_tokens], len(draft_tokens) + 1)
+        tokens = [*context[len(target.tokens) :], *draft_tokens]
+        return target.decode_largest(tokens, len(draft_tokens) + 1, self._needed)
 
     def _draft(self) -> Draft:
         if not self._drafting:
@@ -230,7 +232,7 @@ class Decoding:
             limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
         return self._drafting.draft(limit, self._kind())
 
-    def _judge(self, logits: Floats, proposal: Proposal) -> Verdict:
+    def _judge(self, logits: Logits, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
         logits = penalize_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
         if task.accept != "coupled" and proposal.distributions is not None:

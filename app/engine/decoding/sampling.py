@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,31 @@ likely token's, and finally to all of them.
 """
 _ROUNDING = 1e-5
 """How far a bound on values in single precision is widened; the exact cut follows."""
+
+
+@dataclass(frozen=True)
+class TopLogits:
+    """The largest logits of R positions, where the others were not copied from the device.
+
+    ``ids`` and ``values`` have shape (R, K), the largest first, equal ones by id.
+    """
+
+    ids: NDArray[np.int64]
+    values: Floats
+
+    @classmethod
+    def sorted(cls, ids: NDArray[Any], values: Floats) -> TopLogits:
+        """Those in any order."""
+        order = np.lexsort((ids, -values))
+        rows = np.arange(len(ids))[:, None]
+        return cls(ids[rows, order].astype(np.int64, copy=False), values[rows, order])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+Logits = Floats | TopLogits
+"""Those of R positions: whole rows, shape (R, vocabulary), or the largest of each."""
 
 
 @dataclass(frozen=True)
@@ -76,19 +101,41 @@ def has_penalties(sampling: Sampling) -> bool:
     return sampling.repetition_penalty != 1.0 or bool(sampling.frequency_penalty) or bool(sampling.presence_penalty)
 
 
-def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats:
+def logits_needed(sampling: Sampling) -> int | None:
+    """How many of the largest logits of a row decide what `candidates` keeps of it after `penalize_rows`; ``None``: all
+    of them.
+
+    A penalty that lowers a logit takes at most one token out of the largest, and the next in line takes its place: with
+    W tokens in the window, the k largest afterwards are among the k + W largest before. One that raises logits can
+    bring in any token.
+    """
+    kept = sampling.top_k if sampling.temperature > 0 else 1
+    if not kept:
+        return None
+    if not has_penalties(sampling) or not sampling.penalty_window:
+        return kept
+    least = min(sampling.repetition_penalty - 1.0, sampling.frequency_penalty, sampling.presence_penalty)
+    return kept + sampling.penalty_window if least >= 0.0 else None
+
+
+@overload
+def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Floats: ...
+@overload
+def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits: ...
+def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits:
     """Rows of a verify pass after repetition, frequency and presence penalties over the end of what leads to them.
 
-    ``logits`` has shape (len(draft) + 1, vocabulary); row i follows ``history`` and the first i draft tokens. A row is
-    only ever used when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits``
-    itself when nothing changes.
+    ``logits`` has len(draft) + 1 rows; row i follows ``history`` and the first i draft tokens. A row is only ever used
+    when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits`` itself when
+    nothing changes.
     """
     if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
     recent = [*history[-sampling.penalty_window :], *draft]
     held = len(recent) - len(draft)
     counts = Counter(recent[:held])  # counted once: the window may be the whole context
-    penalized = logits.copy()
+    top = logits if isinstance(logits, TopLogits) else None
+    penalized = (logits.values if isinstance(logits, TopLogits) else logits).copy()
     for i, row in enumerate(penalized):
         if i:
             counts[draft[i - 1]] += 1
@@ -96,25 +143,28 @@ def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
                 counts[recent[left]] -= 1
                 if not counts[recent[left]]:
                     del counts[recent[left]]
-        _penalize(row, counts, sampling)
-    return penalized
+        _penalize(row, counts, sampling, top.ids[i] if top else None)
+    return TopLogits.sorted(top.ids, penalized) if top else penalized
 
 
-def _penalize(row: Floats, counts: Counter[int], sampling: Sampling) -> None:
-    """Change the logits of the tokens in ``counts`` in place.
+def _penalize(row: Floats, counts: Counter[int], sampling: Sampling, row_ids: NDArray[np.int64] | None) -> None:
+    """Change the logits of the tokens in ``counts`` in place. ``row_ids`` are those of ``row``, unless it is whole.
 
     Repetition divides positive and multiplies negative logits (Keskar et al., arXiv 1909.05858); frequency and presence
     subtract, per occurrence and once (the OpenAI API's definition).
     """
-    ids = np.fromiter(counts.keys(), np.int64, len(counts))
-    occurrences = np.fromiter(counts.values(), np.float32, len(counts))
-    known = ids < len(row)
-    ids, occurrences = ids[known], occurrences[known]
-    seen = row[ids]
+    if row_ids is None:
+        found = [(token, count) for token, count in counts.items() if token < len(row)]
+    else:
+        found = [(place, counts[token]) for place, token in enumerate(row_ids.tolist()) if token in counts]
+    if not found:
+        return
+    places, times = np.array(found, np.int64).T
+    seen = row[places]
     factor = np.float32(sampling.repetition_penalty)
     seen = np.where(seen > 0, seen / factor, seen * factor)
-    seen -= occurrences * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
-    row[ids] = seen
+    seen -= times.astype(np.float32) * np.float32(sampling.frequency_penalty) + np.float32(sampling.presence_penalty)
+    row[places] = seen
 
 
 def strided_maxima(values: Floats, blocks: int) -> Floats:
@@ -174,13 +224,19 @@ def check_finite(values: Floats) -> None:
         )
 
 
-def candidates(logits: Floats, sampling: Sampling) -> Distributions:
-    """The candidates that sampling keeps in rows of (already penalized) logits, shape (R, vocabulary).
+def candidates(logits: Logits, sampling: Sampling) -> Distributions:
+    """The candidates that sampling keeps in rows of (already penalized) logits; of each row, at least `logits_needed`.
 
     ``log_probs`` may be off by a constant in each row, which doesn't affect a draw. At temperature 0 each row has one
     candidate, the most likely token. Raises `InvalidLogitsError` for logits that aren't numbers, which a damaged file
     can cause.
     """
+    if isinstance(logits, TopLogits):
+        check_finite(logits.values.max(axis=1))
+        if sampling.temperature == 0:
+            return Distributions(logits.ids[:, :1], np.zeros((len(logits), 1)))
+        k = sampling.top_k
+        return _survivors_of(_scores(logits.ids[:, :k], logits.values[:, :k], sampling), sampling)
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one
         check_finite(np.take_along_axis(logits, best, axis=1))
@@ -189,14 +245,21 @@ def candidates(logits: Floats, sampling: Sampling) -> Distributions:
         check_finite(logits.max(axis=1))
         ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
         return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
-    cut = _top_k(logits, sampling) if sampling.top_k else stack([_without_top_k(row, sampling) for row in logits])
+    if not sampling.top_k:
+        return _survivors_of(stack([_without_top_k(row, sampling) for row in logits]), sampling)
+    ids = top_candidates(logits, sampling.top_k)
+    return _survivors_of(_scores(ids, logits[np.arange(len(ids))[:, None], ids], sampling), sampling)
+
+
+def _survivors_of(cut: Distributions, sampling: Sampling) -> Distributions:
+    """``cut`` by top-p and min-p."""
     left = survivors(cut.log_probs, sampling)
     if len(left) == 1:  # usually there is a single row, and few candidates are left
         return Distributions(cut.ids[:, left[0]], cut.log_probs[:, left[0]])
     return Distributions(cut.ids, np.where(left, cut.log_probs, -np.inf))
 
 
-def distributions(logits: Floats, sampling: Sampling) -> Distributions:
+def distributions(logits: Logits, sampling: Sampling) -> Distributions:
     """`candidates` with the logarithms of their probabilities."""
     p = candidates(logits, sampling)
     shifted = p.log_probs - p.log_probs.max(axis=1, keepdims=True)
@@ -219,9 +282,9 @@ def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArr
     return result
 
 
-def _top_k(logits: Floats, sampling: Sampling) -> Distributions:
-    ids = top_candidates(logits, sampling.top_k)
-    scores = logits[np.arange(len(ids))[:, None], ids].astype(np.float64) / sampling.temperature
+def _scores(ids: NDArray[np.int64], values: Floats, sampling: Sampling) -> Distributions:
+    """The ``ids`` that top-k leaves of each row, and their logits, shape (R, top-k), after temperature."""
+    scores = values.astype(np.float64) / sampling.temperature
     scores -= scores[:, :1]
     if sampling.top_p < 1.0:
         scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))

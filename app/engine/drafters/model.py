@@ -13,11 +13,13 @@ from app.engine.decoding.accept_rules import Purpose, block_seed, draw, lead_of,
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
-    Floats,
+    Logits,
+    TopLogits,
     candidates,
     check_finite,
     distributions,
     has_penalties,
+    logits_needed,
     penalize_rows,
     stack,
 )
@@ -78,6 +80,8 @@ class ModelDrafter(Drafter):
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The model doesn't process anything of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
+        needed = logits_needed(task.sampling)
+        self._needed = None if needed is None else max(needed, 2)  # a lead is over the second
         self._drafted_from: int | None = None
         """The position of the last draft's first token, until it is known how much of the draft was accepted."""
         self._is_prepared = False
@@ -117,7 +121,7 @@ class ModelDrafter(Drafter):
             tokens.append(choice.token)
             if len(choices) == count or self._draft.ends(choice.token) or not worth(choice.lead):
                 break
-            row = self._cache.decode([choice.token], 1)[0]
+            row = self._cache.decode_largest([choice.token], 1, self._needed)
         rows = [choice.distribution for choice in choices if choice.distribution is not None]
         others = [choice.other for choice in choices if choice.other is not None]
         leads = [choice.lead for choice in choices]
@@ -137,8 +141,8 @@ class ModelDrafter(Drafter):
             self._draft.chats.begin(self._sequence.tokens[:-1], private=self._task.private)
             self._is_prepared = True
 
-    def _caught_up(self) -> Floats:
-        """The logits after the sequence; other drafters may have written much of it. Raises `KnownError`."""
+    def _caught_up(self) -> Logits:
+        """The logits after the sequence, one row; other drafters may have written much of it. Raises `KnownError`."""
         held, end = len(self._cache.tokens), len(self._sequence)
         if end - held > self._cache.chunk or held < self._sequence.prompt_length < end:
             self._process(end - 1)
@@ -156,34 +160,33 @@ class ModelDrafter(Drafter):
                 if len(cache.tokens) == shared:
                     cache.remember()
 
-    def _feed(self, end: int) -> Floats:
-        """Decode what the cache lacks of the sequence up to ``end``; the logits after it, shape (vocabulary,)."""
+    def _feed(self, end: int) -> Logits:
+        """Decode what the cache lacks of the sequence up to ``end``; the logits after it, one row."""
         tokens = self._sequence.tokens[len(self._cache.tokens) : end]
         self._check(tokens)
         # Without logits llama.cpp returns before a GPU has finished, and this would look cheaper than it is.
-        row: Floats = self._cache.decode(tokens, 1)[0]
-        return row
+        return self._cache.decode_largest(tokens, 1, self._needed)
 
     def _check(self, tokens: Sequence[int]) -> None:
         if max(tokens, default=0) >= self._draft.vocabulary:
             raise KnownError("This chat has tokens that the draft model doesn't know.")
 
-    def _choose(self, row: Floats, draft: list[int], method: ProposalMethod) -> _Choice:
+    def _choose(self, row: Logits, draft: list[int], method: ProposalMethod) -> _Choice:
         task, sampling = self._task, self._task.sampling
-        row = row[: self._draft.vocabulary]
+        row = _shared(row, self._draft.vocabulary)
         if has_penalties(sampling):
             history = [*self._sequence.last(sampling.penalty_window), *draft]
-            row = penalize_rows(row[None, :], history, [], sampling)[0]
+            row = penalize_rows(row, history, [], sampling)
         position = len(self._sequence) + len(draft)
         if task.accept != "coupled":
             seed = block_seed(task.seed, len(self._sequence)) if task.accept == "block" else task.seed
-            q = distributions(row[None, :], sampling)
+            q = distributions(row, sampling)
             is_cut = sampling.temperature > 0 and not q.whole
             lead = lead_of(q.log_probs[0], 0) if is_cut else _best(row)[1] / (sampling.temperature or 1.0)
             return _Choice(draw(q, seed, [position], Purpose.DRAFT)[0], lead, distribution=q)
         if sampling.temperature == 0:
             return _Choice(*_best(row))
-        p = candidates(row[None, :], sampling)
+        p = candidates(row, sampling)
         ids, noisy = with_noise(p, task.seed, position)
         best, scores = int(noisy.argmax()), p.log_probs[0]
         coupled, likeliest = int(ids[best]), int(scores.argmax())
@@ -203,8 +206,19 @@ class _Choice:
     distribution: Distributions | None = None
 
 
-def _best(row: Floats) -> tuple[int, float]:
+def _shared(row: Logits, vocabulary: int) -> Logits:
+    """``row`` without tokens that the target doesn't have: the first ``vocabulary`` are those of both models."""
+    if not isinstance(row, TopLogits):
+        return row[:, :vocabulary]
+    known = row.ids < vocabulary
+    return row if known.all() else TopLogits.sorted(row.ids, np.where(known, row.values, np.float32(-np.inf)))
+
+
+def _best(row: Logits) -> tuple[int, float]:
     """The most likely token and its lead, without sorting the row."""
-    token = int(np.argmax(row))  # NaN if there is one
-    check_finite(row[token])
-    return token, lead_of(row, token)
+    if isinstance(row, TopLogits):
+        check_finite(row.values.max(axis=1))
+        return int(row.ids[0, 0]), float(row.values[0, 0] - row.values[0, 1])
+    token = int(np.argmax(row[0]))  # NaN if there is one
+    check_finite(row[0, token])
+    return token, lead_of(row[0], token)

@@ -44,7 +44,7 @@ def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *,
         return 0
     small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
     with contextlib.closing(Context(model, small, length=1, threads=threads, outputs=1, snapshots=1)) as probe:
-        probe.decode([0], 1)
+        probe.decode_largest([0], 1, 1)
         if not probe.checkpoints.snapshots:
             return 0
         size = probe.checkpoints.size()

@@ -13,7 +13,7 @@ import msgspec
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sampling import Floats, InvalidLogitsError
+from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
@@ -230,7 +230,7 @@ class Engine:
         yield from self._decode(target, command, task, logits, statistics, started)
 
     def _decode(
-        self, target: Target, command: Generate, task: Task, logits: Floats, statistics: Statistics, started: float
+        self, target: Target, command: Generate, task: Task, logits: Logits, statistics: Statistics, started: float
     ) -> Iterator[Round | GenerationFinished]:
         """The answer after a processed prompt, whose last token has these ``logits``."""
         drafting, sequence = self._drafting(command), self._sequence
@@ -372,11 +372,16 @@ class Engine:
 
     def _process(
         self, target: Target, command: Generate, statistics: Statistics
-    ) -> Generator[PromptProgressed, None, Floats]:
+    ) -> Generator[PromptProgressed, None, Logits]:
         """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
         begun, sequence = time.perf_counter(), self._sequence
         logits = yield from process_prompt(
-            target.context, sequence, command.request, self._should_abort, is_continued=bool(command.continued)
+            target.context,
+            sequence,
+            command.request,
+            self._should_abort,
+            is_continued=bool(command.continued),
+            needed=logits_needed(command.sampling),
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)

@@ -95,7 +95,7 @@ def load_head(
         kind = SharedHead if is_assistant(header) else HeadChain if header.mtp_layers > 1 else Head
         head = kind(target, model or target.model, command.settings)
         undo.callback(head.close)
-        head.decode([0, 0], 1)  # allocates the compute buffers, for each head of a chain
+        head.decode_largest([0, 0], 1, 1)  # allocates the compute buffers, for each head of a chain
         head.clear()
         target.head = head
         undo.callback(setattr, target, "head", None)

@@ -233,7 +233,7 @@ class Loader:
         context = context_of(model)
         undo.callback(context.close)
         with context.aborting(self._is_canceled):
-            context.decode([0], 1)  # loads the weights from disk and allocates the compute buffers
+            context.decode_largest([0], 1, 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
             owner = _owner(context, files, options)
             longest = longest_draft(context, owner)

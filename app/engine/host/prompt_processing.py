@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sampling import Logits
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.llama.context import Context
 from app.errors import Canceled
@@ -12,9 +12,15 @@ from app.protocol.events import PromptProgressed
 
 
 def process_prompt(
-    context: Context, sequence: TokenSequence, request: int, should_stop: Callable[[], bool], *, is_continued: bool
-) -> Generator[PromptProgressed, None, Floats]:
-    """Process what is new of a prompt; returns the logits of its last token, shape (1, vocabulary).
+    context: Context,
+    sequence: TokenSequence,
+    request: int,
+    should_stop: Callable[[], bool],
+    *,
+    is_continued: bool,
+    needed: int | None,
+) -> Generator[PromptProgressed, None, Logits]:
+    """Process what is new of a prompt; returns the logits of its last token, one row, of which ``needed`` are enough.
 
     A memory that can't be cut anywhere is marked where the next turn's prompt will begin to differ: most templates
     leave the thinking out of it. ``is_continued``: the prompt ends with a part of an answer. Raises `Canceled`.
@@ -32,7 +38,7 @@ def process_prompt(
             stop = min((mark for mark in marks if mark > done), default=end)
             chunk = tokens[done : min(done + context.chunk, stop)]
             last = done + len(chunk) == end
-            logits = context.decode(chunk, 1 if last else 0)
+            logits = context.decode_largest(chunk, 1 if last else 0, needed)
             if not last:
                 yield PromptProgressed(request=request, done=len(context.tokens), total=end)
     assert logits is not None, "at least the last token of a prompt is always fed"

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.kv_cache import State
-from app.engine.decoding.sampling import Floats
-from app.engine.llama import backend
+from app.engine.decoding.sampling import Floats, Logits
+from app.engine.llama import backend, top_k
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
 from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
@@ -83,7 +83,7 @@ class Context:
         params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
         params.n_batch = min(settings.batch_size, params.n_ctx)
         params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
-        params.n_outputs_max = outputs
+        params.n_outputs_max = params.n_outputs_max_per_seq = outputs
         params.n_threads, params.n_threads_batch = threads, batch_threads or threads
         params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
@@ -92,9 +92,11 @@ class Context:
         params.no_perf = True
         if target:
             params.ctx_type, params.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
+        self._top_k = top_k.TopK(params, model.vocabulary_size, outputs, is_used=top_k.pays(model))
         backend.errors.clear()
-        self.handle = model.new_context(params)
+        self.handle = self._top_k.handle = model.new_context(params)
         if not self.handle:
+            self._top_k.close()
             raise _refused(settings, length)
         self.model = model
         self.threads, self.batch_threads = threads, batch_threads or threads
@@ -136,11 +138,26 @@ class Context:
         next call. On any error, and if the check of `aborting` stops it (`Canceled`), the cache is rolled back to what
         it was before, as far as possible.
         """
+        if outputs:
+            self._top_k.use(None)
+        self._add(tokens, outputs)
+        return self._logits(outputs)
+
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
+        """`decode`, where of each row the ``count`` largest logits are enough; ``None``: all are needed."""
+        if not outputs or not self._top_k.use(count):
+            return self.decode(tokens, outputs)
+        self._add(tokens, outputs)
+        logits = self._top_k.read(self._batch.n_tokens - outputs, outputs)
+        return self._logits(outputs) if logits is None else logits
+
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
+        """Process ``tokens``. See `decode`."""
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
         if 0 < outputs < count and self._outputs_first:
-            self.decode(tokens[:-outputs], 0)
+            self._add(tokens[:-outputs], 0)
             tokens, count = tokens[-outputs:], outputs
         if count == 1:  # a draft's token, for which arrays would take longer
             self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
@@ -160,7 +177,6 @@ class Context:
         self.checkpoints.passed(count)
         if self.head:
             self.head.read(self.tokens, count)
-        return self._logits(outputs)
 
     @staticmethod
     def _raise(code: int) -> None:
@@ -295,6 +311,7 @@ class Context:
             self.head = None
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(self.handle)
+            self._top_k.close()
             self.handle = 0
 
 

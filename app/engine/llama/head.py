@@ -177,20 +177,19 @@ class Head(Context):
 
     # ------------------------------------------------------------ drafting
 
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """See `Context.decode`. Where the target has not computed a hidden state yet, the head's own takes its place,
         and zeros do where it is no longer known.
         """
         if outputs and len(tokens) > 1:  # of several tokens, many architectures output the wrong hidden state
-            self.decode(tokens[:-1], 0)
+            self._add(tokens[:-1], 0)
             tokens = tokens[-1:]
         begin, end = len(self.tokens), len(self.tokens) + len(tokens)
         self._fill(self._inputs[: end - begin], begin - 1)
-        logits = super().decode(tokens, outputs)
+        super()._add(tokens, outputs)
         self._exact = min(end, self._states.end + 1)
         if outputs:
             self._keep_own()
-        return logits
 
     def _keep_own(self) -> None:
         """Its own hidden state after the last output takes the place of the target's. Raises `KnownError`."""

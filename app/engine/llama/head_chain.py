@@ -12,7 +12,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from app.engine.decoding.sampling import Floats
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, found
 from app.engine.llama.model import Model
@@ -36,7 +35,7 @@ class HeadChain(Head):
         self._drafted = 0
         """How many tokens at the end of the cache belong to the draft."""
 
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """See `Head.decode`. All heads process ``tokens``, except for the last one if it has an output. That one is
         processed by the first head if it comes after the text, and otherwise by the next one.
         """
@@ -44,9 +43,9 @@ class HeadChain(Head):
             is_draft = self._drafted and len(self.tokens) > self._states.end
             if len(tokens) > 1 or not is_draft:
                 self._process(tokens[:-1])
-            return self._draft(tokens[-1])
-        self._process(tokens)
-        return self._rows[:0]
+            self._draft(tokens[-1])
+        else:
+            self._process(tokens)
 
     def _process(self, tokens: Sequence[int]) -> None:
         """Let all heads process the tokens that only one has processed so far, and ``tokens``."""
@@ -55,10 +54,10 @@ class HeadChain(Head):
         for head in range(self.longest_draft if tokens else 0):
             self.roll_back(begin)
             self._choose(self.handle, head)
-            super().decode(tokens, 0)
+            super()._add(tokens, 0)
 
-    def _draft(self, token: int) -> Floats:
-        """The logits after ``token`` from the head whose turn it is. After the last one, the first begins anew, because
+    def _draft(self, token: int) -> None:
+        """Process ``token`` with the head whose turn it is. After the last one, the first begins anew, because
         time is measured over more tokens.
         """
         if self._drafted == self.longest_draft:
@@ -74,15 +73,14 @@ class HeadChain(Head):
         try:
             if number:
                 self._inputs[:number] = states[:number]
-                Context.decode(self, tokens[:-1], 0)
+                Context._add(self, tokens[:-1], 0)
             self._inputs[0] = states[number]
-            logits = Context.decode(self, tokens[-1:], 1)
+            Context._add(self, tokens[-1:], 1)
         except (Canceled, KnownError):
             self.roll_back(begin)
             raise
         self._drafted = number + 1
         self._keep_own()
-        return logits
 
     def roll_back(self, length: int) -> None:
         """See `Cache.roll_back`. What is left of a draft is of no use, because only one head has processed it."""

@@ -72,6 +72,8 @@ class Model:
         """The sliding window, in tokens, of the layers that have one; 0 if all layers attend to everything."""
         self.state_width: int = llama_cpp.llama_model_n_embd_out(self._handle)
         """Numbers in a hidden state."""
+        self.has_output_on_gpu = bool(gpu_layers and backend.offload_handles())
+        """Whether logits are computed there: llama.cpp counts the output as the first of the layers on a GPU."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 

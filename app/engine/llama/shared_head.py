@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Floats
 from app.engine.llama.context import Context
 from app.engine.llama.head import HISTORY, Head, States
 from app.engine.llama.model import Model
@@ -35,7 +34,7 @@ class SharedHead(Head):
         self.chunk = target.chunk
         self._states = States(2 * HISTORY, len(self._own))
 
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Draft from the last of ``tokens``. Those before it have no effect: the target has not processed them either.
 
         See `Head.decode`.
@@ -47,7 +46,7 @@ class SharedHead(Head):
             self._inputs[0] = self._own
         self.tokens.extend(tokens)
         if not outputs:
-            return self._rows[:0]
+            return
         self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[-1], held, 1
         self._batch.n_tokens = 1
         code = llama_cpp.llama_decode(self.handle, self._batch)
@@ -56,7 +55,6 @@ class SharedHead(Head):
             self._raise(code)
         self._is_drafting = True
         self._keep_own()
-        return self._logits(1)
 
     def read(self, tokens: Sequence[int], count: int) -> None:
         """See `Head.read`."""

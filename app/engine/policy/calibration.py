@@ -14,7 +14,7 @@ from app.engine.policy.costs import Costs
 from app.engine.policy.draft_costs import DraftCosts, MeasuredSeconds
 from app.errors import Canceled
 from app.protocol.events import SpeedChange
-from app.protocol.options import DrafterName
+from app.protocol.options import DrafterName, Sampling
 from app.storage.keyed_file import KeyedFile
 
 _ALWAYS = (1, 2, 6, 17)
@@ -41,6 +41,8 @@ _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
 """If a pass takes at least this many seconds, one is enough there: it has been run before."""
+_NEEDED = Sampling().top_k
+"""Passes as in most answers, which on a GPU don't return whole rows of logits."""
 METHOD = 3
 """The version of the measurement. Results of an older one are measured again."""
 
@@ -133,7 +135,7 @@ class _Passes:
         before = len(cache.tokens)
         begun = time.perf_counter()
         cache.hold(width - 1)
-        cache.decode([0] * width, width)
+        cache.decode_largest([0] * width, width, _NEEDED)
         seconds = time.perf_counter() - begun
         cache.roll_back(before + 1)
         return seconds
@@ -161,7 +163,7 @@ def _draft_growth(cache: MeasurableCache, canceled: Callable[[], bool], short: f
     length = _lengthened(cache, length)
     if not length:
         return 0.0
-    cache.decode([0], 1)  # not timed
+    cache.decode_largest([0], 1, _NEEDED)  # not timed
     return max(_draft_seconds(cache, canceled) - short, 0.0) / length
 
 
@@ -190,7 +192,8 @@ def _timed(cache: MeasurableCache, count: int, canceled: Callable[[], bool]) -> 
     if canceled():
         raise Canceled
     begun = time.perf_counter()
-    cache.decode([0] * count, 1)  # without logits llama.cpp returns before a GPU has finished
+    # without logits llama.cpp returns before a GPU has finished
+    cache.decode_largest([0] * count, 1, _NEEDED)
     return time.perf_counter() - begun
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from app.engine.decoding.sampling import InvalidLogitsError, candidates
 from app.engine.host.engine import Engine
+from app.engine.llama import top_k
 from app.errors import KnownError
 from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, PairLoaded, Round
@@ -67,9 +68,11 @@ def answer(engine: Engine, text: str = "hi", **options: object) -> GenerationFin
     return finished
 
 
+@pytest.mark.parametrize("is_picked", [False, True], ids=["whole rows", "picked logits"])
 def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
-    engine: Engine, load: Loading, files: dict[str, Path]
+    engine: Engine, load: Loading, files: dict[str, Path], is_picked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(top_k, "pays", lambda _: is_picked)
     load(files["damaged"], files["sound"])
     for sampling, rule, drafter in itertools.product(SAMPLERS.values(), RULES, ("none", "ngram", "auto")):
         with pytest.raises(KnownError, match="produces invalid numbers"):

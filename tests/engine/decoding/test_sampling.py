@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.engine.decoding.sampling import Floats, distributions, penalize_rows, top_candidates
+from app.engine.decoding.sampling import Floats, TopLogits, distributions, logits_needed, penalize_rows, top_candidates
 from app.errors import KnownError
 from app.protocol.options import Sampling
 
@@ -120,3 +120,69 @@ def test_the_rows_of_a_verify_pass_are_penalized_like_single_ones_and_not_in_pla
         penalized = penalize_rows(rows, history, draft, sampling)
         expected = [penalize_rows(row[None], [*history, *draft[:i]], [], sampling)[0] for i, row in enumerate(rows)]
         assert np.array_equal(penalized, expected) and np.array_equal(rows, before)
+
+
+def largest(rows: Floats, sampling: Sampling) -> TopLogits:
+    """What is needed of ``rows``, and no more; of equal logits at its end, those with the highest ids."""
+    needed = logits_needed(sampling)
+    assert needed is not None
+    ids = np.array([np.lexsort((-np.arange(rows.shape[1]), -row))[:needed] for row in rows])
+    return TopLogits.sorted(ids, np.take_along_axis(rows, ids, axis=1))
+
+
+LOWERING = [
+    Sampling(top_k=5),
+    Sampling(temperature=0.0),
+    Sampling(temperature=1.0, top_k=5, top_p=0.9, min_p=0.0, presence_penalty=1.5, penalty_window=12),
+    Sampling(temperature=1.0, top_k=20, top_p=1.0, min_p=0.0, frequency_penalty=3.0, penalty_window=7),
+    Sampling(temperature=0.0, repetition_penalty=4.0, presence_penalty=2.0, penalty_window=30),
+]
+
+
+@pytest.mark.parametrize("sampling", LOWERING, ids=str)
+def test_the_largest_logits_give_the_distributions_of_whole_rows(sampling: Sampling) -> None:
+    random = np.random.default_rng(9)
+    for _ in range(200):
+        rows = random.normal(0, 4, (4, 400)).astype(np.float32)
+        likely = np.argsort(-rows[0])[:40]  # penalties that change nothing would show nothing
+        history, draft = random.choice(likely, 40).tolist(), random.choice(likely, 3).tolist()
+        p = distributions(penalize_rows(largest(rows, sampling), history, draft, sampling), sampling)
+        q = distributions(penalize_rows(rows, history, draft, sampling), sampling)
+        assert np.array_equal(p.ids, q.ids) and np.array_equal(p.log_probs, q.log_probs)
+
+
+def test_of_equal_logits_the_lowest_ids_are_kept_where_all_are_known() -> None:
+    rows = np.array([[5, 1, 5, 5, 7, 1, 5, 0]], np.float32)
+    top = TopLogits.sorted(np.array([[6, 4, 3, 0, 2]]), rows[:, [6, 4, 3, 0, 2]])
+    for k in range(1, 6):
+        sampling = Sampling(temperature=1.0, top_k=k, top_p=1.0, min_p=0.0)
+        assert distributions(top, sampling).ids.tolist() == distributions(rows, sampling).ids.tolist()
+    assert distributions(top, Sampling(temperature=0.0)).ids.tolist() == [[4]]
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        OPEN,
+        Sampling(top_k=0),
+        Sampling(repetition_penalty=0.9),
+        Sampling(presence_penalty=-0.1, frequency_penalty=1.0),
+        Sampling(temperature=0.0, frequency_penalty=-1.0),
+    ],
+    ids=str,
+)
+def test_sampling_that_needs_whole_rows(sampling: Sampling) -> None:
+    assert logits_needed(sampling) is None
+
+
+def test_penalties_over_no_tokens_need_no_more_logits() -> None:
+    assert logits_needed(Sampling(top_k=7, presence_penalty=-1.0, penalty_window=0)) == 7
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_largest_logits_that_are_no_numbers_are_a_known_error(temperature: float, value: float) -> None:
+    values = np.zeros((2, 64), np.float32)
+    values[1, 7] = value
+    with pytest.raises(KnownError, match="produces invalid numbers"):
+        distributions(TopLogits.sorted(np.arange(128).reshape(2, 64), values), Sampling(temperature=temperature))

@@ -190,6 +190,9 @@ class WidthCache:
         ends = self.tokens[len(self.tokens) - outputs :] if outputs else []
         return np.array([[end + i + error for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
 
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
+        return self.decode(tokens, outputs)
+
     def roll_back(self, length: int) -> None:
         if length < len(self.tokens):
             keep = length if self.can_cut else 0

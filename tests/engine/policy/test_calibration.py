@@ -251,6 +251,9 @@ class Driver:
         self.tokens += tokens
         return np.zeros((outputs, 4), np.float32)
 
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
+        return self.decode(tokens, outputs)
+
     def hold(self, count: int) -> None:
         self.held.append(count)
         self.now += self._saving if self.tokens and count > 8 else 0.0  # the rest are snapshots
