@@ -15,7 +15,7 @@ import msgspec
 from app.models.architectures import LARGE_GRAPHS
 from app.models.gpu_split import gpus_of_layers
 from app.models.memory_shape import Layer, ModelShape
-from app.protocol.limits import KvType
+from app.protocol.limits import LEAST_PICKED_VOCABULARY, KvType
 
 KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
@@ -158,8 +158,8 @@ class ModelMemory:
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
         if self._weights_in_system:
-            return self._graph() + self._logits() + self.batch * self.shape.feed_forward * _HALF
-        return self._masks() + self.batch * self.shape.width * _FLOAT + self._logits()
+            return self._graph() + self._outputs() + self.batch * self.shape.feed_forward * _HALF
+        return self._masks() + self.batch * self.shape.width * _FLOAT + self._outputs()
 
     def _graph(self) -> int:
         """llama.cpp's buffer for a graph over a whole batch: its widest point and the attention masks."""
@@ -169,7 +169,8 @@ class ModelMemory:
         has_experts = any(layer.experts for layer in shape.layers)
         routed = max(2 * shape.experts_used - 1, 0) * width if has_experts else 0
         widest = max(3 * hidden + beside + routed, 6 * width, 15 * shape.inner // 2)
-        return max(widest * self.batch * _FLOAT + self._masks(), self._logits())
+        rows = 2 if self._is_picked() else 1  # picking copies them once
+        return max(widest * self.batch * _FLOAT + self._masks(), rows * self._logits())
 
     def _masks(self) -> int:
         # a head without keys reads those of its target
@@ -179,6 +180,14 @@ class ModelMemory:
 
     def _logits(self) -> int:
         return self.outputs * self.shape.vocabulary * _FLOAT
+
+    def _is_picked(self) -> bool:
+        """Whether the GPU picks the largest logits of each row, see `app.engine.llama.top_k`."""
+        return bool(self._on_gpu) and self.shape.vocabulary >= LEAST_PICKED_VOCABULARY
+
+    def _outputs(self) -> int:
+        """llama.cpp's output buffer: with picked logits it has room for logits, probabilities and tokens, too."""
+        return self._logits() * (4 if self._is_picked() else 1)
 
     def _tables(self) -> int:
         shape = self.shape

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from app.engine.decoding.sampling import Logits, TopLogits
 from app.engine.llama.checkpoints import SEQUENCE
 from app.engine.llama.model import Model
+from app.protocol.limits import LEAST_PICKED_VOCABULARY
 
 _PICKED = 128
 """How many are picked: enough for usual values of top-k with penalties over the usual 64 tokens. It is always the same,
@@ -23,13 +24,11 @@ because for another number llama.cpp would plan its graphs anew.
 """
 _LEAST_PART = 3
 """Rows that aren't this many times as long are copied as a whole."""
-_LEAST_VOCABULARY = 16_384
-"""Below this, searching a row takes no longer than the operations on the GPU would."""
 
 
 def pays(model: Model) -> bool:
     """Whether picking takes less time than copying whole rows of ``model`` and searching them."""
-    is_large = model.vocabulary_size >= _LEAST_VOCABULARY
+    is_large = model.vocabulary_size >= LEAST_PICKED_VOCABULARY
     return is_large and model.has_output_on_gpu and hasattr(llama_cpp, "llama_set_sampler")
 
 
