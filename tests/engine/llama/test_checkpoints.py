@@ -22,6 +22,7 @@ from app.protocol.options import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
+WITH_RUNNING_STATE: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba")
 WITH_SNAPSHOTS: tuple[Architecture, ...] = ("qwen35", "lfm2")
 _LARGEST_ERROR = 1e-3
 """Rounding makes up to 3e-5 here, a lost token of a sliding window 0.1, a wrong running state 1 and more."""
@@ -55,13 +56,19 @@ def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("model", "snapshots"),
-    [*((name, 0) for name in ALL), *((name, count) for name in WITH_SNAPSHOTS for count in (3, 16))],
+    ("model", "snapshots", "in_place"),
+    [
+        *((name, 0, False) for name in ALL),
+        *((name, count, False) for name in WITH_SNAPSHOTS for count in (3, 16)),
+        *((name, 0, True) for name in WITH_RUNNING_STATE),
+        ("qwen35", 3, True),
+    ],
     indirect=["model"],
 )
-def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int) -> None:
+def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int, in_place: bool) -> None:
     context, fresh, dice = new_context(model, snapshots), new_context(model), random.Random(snapshots)
     assert context.checkpoints.snapshots == snapshots
+    context.checkpoints.copies_in_place = in_place
     exact = 0
 
     def draw(count: int) -> list[int]:
