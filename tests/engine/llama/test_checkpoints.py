@@ -167,7 +167,7 @@ def copy_nothing_new(memory: Memory, into: Bytes, flags: int) -> bool:
     return True
 
 
-real_copy_out = Memory.copy_out
+real_copy_out, real_copy_back = Memory.copy_out, Memory.copy_back
 
 
 @pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
@@ -185,6 +185,26 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
     context.decode([5, 6], 0)
     context.roll_back(5)
     assert context.tokens == []  # nothing is believed any more
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
+def test_copies_that_do_not_work_on_the_device_are_made_in_system_memory(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = new_context(model)
+
+    def copy_nothing(memory: Memory, data: Bytes, flags: int) -> bool:
+        return flags == checkpoints._IN_PLACE or real_copy_back(memory, data, flags)
+
+    monkeypatch.setattr(Memory, "copy_back", copy_nothing)
+    context.checkpoints.copies_in_place = True
+    tried = try_out(context, model.vocabulary_size)
+    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, False)
+    monkeypatch.undo()
+    context.checkpoints.copies_in_place = True
+    tried = try_out(context, model.vocabulary_size)
+    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, True)
     context.close()
 
 
