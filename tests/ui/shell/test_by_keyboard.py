@@ -15,6 +15,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import Chat, Folder
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.ui.chat.export_dialog import ExportDialog
 from app.ui.chat.model import ChatState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.widgets import theme
@@ -268,5 +269,7 @@ def test_exporting(typist: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
     typist.press(_Key.Key_F, _ALT)
     typist.press(_Key.Key_E)
+    typist.until(lambda: isinstance(QApplication.activeModalWidget(), ExportDialog))
+    typist.press(_Key.Key_Return)
     typist.until(target.is_file)
     assert "Hello" in target.read_text(encoding="utf-8")
