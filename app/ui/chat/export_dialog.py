@@ -70,6 +70,7 @@ class ExportDialog(QDialog):
             on=self,
         )
         self._group.buttons()[0].setChecked(True)
+        self._group.buttons()[0].setFocus()
         self.resize(theme.px(_WIDTH), self.sizeHint().height())
 
     def choose(self, name: str) -> None:
@@ -121,5 +122,5 @@ class ExportDialog(QDialog):
         show_text(self._error, visible(str(error)))
 
     def done(self, result: int) -> None:
-        self._transfers.cancel()
+        self._transfers.leave()
         super().done(result)

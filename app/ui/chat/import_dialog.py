@@ -192,7 +192,7 @@ class ImportDialog(QDialog):
             self.reject()
 
     def done(self, result: int) -> None:
-        self._transfers.cancel()
+        self._transfers.leave()
         super().done(result)
 
 

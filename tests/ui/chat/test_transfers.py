@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtPrintSupport import QPrinter
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
+from shiboken6 import delete
 
 from app.chats.database import MEMORY
 from app.chats.store import ChatStore
@@ -121,9 +122,10 @@ def test_stopping_an_import(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_closing_the_dialog_stops_what_it_does(rig: Rig, tmp_path: Path) -> None:
-    dialog = rig.import_dialog()
+    dialog = ImportDialog(rig.transfers)
     dialog.read([DATA])
     dialog.reject()
+    delete(dialog)  # what comes late finds nothing
     rig.qtbot.waitUntil(rig.transfers._lane.is_idle, timeout=WAIT_MS)
     assert rig.stored() == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QFileDialog, QInputDialog, QMenu, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QFileDialog, QInputDialog, QMenu, QRadioButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder
@@ -269,7 +269,9 @@ def test_exporting(typist: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
     typist.press(_Key.Key_F, _ALT)
     typist.press(_Key.Key_E)
-    typist.until(lambda: isinstance(QApplication.activeModalWidget(), ExportDialog))
+    [dialog] = typist.window.findChildren(ExportDialog)
+    typist.until(dialog.isActiveWindow)
+    assert isinstance(QApplication.focusWidget(), QRadioButton)
     typist.press(_Key.Key_Return)
     typist.until(target.is_file)
     assert "Hello" in target.read_text(encoding="utf-8")
