@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.commands import bench, compare, models, self_draft, selftest
+from app.commands import bench, chats, compare, models, self_draft, selftest
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
@@ -83,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         "inspect", inspect.add, inspect.run, "describe a GGUF file, and say whether two files fit as a pair", as_json=""
     )
     models.add(commands.add_parser("models", help="manage the models on this computer: list, search, get, pair, …"))
+    chats.add(commands.add_parser("chats", help="list, search, export and import chats"))
     add(
         "selftest",
         selftest.add,

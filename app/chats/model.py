@@ -1,4 +1,4 @@
-"""What the chat store returns: plain values that can be passed between threads; a chat as Markdown.
+"""What the chat store returns: plain values that can be passed between threads.
 
 Which drafter wrote which part of an answer is stored with it as one entry per token, in the order they came: ``[text
 length in characters, drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is the
@@ -11,7 +11,6 @@ import json
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal, TypeAlias, cast, get_args
 
 from app.protocol.events import Piece
@@ -23,12 +22,6 @@ PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
 _DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(DrafterName)}
-_ENDINGS = {
-    "stopped": "stopped",
-    "interrupted": "interrupted before the answer ended",
-    "failed": "failed before the answer ended",
-    "streaming": "still being written",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,33 +146,6 @@ def title_of(text: str) -> str:
     at_word = head.rpartition(" ")[0].rstrip(" ,;:.–—-")
     # A single very long word (a link, a language without spaces) is cut anywhere.
     return (at_word if len(at_word) >= TITLE_LENGTH // 2 else head) + "…"
-
-
-def to_markdown(chat: Chat, branch: Sequence[StoredMessage]) -> str:
-    """Title, date, then each message under a heading with its author; texts are unchanged. What the model thought is a
-    quotation before its answer.
-    """
-    started = datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
-    blocks = [f"# {chat.title or 'New chat'}", f"*{started}*"]
-    for message in branch:
-        blocks.append(f"## {message.author}")
-        if message.thinking.strip():
-            blocks.append(_quoted_thinking(message))
-        if message.text.strip():
-            blocks.append(message.text.strip("\n"))
-        if message.status in _ENDINGS:
-            blocks.append(f"*({_ENDINGS[message.status]})*")
-    return "\n\n".join(blocks) + "\n"
-
-
-def _quoted_thinking(message: StoredMessage) -> str:
-    seconds = message.figures.get("thinking_s")
-    heading = "Thinking"
-    if isinstance(seconds, int | float) and seconds > 0:
-        minutes, rest = divmod(max(1, round(seconds)), 60)
-        heading = f"Thought for {minutes} min {rest} s" if minutes else f"Thought for {rest} s"
-    lines = [f"*{heading}*", "", *message.thinking.strip("\n").split("\n")]
-    return "\n".join(f"> {line}" if line else ">" for line in lines)
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:

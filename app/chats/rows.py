@@ -25,6 +25,8 @@ MESSAGE = f"""
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id),
     m.tokens
 """
+MESSAGE_AS_STORED = f"{COLUMNS}, 1, 1, m.tokens"
+"""The same for one whose place among its versions doesn't matter."""
 SEARCHED = "m.text || iif(m.thinking = '', '', char(10) || m.thinking)"
 """All that a search looks at, and the search index has."""
 _INSERT = """

@@ -8,13 +8,15 @@ What a search reads is in a file of its own beside the chats (`app.chats.search_
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from app.chats import erasing, tree
+from app.chats import erasing, transfer, tree
 from app.chats.database import known_errors
 from app.chats.file import ChatFile
-from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_of, to_json, to_markdown
+from app.chats.formats.records import ChatRecord
+from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_of, to_json
 from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
+from app.chats.transfer import Added
 from app.chats.tree import Deletion
 from app.errors import KnownError
 
@@ -333,7 +335,7 @@ class ChatStore(ChatFile):
             tree.copy(connection, messages, copied, new_id)
         return self.chat(copied)
 
-    # ------------------------------------------------------------ the composer, and export
+    # ------------------------------------------------------------ the composer, export and import
 
     def set_unsent(self, chat_id: str | None, text: str) -> None:
         """Keep what stands in the composer of a chat; ``None`` is the chat that does not exist yet.
@@ -357,9 +359,15 @@ class ChatStore(ChatFile):
             row = self._connection.execute("SELECT text FROM unsent WHERE chat_id = ?", (chat_id or "",)).fetchone()
         return str(row[0]) if row else ""
 
-    def export_markdown(self, chat_id: str) -> str:
-        """The shown branch as one Markdown text."""
-        return to_markdown(self.chat(chat_id), self.branch(chat_id))
+    def record(self, chat_id: str) -> ChatRecord:
+        """A chat with everything in it, for export."""
+        with known_errors(self._path):
+            return transfer.record_of(self._connection, chat_id)
+
+    def add_records(self, records: Iterable[ChatRecord], folder: str = "") -> Added:
+        """Add chats of an import, except for those that are there already. ``folder``: a name, for chats without."""
+        with self._writing() as connection:
+            return transfer.add(connection, records, folder, self._clock())
 
     # ------------------------------------------------------------ inside
 

@@ -1,19 +1,21 @@
-"""A process for untrusted data: chat templates and code to highlight; later formulas, attachments and imports.
+"""A process for untrusted data: chat templates, code to highlight, chats to import, Markdown to export; later formulas
+and attachments.
 
 Such data can make a regular expression or a single C call run forever or use up all memory, and no thread of the same
 process can stop that. The helper process is killed when a request exceeds its time or memory, and restarted for the
 next one; only that request fails. ``client`` is what others call, ``messages`` defines requests and answers; the other
 files run inside the process.
 
-Must never import Qt, llama.cpp, `app.ui`, `app.engine`, `app.models` or `app.chats`: the process has to start quickly
-and stay small.
+Must never import Qt, llama.cpp, `app.ui`, `app.engine`, `app.models` or `app.chats`, except for its formats: the
+process has to start quickly and stay small.
 """
 
 from app.helper.client import Died, Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory, shared
-from app.helper.limits import MEMORY_LIMIT, TIME_LIMIT_SECONDS
+from app.helper.limits import MEMORY_LIMIT, READING_SECONDS, TIME_LIMIT_SECONDS
 
 __all__ = [
     "MEMORY_LIMIT",
+    "READING_SECONDS",
     "TIME_LIMIT_SECONDS",
     "Died",
     "Helper",

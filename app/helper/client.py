@@ -83,6 +83,16 @@ class Helper:
         """Find the parts of code to color. Raises `HelperError`."""
         return self._call(request, messages.HIGHLIGHTED)
 
+    def read_chats(
+        self, request: messages.ReadChats | messages.ReadMoreChats
+    ) -> messages.ChatsRead | messages.ChatsNotRead:
+        """Read chats of files; the process has one import at a time open. Raises `HelperError`."""
+        return self._call(request, messages.CHATS_READ)
+
+    def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
+        """Turn texts into HTML. Raises `HelperError`."""
+        return self._call(request, messages.MARKDOWN_RENDERED)
+
     def stop(self) -> None:
         """End the process, and with it everything in its memory. A request in progress fails with `Died`."""
         if (process := self._process) is not None:

@@ -18,6 +18,8 @@ from typing import Any
 
 TIME_LIMIT_SECONDS = 2.0
 """For one request."""
+READING_SECONDS = 30.0
+"""For one request to read files: the disk may be slow, or a network."""
 MEMORY_LIMIT = 512 * 1024 * 1024
 """For the whole process, in bytes."""
 FOOTPRINT_SECONDS = 0.05
@@ -43,13 +45,13 @@ def confine() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def allow_request() -> None:
-    """Before each request: set the processor time this process may use from now on."""
+def allow_request(seconds: float) -> None:
+    """Before each request, which may take ``seconds``: set the processor time this process may use from now on."""
     if sys.platform != "win32":
         import resource
 
         used = resource.getrusage(resource.RUSAGE_SELF)
-        most = int(used.ru_utime + used.ru_stime + TIME_LIMIT_SECONDS) + _CPU_SLACK_SECONDS
+        most = int(used.ru_utime + used.ru_stime + seconds) + _CPU_SLACK_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
 
 

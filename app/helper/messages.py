@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from app import decoders
+from app.chats.formats.records import Batch
 
 ROLES = ("comment", "keyword", "string", "number", "name")
 """The roles of parts of code; `Highlighted` contains their indexes."""
@@ -74,13 +75,50 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
     lines: list[list[int]]
 
 
+class ReadChats(msgspec.Struct, frozen=True, tag=True):
+    """Read the chats of files and folders. Answered by `ChatsRead` with the first batch, or `ChatsNotRead`."""
+
+    paths: list[str]
+
+
+class ReadMoreChats(msgspec.Struct, frozen=True, tag=True):
+    """Go on with that. Answered by `ChatsRead`, or `ChatsNotRead`."""
+
+
+class ChatsRead(msgspec.Struct, frozen=True, tag=True):
+    """The next batch."""
+
+    batch: Batch
+
+
+class ChatsNotRead(msgspec.Struct, frozen=True, tag=True):
+    """A file can't be read; ``reason`` is what the system says, ``name`` the file's name, or empty."""
+
+    reason: str
+    name: str = ""
+
+
+class RenderMarkdown(msgspec.Struct, frozen=True, tag=True):
+    """Turn texts into HTML. Answered by `MarkdownRendered`."""
+
+    texts: list[str]
+
+
+class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
+    """HTML without scripts, and with nothing that is loaded from anywhere."""
+
+    html: list[str]
+
+
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
-Request = TemplateRequest | Highlight
-Answer = TemplateAnswer | Highlighted
+Request = TemplateRequest | Highlight | ReadChats | ReadMoreChats | RenderMarkdown
+Answer = TemplateAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
+CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
+MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

@@ -9,8 +9,19 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from app.helper import limits
-from app.helper.messages import REQUESTS, Answer, Highlight, Request
+from app.helper.messages import (
+    REQUESTS,
+    Answer,
+    ChatsRead,
+    Highlight,
+    ReadChats,
+    ReadMoreChats,
+    RenderMarkdown,
+    Request,
+)
 from app.protocol import frames
+
+_SLOW = (ReadChats, ReadMoreChats)
 
 
 def run() -> int:
@@ -33,11 +44,14 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     An empty frame announces that the request starts: what comes before it (imports) doesn't count toward its time.
     """
     while (body := frames.read(requests)) is not None:
-        carry_out = _prepared(frames.decode(REQUESTS, body))
-        limits.allow_request()
+        request = frames.decode(REQUESTS, body)
+        carry_out = _prepared(request)
+        limits.allow_request(limits.READING_SECONDS if isinstance(request, _SLOW) else limits.TIME_LIMIT_SECONDS)
         frames.write(answers, b"")
-        frames.write(answers, frames.encode(carry_out()))
-        if limits.is_large():
+        answer = carry_out()
+        frames.write(answers, frames.encode(answer))
+        is_reading = isinstance(answer, ChatsRead) and not answer.batch.is_over
+        if limits.is_large() and not is_reading:
             return
 
 
@@ -48,6 +62,14 @@ def _prepared(request: Request) -> Callable[[], Answer]:
 
         lexer = highlighting.lexer(request.language)
         return lambda: highlighting.highlight(lexer, request.text)
+    if isinstance(request, ReadChats | ReadMoreChats):
+        from app.helper import chats
+
+        return lambda: chats.answer(request)
+    if isinstance(request, RenderMarkdown):
+        from app.helper import rendering
+
+        return lambda: rendering.answer(request)
     from app.helper import templates
 
     return lambda: templates.answer(request)

@@ -9,6 +9,7 @@ import re
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
@@ -24,8 +25,9 @@ def moved_path(path: str, old: Path, new: Path) -> str:
     return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Replace the content of ``path`` with ``data``; after a failure or a power cut, it still has the old content.
+def write_whole(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
+    """Replace the content of ``path`` with ``data`` or its parts; after a failure or a power cut, it still has the old
+    content.
 
     A link at ``path`` is replaced, not followed. Creates the folder. Raises `OSError`.
     """
@@ -34,7 +36,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already
-            file.write(data)
+            file.writelines(_parts(data))
             file.flush()
             os.fsync(file.fileno())
         _replace(part, path)
@@ -44,7 +46,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     sync_folder(path.parent)
 
 
-def write_export(path: Path, data: bytes) -> None:
+def write_export(path: Path, data: bytes | Iterable[bytes]) -> None:
     """The same for a user's file in an existing folder: the target of a link is replaced, and its mode stays.
 
     Raises `OSError`.
@@ -63,10 +65,15 @@ def write_export(path: Path, data: bytes) -> None:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     if not stat.S_ISREG(before.st_mode):
-        path.write_bytes(data)  # a device or a pipe; a folder raises an error
+        with path.open("wb") as file:  # a device or a pipe; a folder raises an error
+            file.writelines(_parts(data))
         return
     write_whole(path, data, mode=0o600)
     path.chmod(stat.S_IMODE(before.st_mode))
+
+
+def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
+    return (data,) if isinstance(data, bytes) else data
 
 
 def remove_strays(path: Path) -> None:

@@ -14,7 +14,7 @@ _UNWANTED = re.compile(
         (
             # Plugins for what the app does not do: OpenGL, a keyboard on the screen, bare framebuffers, other shells.
             # Without gtk3 file dialogs of GNOME come from the portal, which needs no GTK in here.
-            r"/plugins/(egldeviceintegrations|generic|networkinformation|printsupport|qmltooling|sqldrivers|tls)/",
+            r"/plugins/(egldeviceintegrations|generic|networkinformation|qmltooling|sqldrivers|tls)/",
             r"/plugins/(wayland-graphics-integration-client|xcbglintegrations)/",
             r"/plugins/wayland-shell-integration/(?!libxdg-shell)",
             r"/plugins/platforms/\w*(eglfs|linuxfb|vnc|minimal|vkkhrdisplay|direct2d)",
@@ -29,6 +29,8 @@ _UNWANTED = re.compile(
             r"^(lib)?(ggml|llama)[^/]*$",
             # Taken from the system: they have to match its drivers, its fonts' settings and its services.
             r"^lib(stdc\+\+|gcc_s|GL|EGL|GLX|GLdispatch|OpenGL|cuda|vulkan|drm|gbm|X11|X11-xcb|xcb|Xau|Xdmcp|fontconfig|freetype)\.so",
+            # The plugin for printing needs CUPS; without it, that isn't loaded.
+            r"^lib(cups|avahi-(client|common)|gnutls|p11-kit|idn2|unistring|tasn1|nettle|hogweed|gmp)\.so",
             r"^lib(wayland-(client|cursor|egl)|expat|dbus-1|glib-2\.0|gthread-2\.0|systemd|selinux|cap|gpg-error|gcrypt)\.so",
         )
     )

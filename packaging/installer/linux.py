@@ -17,8 +17,8 @@ from installer.places import say
 
 _FILES = places.PACKAGING / "linux"
 _DPKG_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
-_FOR_GPUS = re.compile(r"libggml-(cuda|vulkan)\.")
-"""Loaded only where the GPU's driver is, which brings what it is linked to; the building machine need not have that."""
+_OPTIONAL = re.compile(r"libggml-(cuda|vulkan)\.|libcupsprintersupport\.")
+"""Loaded only where the GPU's driver or CUPS is, which bring what they are linked to."""
 
 
 def make(bundle: Path, dist: Path) -> list[Path]:
@@ -142,7 +142,7 @@ def _installed_kib(root: Path) -> int:
 
 def _dependencies(program: Path, stage: Path) -> str:
     """The packages that hold the libraries which are not inside, with the versions they are needed in."""
-    binaries = [file for file in _binaries(program) if not _FOR_GPUS.match(file.name)]
+    binaries = [file for file in _binaries(program) if not _OPTIONAL.match(file.name)]
     folders = sorted({str(file.parent) for file in binaries})
     _put(stage / "debian" / "control", "Source: slipstream\n\nPackage: slipstream\nArchitecture: any\n")
     command = ["dpkg-shlibdeps", "-O", "--ignore-missing-info", "--warnings=0", *(f"-l{folder}" for folder in folders)]

@@ -242,35 +242,10 @@ def test_a_parent_from_another_chat_is_refused_and_nothing_is_stored(store: Chat
 
 
 def test_unknown_ids(store: ChatStore) -> None:
-    for call in (store.chat, store.message, store.export_markdown):
+    for call in (store.chat, store.message, store.record):
         with pytest.raises(LookupError):
             call("nothing")
     assert store.branch("nothing") == []
-
-
-def test_export(store: ChatStore) -> None:
-    chat = store.create_chat("Words")
-    begun = begin_answer(store, chat.id, add_question(store, chat.id, None, "Which?").id, "Guide", {})
-    store.finish_answer(replace(begun, text="**These**\n\n```\ncode\n```\n", status="stopped"))
-    lines = store.export_markdown(chat.id).splitlines()
-    assert lines[0] == "# Words"
-    assert lines[4:] == [
-        "## You", "", "Which?", "", "## Guide", "", "**These**", "", "```", "code", "```", "", "*(stopped)*",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("figures", "heading"),
-    [("{}", "Thinking"), ('{"thinking_s":11.6}', "Thought for 12 s"), ('{"thinking_s":125}', "Thought for 2 min 5 s")],
-)
-def test_an_export_quotes_the_thinking(store: ChatStore, figures: str, heading: str) -> None:
-    chat = store.create_chat("Words")
-    begun = begin_answer(store, chat.id, None, "Guide", {})
-    thinking = "Which?\n\n```\ncode\n```\n"
-    store.finish_answer(replace(begun, text="These.", thinking=thinking, status="complete", figures_json=figures))
-    assert store.export_markdown(chat.id).splitlines()[4:] == [
-        "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
-    ]  # fmt: skip
 
 
 def test_only_the_thread_that_made_the_store_may_use_it(store: ChatStore) -> None:

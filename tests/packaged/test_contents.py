@@ -47,6 +47,13 @@ def test_no_library_is_there_twice(inside: Path) -> None:
     assert sorted(set(names)) == sorted(names)
 
 
+def test_it_can_print_where_the_system_has_cups(inside: Path) -> None:
+    qt = inside / "PySide6" / "Qt"
+    assert (qt / "plugins" / "printsupport" / "libcupsprintersupport.so").is_file()
+    assert (qt / "lib" / "libQt6PrintSupport.so.6").exists()
+    assert list(inside.rglob("libcups.so*")) == []
+
+
 def test_nothing_of_qt_is_gpl_only(inside: Path) -> None:
     assert [str(path) for path in inside.rglob("*") if GPL_ONLY.search(path.name)] == []
 

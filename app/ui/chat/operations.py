@@ -1,12 +1,11 @@
-"""What can be done with whole chats and their folders: list, search, rename, move, pin, delete with undo, the trash,
-export. No widgets."""
+"""What can be done with whole chats and their folders: list, search, rename, move, pin, delete with undo, the
+trash. No widgets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -15,7 +14,6 @@ from app.chats.model import Chat, Folder, Found
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.models.text import shortened
-from app.storage.files import write_export
 from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.stored_chats import StoredChats
 
@@ -48,7 +46,6 @@ class ChatOperations(QObject):
         deletion_done: What was deleted, as a sentence; `undo` takes it back.
         chats_restored: Ids of chats that were brought back, and the one that was open when it was deleted, or ``None``.
         deleted_for_good: Chats were erased from the trash.
-        exported: The file or folder that was written.
         undo_changed: Something can be undone, or nothing any more.
     """
 
@@ -59,7 +56,6 @@ class ChatOperations(QObject):
     deletion_done = Signal(str)
     chats_restored = Signal(object, object)
     deleted_for_good = Signal()
-    exported = Signal(object)
     undo_changed = Signal()
 
     def __init__(self, chat_store: StoredChats, parent: QObject | None = None) -> None:
@@ -77,6 +73,14 @@ class ChatOperations(QObject):
 
     def title(self, chat_id: str | None) -> str:
         return next((chat.title for chat in self._chats if chat.id == chat_id), "")
+
+    def folder_id(self, chat_id: str) -> str | None:
+        """The folder that a listed chat is in."""
+        return next((chat.folder_id for chat in self._chats if chat.id == chat_id), None)
+
+    def chat_ids(self) -> list[str]:
+        """All chats that are listed, newest first."""
+        return [chat.id for chat in self._chats if chat.id not in self._deleting]
 
     # ------------------------------------------------------------ listing
 
@@ -302,36 +306,3 @@ class ChatOperations(QObject):
     def finish_erasing(self) -> None:
         """The engine has no copies of deleted chats any more."""
         self._chat_store.ask(ChatStore.finish_erasing)
-
-    # ------------------------------------------------------------ export
-
-    def export(self, chat_id: str, path: Path) -> None:
-        """Write a chat to a Markdown file."""
-        self._chat_store.ask(lambda store: _write(store, chat_id, path), self.exported.emit)
-
-    def export_all(self, chats: Sequence[tuple[str, str]], folder: Path) -> None:
-        """Write chats to files of a folder. ``chats``: ids, and names for the files; no file is replaced."""
-
-        def write(store: ChatStore) -> Path:
-            for chat_id, name in chats:
-                _write(store, chat_id, _unused(folder / name))
-            return folder
-
-        self._chat_store.ask(write, self.exported.emit)
-
-
-def _write(store: ChatStore, chat_id: str, path: Path) -> Path:
-    text = store.export_markdown(chat_id)
-    try:
-        write_export(path, text.encode("utf-8", "replace"))
-    except OSError as error:
-        raise KnownError(f"The chat couldn't be exported: {error.strerror or error}.") from error
-    return path
-
-
-def _unused(path: Path) -> Path:
-    """This path, or with a number before its suffix where there is such a file."""
-    number, unused = 2, path
-    while unused.exists():
-        unused, number = path.with_stem(f"{path.stem} {number}"), number + 1
-    return unused

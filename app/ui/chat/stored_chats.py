@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject
 
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.errors import KnownError
+from app.errors import Canceled, KnownError
 from app.ui import notices
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Results
@@ -47,6 +47,18 @@ class StoredChats(QObject):
         """
         if not self._is_closed:
             self._results.when_done(self._worker.submit(function), done, failed or self.tell)
+
+    def wait_for(self, function: Callable[[ChatStore], T]) -> T:
+        """For tasks in other threads: run ``function`` on the store, and wait for what it returns or raises.
+
+        Raises `Canceled` after `close`.
+        """
+        try:
+            return self._worker.submit(function).result()
+        except RuntimeError:
+            if self._is_closed:
+                raise Canceled from None
+            raise
 
     def tell(self, error: KnownError) -> None:
         """Tell the user what the store could not do."""

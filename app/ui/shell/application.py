@@ -27,6 +27,7 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 from PySide6.QtGui import QFileOpenEvent, QGuiApplication
+from PySide6.QtNetwork import QLocalSocket
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import APPLICATION_ID, __version__, logs, paths
@@ -154,6 +155,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     instance.raise_requested.connect(lambda: bring_to_front(window))
     instance.file_requested.connect(beginning.show_file)
     application.file_requested.connect(beginning.show_file)
+    instance.chats_requested.connect(beginning.serve_chats)
     signals = EndSignals(application)
     signals.end_requested.connect(window.close)
     window.show()
@@ -182,6 +184,8 @@ class _Beginning(QObject):
         self._status = int(wanted.is_trial)
         """The exit status; a trial is a success once a pair is loaded."""
         self._controller: Controller | None = None
+        self._connections: list[QLocalSocket] = []
+        """Of processes that ask for the chats, until there is what answers."""
         window.first_painted.connect(self._begin)
         # A window that starts minimised is not painted.
         QTimer.singleShot(PAINT_OVERDUE_MS, self, self._begin)
@@ -199,6 +203,14 @@ class _Beginning(QObject):
             self._file = name
         else:
             self._controller.commands.open_file(name)
+
+    @Slot(object)
+    def serve_chats(self, connection: QLocalSocket) -> None:
+        """Answer another process that asks for the chats, as soon as they are open."""
+        if self._controller is None:
+            self._connections.append(connection)
+        else:
+            self._controller.chat_requests.serve(connection)
 
     def _begin(self) -> None:
         if self._controller is not None:
@@ -221,6 +233,9 @@ class _Beginning(QObject):
         self._controller.begin(self._found)
         if self._file:
             self._controller.commands.open_file(self._file)
+        for connection in self._connections:
+            self._controller.chat_requests.serve(connection)
+        self._connections.clear()
         blocks.prepare()
         collect_seldom()
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QStandardPaths, Slot
+from PySide6.QtCore import QObject, Slot
 
+from app.errors import KnownError
+from app.ui import notices
+from app.ui.chat.list.rows import UNTITLED
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
+from app.ui.chat.stored_chats import StoredChats
+from app.ui.notices import NoticeList
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.questions import ask_where_to_save, choose_folder
+
+if TYPE_CHECKING:
+    from app.ui.chat.printing import Printing
+    from app.ui.chat.transfers import ChatTransfers
 
 
 class ChatCommands(QObject):
@@ -21,6 +31,8 @@ class ChatCommands(QObject):
         window: MainWindow,
         chats: OpenChats,
         operations: ChatOperations,
+        chat_store: StoredChats,
+        notice_list: NoticeList,
         open_message: Callable[[str, str], object],
         parent: QObject | None = None,
     ) -> None:
@@ -29,16 +41,45 @@ class ChatCommands(QObject):
         self._window = window
         self._chats = chats
         self._operations = operations
+        self._chat_store = chat_store
+        self._notice_list = notice_list
+        self._to_close: list[ChatTransfers | Printing] = []
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
         window.undo_bar.undo.clicked.connect(self._operations.undo)
         self._connect_list(open_message)
 
+    @cached_property
+    def _transfers(self) -> ChatTransfers:
+        """Made when it is first wanted, as what follows is."""
+        from app.ui.chat.transfers import ChatTransfers
+
+        transfers = ChatTransfers(self._chat_store, self)
+        transfers.chats_added.connect(self._operations.refresh)
+        self._to_close.append(transfers)
+        return transfers
+
+    @cached_property
+    def _printing(self) -> Printing:
+        from app.ui.chat.printing import Printing
+
+        printing = Printing(self)
+        self._to_close.append(printing)
+        return printing
+
+    def close(self) -> None:
+        """Stop imports, exports and printing."""
+        for one in self._to_close:
+            one.close()
+
     def _actions(self) -> dict[str, Callable[[], object]]:
         return {
             "new_chat": self.new_chat,
             "new_temporary_chat": self.new_temporary_chat,
+            "import_chats": self.import_chats,
             "export_chat": self._export_shown_chat,
+            "export_all_chats": self._export_all_chats,
+            "print_chat": self._print_shown_chat,
             "search_chats": self._search_chats,
             "rename_chat": self._rename_chat,
             "delete_chat": self._delete_shown_chat,
@@ -89,28 +130,53 @@ class ChatCommands(QObject):
             self._window.composer.setFocus()
         self._operations.delete(chat_ids, shown if shown in chat_ids else None)
 
+    def import_chats(self) -> None:
+        """Ask for files of other apps, and add their chats."""
+        from app.ui.chat.import_dialog import ImportDialog
+
+        dialog = ImportDialog(self._transfers, self._window)
+        dialog.shown_requested.connect(self._show_imported)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _show_imported(self, chat_ids: Sequence[str]) -> None:
+        self._window.show_panel("chats")
+        self._window.chat_list.show_chats()
+        if (folder_id := self._operations.folder_id(chat_ids[0])) is not None:
+            self._window.chat_list.view.open_folder(folder_id, True)
+        self._chats.open(chat_ids[0])
+
     def export_chats(self, chat_ids: Sequence[str]) -> None:
-        """Ask for a file, or for several chats a folder, and write them to it as Markdown."""
-        documents = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        names = [(chat_id, file_name(self._operations.title(chat_id))) for chat_id in chat_ids]
-        if len(names) == 1:
-            [(chat_id, name)] = names
-            ask_where_to_save(
-                self._window,
-                "Export chat",
-                Path(documents) / name,
-                "Markdown",
-                lambda path: self._operations.export(chat_id, path),
-            )
-        elif names:
-            title = f"Export {len(names):,} chats"
-            choose_folder(
-                self._window, title, documents, lambda folder: self._operations.export_all(names, Path(folder))
-            )
+        """Ask as what and where to, and write them."""
+        if not chat_ids:
+            return
+        from app.ui.chat.export_dialog import ExportDialog
+
+        chats = [(chat_id, self._operations.title(chat_id)) for chat_id in chat_ids]
+        dialog = ExportDialog(self._transfers, chats, self._window)
+        dialog.exported.connect(self._on_exported)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
 
     def _export_shown_chat(self) -> None:
         if not self._chats.current.is_new:
             self.export_chats([self._chats.current.id])
+
+    def _export_all_chats(self) -> None:
+        self.export_chats(self._operations.chat_ids())
+
+    def _print_shown_chat(self) -> None:
+        if self._chats.current.is_new:
+            return
+        chat_id, printing = self._chats.current.id, self._printing
+        title = self._operations.title(chat_id) or UNTITLED
+        self._transfers.for_paper(chat_id, lambda html: printing.ask(html, title, self._window), self._tell)
+
+    def _on_exported(self, path: Path) -> None:
+        self._notice_list.show("export", notices.exported(path.name))
+
+    def _tell(self, error: KnownError) -> None:
+        self._notice_list.show("export", notices.plain_text(str(error)))
 
     def show_trash(self) -> None:
         self._window.show_panel("chats")
@@ -127,9 +193,3 @@ class ChatCommands(QObject):
     def _delete_shown_chat(self) -> None:
         if not self._chats.current.is_new:
             self.delete_chats([self._chats.current.id])
-
-
-def file_name(title: str) -> str:
-    """A name for a Markdown file that every system accepts."""
-    allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
-    return f"{' '.join(allowed.split())[:60] or 'chat'}.md"

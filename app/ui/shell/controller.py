@@ -43,6 +43,7 @@ from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_commands import ChatCommands
+from app.ui.shell.chat_requests import ChatRequests
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
@@ -121,7 +122,17 @@ class Controller(QObject):
             self,
         )
         self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
-        self.chat_commands = ChatCommands(window, self.chats, self.operations, self.messages.open_message, self)
+        self.chat_commands = ChatCommands(
+            window,
+            self.chats,
+            self.operations,
+            self._chat_store,
+            self.notice_list,
+            self.messages.open_message,
+            self,
+        )
+        self.chat_requests = ChatRequests(self._chat_store, self)
+        self.chat_requests.chats_added.connect(self.operations.refresh)
         self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.operations.undo, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
@@ -167,6 +178,7 @@ class Controller(QObject):
         self._is_shut_down = True
         self.compare.close()
         self.commands.close()
+        self.chat_commands.close()
         self.models.close()
         self.chat_settings.close()
         self.chats.shut_down()
@@ -204,7 +216,6 @@ class Controller(QObject):
         operations.deleted_for_good.connect(self._engine.forget)
         operations.undo_changed.connect(self._edit_menu.reset)
         operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
-        operations.exported.connect(lambda path: self.notice_list.show("export", notices.exported(path.name)))
 
     def _connect_window(self) -> None:
         window, commands = self._window, self.commands
@@ -412,7 +423,7 @@ class Controller(QObject):
         current, state = self.chats.current, self._engine.state()
         has_chat, busy = not current.is_new, current.state.is_busy
         action = self._window.menus.action
-        for name in ("export_chat", "rename_chat", "delete_chat"):
+        for name in ("export_chat", "print_chat", "rename_chat", "delete_chat"):
             action(name).setEnabled(has_chat and not current.is_temporary)
         for name in ("regenerate", "compare_last"):
             action(name).setEnabled(has_chat and not busy)

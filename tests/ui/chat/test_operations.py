@@ -376,17 +376,6 @@ def test_results_follow_a_deletion(rig: Rig) -> None:
     assert rig.list._count.text() == "1 chat found"
 
 
-def test_exporting_several_chats_replaces_no_file(rig: Rig, tmp_path: Path) -> None:
-    first, second = rig.make("same", "same")
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    (folder / "same.md").write_text("mine")
-    with rig.qtbot.waitSignal(rig.operations.exported, timeout=WAIT_MS):
-        rig.operations.export_all([(first, "same.md"), (second, "same.md")], folder)
-    assert sorted(path.name for path in folder.iterdir()) == ["same 2.md", "same 3.md", "same.md"]
-    assert (folder / "same.md").read_text() == "mine"
-
-
 def test_deleting_from_the_results_of_a_search(rig: Rig) -> None:
     first, _second = rig.make("word one", "word two")
     rig.list.search_field.setText("word")

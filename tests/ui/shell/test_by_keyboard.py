@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QFileDialog, QInputDialog, QMenu, QWidget
+from PySide6.QtWidgets import QApplication, QComboBox, QFileDialog, QInputDialog, QMenu, QRadioButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.ui.chat.export_dialog import ExportDialog
 from app.ui.chat.model import ChatState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.widgets import theme
@@ -268,5 +269,9 @@ def test_exporting(typist: Typist, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(target), ""))
     typist.press(_Key.Key_F, _ALT)
     typist.press(_Key.Key_E)
+    [dialog] = typist.window.findChildren(ExportDialog)
+    typist.until(dialog.isActiveWindow)
+    assert isinstance(QApplication.focusWidget(), QRadioButton)
+    typist.press(_Key.Key_Return)
     typist.until(target.is_file)
     assert "Hello" in target.read_text(encoding="utf-8")

@@ -31,12 +31,10 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import Action
-from app.ui.shell.chat_commands import file_name
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.menus import Menus
 from app.ui.speed.parts import CurveSection
-from tests.support.chats import add_question
 from tests.support.gguf_files import make_model
 from tests.ui.shell.desktop import Desktop
 from tests.ui.speed.parts import rows_of, status_of
@@ -473,43 +471,6 @@ def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Run
     assert chats.search() == ""
     assert chats.view.isVisible()
     assert composer.hasFocus()
-
-
-def test_export_writes_markdown(qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    chat = running.make_chat("For a friend")
-    running.worker.submit(lambda store: add_question(store, chat.id, None, "Hello **you**")).result(timeout=10)
-    target = tmp_path / "chat.md"
-    with qtbot.waitSignal(running.controller.operations.exported, timeout=WAIT_MS):
-        running.controller.operations.export(chat.id, target)
-    assert "Hello **you**" in target.read_text(encoding="utf-8")
-
-
-def test_export_that_fails_says_so_and_leaves_the_old_file(
-    qtbot: QtBot, tmp_path: Path, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running = open_window()
-    chat = running.make_chat("x")
-    old = tmp_path / "chat.md"
-    old.write_bytes(b"of last week")
-
-    def full(_descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        running.controller.operations.export(chat.id, old)
-        qtbot.waitUntil(lambda: "store" in running.controller.notice_list.notices(), timeout=WAIT_MS)
-    assert "No space left on device" in running.controller.notice_list.notices()["store"].text
-    assert old.read_bytes() == b"of last week"
-    running.controller.notice_list.remove("store")
-    running.controller.operations.export(chat.id, tmp_path / "no such folder" / "chat.md")
-    qtbot.waitUntil(lambda: "store" in running.controller.notice_list.notices(), timeout=WAIT_MS)
-
-
-@pytest.mark.parametrize(("title", "name"), [("a/b: c?", "a b c.md"), ("", "chat.md"), ("..", "chat.md")])
-def test_file_names_suit_every_system(title: str, name: str) -> None:
-    assert file_name(title) == name
 
 
 @pytest.mark.usefixtures("dressed")

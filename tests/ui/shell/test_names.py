@@ -60,6 +60,8 @@ def windows(running: Running) -> list[QWidget]:
     with running.qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
         commands.models().show_library()
     ask_for_folder(main, main.chat_list.commands, ())
+    controller.chat_commands.import_chats()
+    running.choose("export_chat")
     TokenDialog("https://huggingface.co", main).open()
     main.settings_tab.save_button.click()
     controller.notice_list.show("file", notices.not_opened("It is no model."))
@@ -70,8 +72,8 @@ def windows(running: Running) -> list[QWidget]:
     found = [one for one in QApplication.topLevelWidgets() if is_window(one)]
     names = {one.windowTitle() for one in found}
     assert {"Slipstream", "Settings", "Models", "Compare", "Open models", "Keyboard shortcuts", "Licenses"} <= names
-    assert {"About Slipstream", "What the figures mean", "New folder"} <= names
-    assert len(found) >= 11
+    assert {"About Slipstream", "What the figures mean", "New folder", "Import chats", "Export chat"} <= names
+    assert len(found) >= 13
     return found
 
 

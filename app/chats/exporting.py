@@ -1,0 +1,112 @@
+"""Writes chats to files, in the formats of `app.chats.formats.writing`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from app.chats.formats.records import ChatRecord
+from app.chats.formats.writing import WRITE, WriteFormat
+from app.errors import Canceled, KnownError
+from app.helper import Helper, HelperError
+from app.helper.messages import RenderMarkdown
+from app.storage.files import write_export
+
+_AT_ONCE_CHARACTERS = 256 * 1024
+_UNTITLED = "chat"
+_LONGEST_NAME = 60
+
+
+class Export:
+    """Exports chats. May be used in any thread, one at a time.
+
+    ``read`` returns a chat by its id; ``helper`` renders Markdown; ``is_canceled`` and ``on_progress``, with how many
+    chats were written, are called in between.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], ChatRecord],
+        helper: Helper,
+        is_canceled: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[int], object] = lambda _done: None,
+    ) -> None:
+        self._read = read
+        self._helper = helper
+        self._is_canceled = is_canceled
+        self._on_progress = on_progress
+
+    def to_file(self, chat_ids: Sequence[str], format_name: str, path: Path) -> None:
+        """Write chats to one file, completely or not at all. Raises `KnownError` and `Canceled`."""
+        try:
+            write_export(path, self.parts(chat_ids, format_name))
+        except OSError as error:
+            raise _not_written(path, error) from error
+
+    def to_folder(self, chat_ids: Sequence[str], format_name: str, folder: Path) -> None:
+        """Write each chat to a file of its own; no file is replaced. Raises `KnownError` and `Canceled`."""
+        wanted = WRITE[format_name]
+        for done, chat in enumerate(self._chats(chat_ids)):
+            path = unused(folder / file_name(chat.title, wanted.suffix))
+            text = "".join(wanted.text_of([chat], self.render))
+            try:
+                write_export(path, text.encode("utf-8", "replace"))
+            except OSError as error:
+                raise _not_written(path, error) from error
+            self._on_progress(done + 1)
+
+    def parts(self, chat_ids: Sequence[str], format_name: str) -> Iterator[bytes]:
+        """The content of one file with these chats."""
+        wanted: WriteFormat = WRITE[format_name]
+        for done, part in enumerate(wanted.text_of(self._chats(chat_ids), self.render)):
+            self._on_progress(min(done, len(chat_ids)))
+            yield part.encode("utf-8", "replace")
+
+    def render(self, texts: Sequence[str]) -> list[str]:
+        """Markdown as HTML. What takes too long is shown as it is."""
+        html: list[str] = []
+        start = 0
+        while start < len(texts):
+            end, size = start + 1, len(texts[start])
+            while end < len(texts) and size + len(texts[end]) <= _AT_ONCE_CHARACTERS:
+                size += len(texts[end])
+                end += 1
+            html += self._rendered(texts[start:end])
+            start = end
+        return html
+
+    def _rendered(self, texts: Sequence[str]) -> list[str]:
+        try:
+            found = self._helper.render_markdown(RenderMarkdown(list(texts))).html
+            return found if len(found) == len(texts) else [_as_it_is(text) for text in texts]
+        except HelperError:
+            return [_as_it_is(texts[0])] if len(texts) == 1 else [self._rendered([text])[0] for text in texts]
+
+    def _chats(self, chat_ids: Sequence[str]) -> Iterator[ChatRecord]:
+        for chat_id in chat_ids:
+            if self._is_canceled():
+                raise Canceled
+            yield self._read(chat_id)
+
+
+def file_name(title: str, suffix: str) -> str:
+    """A name for a file that every system accepts."""
+    allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
+    return f"{' '.join(allowed.split())[:_LONGEST_NAME] or _UNTITLED}{suffix}"
+
+
+def unused(path: Path) -> Path:
+    """This path, or with a number before its suffix where there is such a file."""
+    number, found = 2, path
+    while found.exists():
+        found, number = path.with_stem(f"{path.stem} {number}"), number + 1
+    return found
+
+
+def _as_it_is(text: str) -> str:
+    return f"<pre>{escape(text)}</pre>\n" if text else ""
+
+
+def _not_written(path: Path, error: OSError) -> KnownError:
+    return KnownError(f"The chats couldn't be exported to {path}: {error.strerror or error}.")

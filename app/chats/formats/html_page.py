@@ -1,0 +1,75 @@
+"""A chat as one page of HTML, without scripts and without anything that is loaded from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from typing import TypeAlias
+
+from app.chats.formats.markdown import author_of, date_of, ending_of, thinking_title, title_of
+from app.chats.formats.records import ChatRecord, MessageRecord
+
+Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
+"""Turns Markdown into harmless HTML."""
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 44rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; margin-bottom: 0; }
+h2 { font-size: 1rem; margin: 2rem 0 0.5rem; }
+.quiet { opacity: 0.7; font-size: 0.875rem; }
+details { border-left: 3px solid #8888; padding-left: 1rem; opacity: 0.85; }
+pre { padding: 0.75rem; border-radius: 8px; background: #8882; overflow-x: auto; }
+code { font-family: ui-monospace, monospace; font-size: 0.875em; }
+table { border-collapse: collapse; }
+th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
+blockquote { border-left: 3px solid #8888; margin-left: 0; padding-left: 1rem; }
+@media print { pre { white-space: pre-wrap; } }
+"""
+# A browser then loads nothing, whatever a text contains.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def write(chat: ChatRecord, render: Render) -> str:
+    """The shown branch. What the model thought is folded."""
+    title, date = escape(title_of(chat)), escape(date_of(chat))
+    body = [f"<h1>{title}</h1>", f'<p class="quiet">{date}</p>' if date else ""]
+    for message, thinking, text in _rendered(chat, render):
+        body.append(f"<h2>{escape(author_of(message))}</h2>")
+        if thinking:
+            summary = escape(thinking_title(message))
+            body.append(f"<details><summary>{summary}</summary>\n{thinking}</details>")
+        body += [text, _ending(message)]
+    return "\n".join(
+        (
+            '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n<body>",
+            *filter(None, body),
+            "</body>\n</html>\n",
+        )
+    )
+
+
+def for_paper(chat: ChatRecord, render: Render) -> str:
+    """The same for Qt's rich text, which has no folding and fewer styles."""
+    body = [f"<h1>{escape(title_of(chat))}</h1>", f"<p><i>{escape(date_of(chat))}</i></p>"]
+    for message, thinking, text in _rendered(chat, render):
+        body.append(f"<h3>{escape(author_of(message))}</h3>")
+        if thinking:
+            body.append(f"<blockquote><i>{escape(thinking_title(message))}</i>{thinking}</blockquote>")
+        body += [text, _ending(message)]
+    return "\n".join(filter(None, body))
+
+
+def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str, str]]:
+    """The messages with what was thought and said, as HTML."""
+    branch = chat.branch()
+    html = render([text for message in branch for text in (message.thinking, message.text)])
+    return list(zip(branch, html[::2], html[1::2], strict=True))
+
+
+def _ending(message: MessageRecord) -> str:
+    ending = ending_of(message)
+    return f'<p class="quiet">({escape(ending)})</p>' if ending else ""

@@ -1,0 +1,91 @@
+"""Jan's chats: a folder for each, with ``thread.json`` and ``messages.jsonl``, which is what is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from app import decoders
+from app.chats.formats.branches import arranged, in_a_row
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
+
+NAME = "jan"
+_THREAD = "thread.json"
+
+
+def recognizes(record: dict[str, Any]) -> bool:
+    return "thread_id" in record and isinstance(record.get("content"), list)
+
+
+def is_thread(record: dict[str, Any]) -> bool:
+    """Whether it describes a chat whose messages are in the file beside it."""
+    return isinstance(record.get("assistants"), list) and ("title" in record or "summary" in record)
+
+
+def read_all(records: Iterator[Any], beside: Callable[[str], bytes], left_out: LeftOut) -> Iterator[ChatRecord]:
+    """The chat whose messages a file has."""
+    found: list[MessageRecord] = []
+    name = ""
+    for record in mappings(list(records)):
+        name = name or text(record.get("thread_id"))
+        if (message := _message(record, left_out)) is not None:
+            found.append(message)
+    thread = _thread(beside(_THREAD))
+    messages, current = arranged(in_a_row(found), None)
+    dates = [one.created_at for one in found if one.created_at]
+    assistant = next(mappings(thread.get("assistants")), {})
+    prompt = text(assistant.get("instructions"))
+    yield ChatRecord(
+        id=name or text(thread.get("id")),
+        title=text(thread.get("title")) or text(thread.get("summary")),
+        created_at=seconds(thread.get("created")) or min(dates, default=None),
+        updated_at=seconds(thread.get("updated")) or max(dates, default=None),
+        current=current,
+        settings={"system_prompt": prompt} if prompt.strip() else {},
+        messages=messages,
+    )
+
+
+def _thread(data: bytes) -> dict[str, Any]:
+    try:
+        return decoders.decode(data, dict[str, Any]) if data else {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return {}  # its messages can be read without it
+
+
+def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
+    if (role := record.get("role")) not in ("user", "assistant"):
+        left_out["hidden" if role == "system" else "tools"] += 1
+        return None
+    written: list[str] = []
+    thinking = ""
+    for part in mappings(record.get("content")):
+        match part.get("type"):
+            case "text" | "reasoning":
+                value = text(mapping(part.get("text")).get("value")) or text(part.get("text"))
+                if part["type"] == "text":
+                    written.append(value)
+                else:
+                    thinking = value
+            case "image_url" | "image":
+                left_out["images"] += 1
+            case "tool_call":
+                left_out["tools"] += 1
+    whole = "\n\n".join(filter(None, written))
+    if role == "assistant" and not thinking:
+        thinking, whole = without_thinking(whole)
+    if not whole.strip() and not thinking.strip():
+        return None
+    model = text(mapping(record.get("metadata")).get("modelId")) or text(mapping(record.get("metadata")).get("model"))
+    return MessageRecord(
+        id="",
+        parent=None,
+        role=role,
+        text=whole,
+        created_at=seconds(record.get("created_at")),
+        thinking=thinking,
+        model=model if role == "assistant" else "",
+    )

@@ -1,0 +1,162 @@
+"""Reads JSON of any size one record at a time: the elements of a list, or values one after another (JSON Lines).
+
+The memory it takes is that of the largest record. Python's own parser says where a value ends; where one is cut off by
+the end of what was read, more is read, twice as much each time.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from app.chats.formats.records import LeftOut, Reason
+
+READ_CHARACTERS = 512 * 1024
+MOST_CHARACTERS = 32 * 1024 * 1024
+"""Of one record."""
+_SPACE = re.compile(r"[\s\x1e]*")  # what may separate JSON values in a text file
+_NEXT_LINE = re.compile(r"\n(?=[{\[])")
+_LITERAL = 16
+"""A parser stops at the beginning of a literal that is cut off, such as ``true``, or of an escape."""
+_MOST_DIGITS = 20  # of 64 bits, and a sign
+
+
+class Readable(Protocol):
+    """What is read: a binary file, or one in an archive."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+class _NoValueError(Exception):
+    """What comes next in a file isn't a value that can be read."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+
+
+class JsonStream:
+    """The records of one file. Half of a record at its end, and what isn't JSON, is counted in ``left_out``."""
+
+    def __init__(self, file: Readable, left_out: LeftOut) -> None:
+        self._file = file
+        self._left_out = left_out
+        self._buffer = ""
+        self._place = 0
+        self._is_over = False
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._is_first = True
+        self._parser = json.JSONDecoder(parse_constant=_nothing, parse_int=_whole)
+        self.is_list = False
+        """Whether the file is one list; known when it is looked at for the first time."""
+
+    def begins(self) -> str:
+        """The first character that isn't a space; empty if there is none."""
+        return self._upcoming()
+
+    def records(self) -> Iterator[Any]:
+        """The elements of the list that the file consists of, otherwise its values."""
+        self.is_list = self._upcoming() == "["
+        if self.is_list:
+            yield from self._elements()
+        else:
+            while self._upcoming():
+                try:
+                    yield self._value()
+                except _NoValueError as error:
+                    if error.reason != "damaged" or not self._skip_line():
+                        self._left_out["rest" if error.reason == "damaged" else error.reason] += 1
+                        return
+                    self._left_out["damaged"] += 1
+
+    def _elements(self) -> Iterator[Any]:
+        self._place += 1
+        try:
+            while (upcoming := self._upcoming()) and upcoming != "]":
+                yield self._value()
+                upcoming = self._upcoming()
+                if upcoming == ",":
+                    self._place += 1
+                elif upcoming != "]":
+                    break
+            if upcoming != "]":
+                self._left_out["rest"] += 1
+        except _NoValueError as error:
+            self._left_out["rest" if error.reason == "damaged" else error.reason] += 1
+
+    def _upcoming(self) -> str:
+        """The next character that isn't a space, without going past it."""
+        while True:
+            found = _SPACE.match(self._buffer, self._place)
+            assert found is not None
+            self._place = found.end()
+            if self._place < len(self._buffer):
+                return self._buffer[self._place]
+            if not self._more(READ_CHARACTERS):
+                return ""
+
+    def _value(self) -> Any:
+        """The value that begins here. Raises `_NoValueError`."""
+        while True:
+            try:
+                value, end = self._parser.raw_decode(self._buffer, self._place)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos >= len(self._buffer) - _LITERAL or error.msg.startswith("Unterminated")
+                if self._is_over or not is_cut:
+                    raise _NoValueError("damaged") from None
+            except RecursionError:
+                raise _NoValueError("too_deep") from None
+            else:
+                if end < len(self._buffer) or self._is_over:  # otherwise, digits of a number may follow
+                    self._place = end
+                    return value
+            size = len(self._buffer) - self._place
+            if size > MOST_CHARACTERS:
+                raise _NoValueError("too_large")
+            self._more(max(size, READ_CHARACTERS))
+
+    def _skip_line(self) -> bool:
+        """Go to the next line that begins with a bracket, not farther than one record can be; whether there is one."""
+        skipped = 0
+        while (found := _NEXT_LINE.search(self._buffer, self._place)) is None:
+            skipped += len(self._buffer) - self._place
+            self._place = max(self._place, len(self._buffer) - 1)
+            if skipped > MOST_CHARACTERS or not self._more(READ_CHARACTERS):
+                return False
+        self._place = found.end()
+        return True
+
+    def _more(self, size: int) -> bool:
+        """Read about ``size`` bytes more; whether there were any."""
+        if self._is_over:
+            return False
+        data = self._file.read(size)
+        if self._is_first and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        self._is_first = False
+        self._is_over = not data
+        self._buffer = self._buffer[self._place :] + self._decoded(data)
+        self._place = 0
+        return bool(data)
+
+    def _decoded(self, data: bytes) -> str:
+        before = self._decoder.getstate()
+        try:
+            return self._decoder.decode(data, final=not data)
+        except UnicodeDecodeError:
+            self._left_out["encoding"] = 1
+            self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            self._decoder.setstate((before[0], 0))
+            return self._decoder.decode(data, final=not data)
+
+
+def _nothing(_name: str) -> None:
+    """Instead of NaN and the infinities, which aren't JSON."""
+
+
+def _whole(digits: str) -> int | None:
+    """Nobody means a number of more digits; Python takes long to read one, or refuses it."""
+    return int(digits) if len(digits) <= _MOST_DIGITS else None

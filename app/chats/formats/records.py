@@ -1,0 +1,106 @@
+"""A chat on its way into the store or out of it: what every format is turned into, and written from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+Role = Literal["system", "user", "assistant"]
+Ending = Literal["complete", "stopped", "interrupted", "failed"]
+Reason = Literal[
+    "images",
+    "files",
+    "tools",
+    "hidden",
+    "empty",
+    "damaged",
+    "newer",
+    "rest",
+    "too_large",
+    "too_deep",
+    "encoding",
+    "unreadable",
+    "unsafe_names",
+    "encrypted",
+    "too_much",
+]
+"""Why something isn't imported; `app.chats.importing` has the sentences."""
+LeftOut: TypeAlias = Counter[str]
+"""How many things were left out, by `Reason`."""
+
+
+class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message. Messages with the same parent are versions of each other, oldest first."""
+
+    id: str
+    """Only has a meaning within its chat."""
+    parent: str | None
+    """The id of an earlier message of the chat."""
+    role: Role
+    text: str
+    created_at: float | None = None
+    """Seconds since 1970, UTC."""
+    thinking: str = ""
+    model: str = ""
+    """The names of the models that wrote an answer."""
+    status: Ending = "complete"
+    finish_reason: str | None = None
+    seed: int | None = None
+    settings: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
+    provenance: list[Any] = []
+    tokens: list[int] = []
+
+
+class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """One chat with all its branches."""
+
+    source: str = ""
+    """The format that it was read from, by its name in the table."""
+    id: str = ""
+    """What the app it comes from calls it."""
+    title: str = ""
+    created_at: float | None = None
+    updated_at: float | None = None
+    current: str | None = None
+    """The last message of the branch that is shown."""
+    folder: str = ""
+    """The name of its folder."""
+    pinned_at: float | None = None
+    settings: dict[str, Any] = {}
+    messages: list[MessageRecord] = []
+    """A message comes after its parent."""
+
+    def branch(self) -> list[MessageRecord]:
+        """The messages that are shown, first to last."""
+        by_id = {message.id: message for message in self.messages}
+        found: list[MessageRecord] = []
+        message = by_id.get(self.current or "")
+        while message is not None and len(found) < len(by_id):
+            found.append(message)
+            message = by_id.get(message.parent or "")
+        return found[::-1]
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Some chats, and how far reading has come."""
+
+    chats: list[ChatRecord]
+    left_out: dict[str, int]
+    """What wasn't read since the last batch, by `Reason`."""
+    other_files: int
+    """Files since the last batch that have no chats."""
+    read: int
+    """Bytes, of ``total``."""
+    total: int
+    is_over: bool
+
+
+class UnusableError(Exception):
+    """A chat or a file that can't be read; ``reason`` says why."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason

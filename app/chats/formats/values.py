@@ -1,0 +1,73 @@
+"""Values of other people's JSON, whatever their type really is."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+_LATEST_SECONDS = 4102444800.0  # the year 2100
+_IN_MILLISECONDS = 1e11
+_IN_NANOSECONDS = 1e17
+_THINKING = re.compile(r"\s*<(think|thinking|thought|reasoning)>(.*?)</\1>\s*", re.DOTALL)
+_FENCE = re.compile(r"^`{3,}", re.MULTILINE)
+
+
+def text(value: object) -> str:
+    """``value`` if it is a text, otherwise an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def mappings(value: object) -> Iterator[dict[str, Any]]:
+    """The objects in a list."""
+    return (one for one in items(value) if isinstance(one, dict))
+
+
+def seconds(value: object) -> float | None:
+    """Seconds since 1970 from seconds, milliseconds, nanoseconds or a date in ISO format; ``None`` for anything else
+    and for times that can't be.
+    """
+    if isinstance(value, str):
+        value = _from_iso(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except OverflowError:
+        return None
+    if math.isfinite(found) and found > _IN_MILLISECONDS:
+        found /= 1e9 if found > _IN_NANOSECONDS else 1e3
+    return found if 0 < found < _LATEST_SECONDS else None
+
+
+def without_thinking(answer: str) -> tuple[str, str]:
+    """What a model thought, if its answer begins with that between marks, and the answer itself."""
+    if (found := _THINKING.match(answer)) is None:
+        return "", answer
+    return found[2].strip("\n"), answer[found.end() :]
+
+
+def with_file(message: str, name: str, content: str) -> str:
+    """A message with the text of a file that was attached to it."""
+    fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))
+    title = " ".join(name.split()).replace("`", "'")
+    parts = [message.rstrip(), f"`{title}`" if title else "", f"{fence}\n{content.rstrip()}\n{fence}"]
+    return "\n\n".join(filter(None, parts))
+
+
+def _from_iso(value: str) -> float | None:
+    try:
+        found = datetime.fromisoformat(value)
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,183 @@
+"""Imports chats: reads other apps' files in a helper process, says what is in them, and adds what isn't there yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app.chats.formats import slipstream
+from app.chats.formats.records import Batch, ChatRecord
+from app.chats.formats.table import TITLES
+from app.chats.transfer import Added
+from app.errors import Canceled, KnownError
+from app.helper import READING_SECONDS, Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
+from app.helper.messages import ChatsNotRead, ReadChats, ReadMoreChats
+
+_SENTENCES: dict[str, tuple[str, str]] = {
+    "images": ("1 picture, because chats here only have text", "{} pictures, because chats here only have text"),
+    "files": ("1 attachment without text", "{} attachments without text"),
+    "tools": ("1 call or result of a tool", "{} calls or results of tools"),
+    "hidden": ("1 message that was hidden there, too", "{} messages that were hidden there, too"),
+    "empty": ("1 chat without messages", "{} chats without messages"),
+    "damaged": ("1 entry that is damaged or isn't a chat", "{} entries that are damaged or aren't chats"),
+    "newer": ("1 chat from a newer version of Slipstream", "{} chats from a newer version of Slipstream"),
+    "rest": ("the rest of 1 file, damaged or cut off", "the rest of {} files, damaged or cut off"),
+    "too_large": ("1 chat that is too large", "{} chats that are too large"),
+    "too_deep": ("the rest of 1 file, nested too deeply", "the rest of {} files, nested too deeply"),
+    "encoding": ("some characters that aren't UTF-8 and became �",) * 2,
+    "unreadable": ("1 unreadable archive, or file in one", "{} unreadable archives, or files in them"),
+    "unsafe_names": ("1 file with an unsafe name", "{} files with unsafe names"),
+    "encrypted": ("1 encrypted file", "{} encrypted files"),
+    "too_much": ("an archive that becomes far too large when it is unpacked",) * 2,
+}
+"""What is left out and why, for one and for several."""
+
+
+@dataclass
+class Summary:
+    """What is in some files."""
+
+    chats: int = 0
+    messages: int = 0
+    versions: int = 0
+    """Messages outside of the shown branches."""
+    sources: Counter[str] = field(default_factory=Counter)
+    """How many chats each format has, by the title of that."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many things aren't imported, by `app.chats.formats.records.Reason`."""
+    other_files: int = 0
+    """Files without chats."""
+    first: float | None = None
+    last: float | None = None
+    """When the oldest chat began, and when the newest one was last changed; seconds since 1970."""
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch."""
+        self.left_out.update(batch.left_out)
+        self.other_files += batch.other_files
+        for chat in batch.chats:
+            self.chats += 1
+            self.messages += len(chat.messages)
+            self.versions += len(chat.messages) - len(chat.branch())
+            self.sources[TITLES.get(chat.source, chat.source)] += 1
+            dates = [at for at in (chat.created_at, chat.updated_at) if at is not None]
+            self.first = min([*dates, *([] if self.first is None else [self.first])], default=None)
+            self.last = max([*dates, *([] if self.last is None else [self.last])], default=None)
+
+    def folder(self) -> str:
+        """The name of a folder to put the chats into; empty for our own, which bring theirs."""
+        if list(self.sources) == [TITLES[slipstream.NAME]]:
+            return ""
+        return f"Imported from {next(iter(self.sources))}" if len(self.sources) == 1 else "Imported chats"
+
+    def not_imported(self) -> list[str]:
+        """What is left out, as parts of a sentence."""
+        found = [
+            _SENTENCES[reason][min(count, 2) - 1].format(f"{count:,}")
+            for reason in _SENTENCES
+            if (count := self.left_out[reason])
+        ]
+        if self.other_files:
+            files = "1 file" if self.other_files == 1 else f"{self.other_files:,} files"
+            found.append(f"{files} without chats")
+        return found
+
+
+@dataclass
+class Imported:
+    """What an import has done."""
+
+    added: list[str] = field(default_factory=list)
+    """Ids of chats in the store, as in the other lists."""
+    known: list[str] = field(default_factory=list)
+    restored: list[str] = field(default_factory=list)
+    is_complete: bool = False
+    """Whether it was not canceled."""
+
+    def sentence(self) -> str:
+        """What to tell the user."""
+        parts = [_count(len(self.added), "was imported", "were imported")]
+        if self.known:
+            parts.append(_count(len(self.known), "was already here", "were already here"))
+        if self.restored:
+            parts.append(_count(len(self.restored), "is back from the trash", "are back from the trash"))
+        said = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+        return f"{said}." if self.is_complete else f"The import was stopped: {said}. Import again to get the rest."
+
+
+class Import:
+    """Reads the chats of files and folders; twice, if a summary is wanted before anything is added.
+
+    ``is_canceled`` is asked between batches. ``on_progress`` gets the share that is done, 0 to 1.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[Path],
+        is_canceled: Callable[[], bool] = lambda: False,
+        on_progress: Callable[[float], object] = lambda _share: None,
+    ) -> None:
+        self._paths = paths
+        self._is_canceled = is_canceled
+        self._on_progress = on_progress
+
+    def summary(self) -> Summary:
+        """What would be imported. Raises `KnownError`, `Canceled`."""
+        found = Summary()
+        for batch in self._batches():
+            found.add(batch)
+        return found
+
+    def run(self, add: Callable[[list[ChatRecord]], Added]) -> tuple[Imported, Summary]:
+        """Add the chats with ``add``; what was added before a cancellation stays. Raises `KnownError`."""
+        done, found = Imported(), Summary()
+        try:
+            for batch in self._batches():
+                if batch.chats:
+                    added = add(batch.chats)
+                    done.added += added.added
+                    done.known += added.known
+                    done.restored += added.restored
+                found.add(batch)
+        except Canceled:
+            return done, found
+        done.is_complete = True
+        return done, found
+
+    def _batches(self) -> Iterator[Batch]:
+        helper = Helper(READING_SECONDS)
+        try:
+            request: ReadChats | ReadMoreChats = ReadChats([str(path.absolute()) for path in self._paths])
+            while True:
+                if self._is_canceled():
+                    raise Canceled
+                answer = helper.read_chats(request)
+                if isinstance(answer, ChatsNotRead):
+                    name = answer.name or self._paths[0].name
+                    raise KnownError(f"{name} can't be read: {answer.reason}.")
+                yield answer.batch
+                self._on_progress(answer.batch.read / max(answer.batch.total, 1))
+                if answer.batch.is_over:
+                    return
+                request = ReadMoreChats()
+        except HelperError as error:
+            raise KnownError(_sentence(error)) from error
+        finally:
+            helper.stop()
+
+
+def _sentence(error: HelperError) -> str:
+    match error:
+        case TookTooLong():
+            return "Reading the files takes too long. They may be on a drive that doesn't respond, or damaged."
+        case TooMuchMemory():
+            return "Something in the files needs too much memory to be read. They may be damaged."
+        case NotStarted():
+            return f"The files can't be read because a process couldn't be started: {error}."
+    return "The files can't be read: the process that reads them ended unexpectedly."
+
+
+def _count(count: int, one: str, several: str) -> str:
+    return f"1 chat {one}" if count == 1 else f"{count:,} chats {several}"

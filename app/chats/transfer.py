@@ -1,0 +1,174 @@
+"""Chats as records, out of the store and into it. Additions run in a transaction started by the caller."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterable
+
+import msgspec
+
+from app.chats.formats import slipstream
+from app.chats.formats.records import ChatRecord, MessageRecord
+from app.chats.model import Chat, StoredMessage, title_of, to_json
+from app.chats.rows import CHAT, MESSAGE_AS_STORED, insert, message_of, storable
+from app.chats.settings import chat_settings
+
+_ID = re.compile(r"[0-9a-f]{32}")
+_LONGEST_NAME = 200
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What became of some chats. The lists have ids of the store."""
+
+    added: list[str]
+    known: list[str]
+    """Those that were there already; nothing was done to them."""
+    restored: list[str]
+    """Those that were in the trash, and aren't any more."""
+
+
+def record_of(connection: sqlite3.Connection, chat_id: str) -> ChatRecord:
+    """A chat with all of its messages. Raises `LookupError`."""
+    row = connection.execute(f"SELECT {CHAT} FROM chats WHERE id = ?", (chat_id,)).fetchone()
+    if row is None:
+        raise LookupError(chat_id)
+    chat = Chat(*row)
+    folder = connection.execute("SELECT name FROM folders WHERE id = ?", (chat.folder_id,)).fetchone()
+    query = f"SELECT {MESSAGE_AS_STORED} FROM messages m WHERE m.chat_id = ? ORDER BY m.seq"
+    settings = chat_settings(chat.settings)
+    return ChatRecord(
+        source=slipstream.NAME,
+        id=chat.id,
+        title=chat.title,
+        created_at=chat.created_at,
+        updated_at=chat.updated_at,
+        current=chat.leaf_id,
+        folder=folder[0] if folder else "",
+        pinned_at=chat.pinned_at,
+        settings=msgspec.to_builtins(settings) if settings is not None else {},
+        messages=[_message_record(message_of(row)) for row in connection.execute(query, (chat_id,))],
+    )
+
+
+def add(connection: sqlite3.Connection, records: Iterable[ChatRecord], folder: str, now: float) -> Added:
+    """Add chats that aren't there yet. ``folder``: the name of the one for chats that bring none; empty for none.
+
+    A chat gets its id from where it comes from and what it says, so that the same one is never added twice.
+    """
+    done = Added([], [], [])
+    for record in records:
+        chat_id = _known_id(connection, record)
+        found = connection.execute("SELECT deleted_at FROM chats WHERE id = ?", (chat_id,)).fetchone()
+        if found is None:
+            _add_chat(connection, chat_id, record, _folder_id(connection, record.folder or folder, now), now)
+            done.added.append(chat_id)
+        elif found[0] is not None:
+            connection.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
+            done.restored.append(chat_id)
+        else:
+            done.known.append(chat_id)
+    return done
+
+
+def _known_id(connection: sqlite3.Connection, record: ChatRecord) -> str:
+    """The id that a chat has or gets in this store."""
+    said = _digest(record)
+    if record.source == slipstream.NAME and _ID.fullmatch(record.id):
+        try:
+            if _digest(record_of(connection, record.id)) == said:
+                return record.id
+        except LookupError:
+            return record.id
+    return _hashed(record.source, record.id, said)
+
+
+def _digest(record: ChatRecord) -> str:
+    """Of what is said in a chat. Its title may have been changed since."""
+    places = {message.id: place for place, message in enumerate(record.messages)}
+    said = [(places.get(one.parent or ""), one.role, one.text, one.thinking) for one in record.messages]
+    return hashlib.sha256(storable(json.dumps(said)).encode()).hexdigest()
+
+
+def _hashed(*parts: str) -> str:
+    return hashlib.sha256("\0".join(storable(part) for part in parts).encode()).hexdigest()[:32]
+
+
+def _folder_id(connection: sqlite3.Connection, name: str, now: float) -> str | None:
+    """The folder of this name, created if there is none; ``None`` without a name."""
+    name = storable(" ".join(name.split()))[:_LONGEST_NAME]
+    if not name:
+        return None
+    found = connection.execute("SELECT id FROM folders WHERE name = ? ORDER BY created_at", (name,)).fetchone()
+    if found is not None:
+        return str(found[0])
+    folder_id = _hashed("folder", name, str(now))
+    connection.execute("INSERT INTO folders VALUES (?, ?, ?)", (folder_id, name, now))
+    return folder_id
+
+
+def _add_chat(
+    connection: sqlite3.Connection, chat_id: str, record: ChatRecord, folder_id: str | None, now: float
+) -> None:
+    dates = [message.created_at for message in record.messages if message.created_at is not None]
+    created = record.created_at or min(dates, default=record.updated_at or now)
+    updated = record.updated_at or max(dates, default=created)
+    question = next((message.text for message in record.messages if message.role == "user"), "")
+    title = " ".join(record.title.split())[:_LONGEST_NAME] or title_of(question)
+    settings = chat_settings(to_json(record.settings)) if record.settings else None
+    connection.execute(
+        """
+        INSERT INTO chats (id, title, created_at, updated_at, settings, pinned_at, folder_id, number)
+        SELECT ?, ?, ?, ?, ?, ?, ?, coalesce(max(number), 0) + 1 FROM chats
+        """,
+        (
+            *(chat_id, storable(title), created, updated),
+            *(settings.to_json() if settings is not None else "", record.pinned_at, folder_id),
+        ),
+    )
+    ids = {message.id: _hashed(chat_id, message.id) for message in record.messages}
+    for message in record.messages:
+        insert(connection, _stored(message, chat_id, ids, created))
+    leaf = ids.get(record.current or "") or (list(ids.values())[-1] if ids else None)
+    connection.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf, chat_id))
+
+
+def _stored(message: MessageRecord, chat_id: str, ids: dict[str, str], created: float) -> StoredMessage:
+    return StoredMessage(
+        id=ids[message.id],
+        chat_id=chat_id,
+        parent_id=ids.get(message.parent or ""),
+        role=message.role,
+        text=message.text,
+        status=message.status,
+        created_at=created if message.created_at is None else message.created_at,
+        seed=message.seed,
+        finish_reason=None if message.finish_reason is None else storable(message.finish_reason[:_LONGEST_NAME]),
+        pair=storable(message.model[:_LONGEST_NAME]) or None,
+        settings_json=to_json(message.settings),
+        figures_json=to_json(message.figures),
+        provenance_json=to_json(message.provenance),
+        thinking=message.thinking,
+        tokens=message.tokens,
+    )
+
+
+def _message_record(message: StoredMessage) -> MessageRecord:
+    return MessageRecord(
+        id=message.id,
+        parent=message.parent_id,
+        role=message.role,
+        text=message.text,
+        created_at=message.created_at,
+        thinking=message.thinking,
+        model=message.pair or "",
+        status="interrupted" if message.status == "streaming" else message.status,
+        finish_reason=message.finish_reason,
+        seed=message.seed,
+        settings=message.settings,
+        figures=message.figures,
+        provenance=list(message.provenance),
+        tokens=list(message.tokens),
+    )

@@ -1,0 +1,189 @@
+"""Chats of other apps, read from small files in their shapes (`tests/data/imports`)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from app.chats.formats.reading import ChatReading
+from app.chats.formats.records import Batch, ChatRecord
+
+DATA = Path(__file__).parent.parent.parent / "data" / "imports"
+QUESTION, THOUGHT = "How hot should the water be?", "Green tea gets bitter above that."
+AT = 1760000000.0
+"""When the chat about green tea was begun, where a format has dates."""
+
+
+def read(*paths: Path) -> Batch:
+    """All of it, in one batch."""
+    batch = ChatReading(list(paths)).next()
+    assert batch.is_over
+    return batch
+
+
+def shown(chat: ChatRecord) -> list[tuple[str, str, str]]:
+    return [(message.role, message.thinking, message.text) for message in chat.branch()]
+
+
+def versions(chat: ChatRecord) -> list[str]:
+    """The texts of all answers to the first question."""
+    return [message.text for message in chat.messages if message.parent == chat.messages[0].id]
+
+
+def assert_sound(chat: ChatRecord) -> None:
+    """Each message comes after its parent, and what is shown is there."""
+    seen: set[str | None] = {None}
+    for message in chat.messages:
+        assert message.parent in seen
+        assert message.id not in seen
+        seen.add(message.id)
+    assert chat.current in seen
+
+
+def test_llama_cpp() -> None:
+    batch = read(DATA / "llama-cpp.jsonl")
+    [chat] = batch.chats
+    assert_sound(chat)
+    assert (chat.source, chat.id, chat.title) == ("llama_cpp", "conv-1", "Green tea")
+    assert (chat.created_at, chat.updated_at, chat.pinned_at) == (AT + 1, AT + 500, AT + 500)
+    assert chat.settings == {"system_prompt": "Be brief."}
+    with_file = f"{QUESTION}\n\n`teas.txt`\n\n```\nSencha\nGyokuro\n```"
+    assert shown(chat) == [("user", "", with_file), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert versions(chat) == ["90 °C.", "80 °C."]
+    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert batch.left_out == {"images": 1, "tools": 2, "empty": 1}
+
+
+def test_older_llama_cpp() -> None:
+    [chat] = read(DATA / "llama-cpp-older.json").chats
+    assert_sound(chat)
+    assert (chat.title, chat.updated_at) == ("Black tea", 1750000003.0)
+    assert shown(chat) == [
+        ("user", "", "How long does black tea steep?"),
+        ("assistant", "Three to five.", "Four minutes."),
+    ]
+
+
+def test_lm_studio() -> None:
+    batch = read(DATA / "green.conversation.json")
+    [chat] = batch.chats
+    assert_sound(chat)
+    assert (chat.source, chat.title) == ("lm_studio", "Green tea")
+    assert (chat.created_at, chat.updated_at) == (AT, AT + 4)
+    assert chat.settings == {"system_prompt": "Be brief."}
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert versions(chat) == ["90 °C.", "80 °C."]
+    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert batch.left_out == {"images": 1, "tools": 1}
+
+
+def test_chatgpt() -> None:
+    batch = read(DATA / "chatgpt.json")
+    [chat] = batch.chats
+    assert_sound(chat)
+    assert (chat.source, chat.id, chat.title) == ("chatgpt", "gpt-1", "Green tea")
+    assert (chat.created_at, chat.updated_at) == (AT + 0.5, AT + 5.25)
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert versions(chat) == ["90 °C.", "80 °C."]
+    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert [message.created_at for message in chat.messages] == [AT + 1, AT + 2, AT + 3, AT + 4]
+    assert batch.left_out == {"images": 1, "files": 1, "tools": 1}
+
+
+def test_claude() -> None:
+    batch = read(DATA / "claude.json")
+    chat, branched = batch.chats
+    assert_sound(chat)
+    assert (chat.source, chat.id, chat.title) == ("claude", "cl-1", "Green tea")
+    assert (chat.created_at, chat.updated_at) == (AT, AT + 5)
+    with_file = f"{QUESTION}\n\n`teas.txt`\n\n```\nSencha\nGyokuro\n```"
+    assert shown(chat) == [("user", "", with_file), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert_sound(branched)
+    assert versions(branched) == ["No.", "Yes."]
+    assert shown(branched)[-1] == ("assistant", "", "Yes.")
+    assert batch.left_out == {"files": 1, "tools": 2}
+
+
+def test_open_webui() -> None:
+    batch = read(DATA / "open-webui.json")
+    [chat] = batch.chats
+    assert_sound(chat)
+    assert (chat.source, chat.id, chat.title) == ("open_webui", "ow-1", "Green tea")
+    assert (chat.created_at, chat.updated_at, chat.pinned_at) == (AT, AT + 5, AT + 5)
+    assert chat.settings == {"system_prompt": "Be brief."}
+    thought = f"{THOUGHT}\nIs 85 < 90?"
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", thought, "80 °C."), ("user", "", "Thank you.")]
+    assert versions(chat) == ["90 °C.", "80 °C."]
+    assert batch.left_out == {"images": 1}
+
+
+def test_jan(tmp_path: Path) -> None:
+    for path in (DATA / "jan", archive_of(tmp_path, DATA / "jan")):
+        batch = read(path)
+        [chat] = batch.chats
+        assert_sound(chat)
+        assert (chat.source, chat.id, chat.title) == ("jan", "jan-1", "Green tea")
+        assert (chat.created_at, chat.updated_at) == (AT, AT + 5)
+        assert chat.settings == {"system_prompt": "Be brief."}
+        assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+        assert [message.created_at for message in chat.messages] == [AT + 1, AT + 3, AT + 4]
+        assert batch.left_out == {"images": 1}
+        assert batch.other_files == 0
+
+
+def test_sharegpt() -> None:
+    batch = read(DATA / "sharegpt.json")
+    chat, second = batch.chats
+    assert (chat.source, chat.id, chat.settings) == ("sharegpt", "sg-1", {"system_prompt": "Be brief."})
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
+    assert batch.left_out == {"tools": 1}
+
+
+def test_openai() -> None:
+    batch = read(DATA / "openai.jsonl")
+    chat, second = batch.chats
+    assert (chat.source, chat.settings) == ("openai", {"system_prompt": "Be brief."})
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
+    assert batch.left_out == {"images": 1, "tools": 2}
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_messages_alone_are_one_chat(tmp_path: Path, lines: bool) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    path = tmp_path / "alone"
+    path.write_text("\n".join(map(json.dumps, messages)) if lines else json.dumps(messages, indent=2))
+    [chat] = read(path).chats
+    assert shown(chat) == [("user", "", "a"), ("assistant", "", "b")]
+
+
+def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:
+    for path in sorted(one for one in DATA.iterdir() if one.suffix in (".json", ".jsonl")):
+        renamed = tmp_path / "something.pdf"
+        shutil.copyfile(path, renamed)
+        assert read(renamed).chats == read(path).chats != []
+
+
+def test_all_files_of_a_folder_and_of_an_archive(tmp_path: Path) -> None:
+    in_folder, in_archive = read(DATA), read(archive_of(tmp_path, DATA))
+    for batch in (in_folder, in_archive):
+        assert len(batch.chats) == 12
+        assert {chat.source for chat in batch.chats} == {
+            *("llama_cpp", "lm_studio", "chatgpt", "claude", "open_webui", "jan", "sharegpt", "openai")
+        }
+        assert batch.other_files == 1  # what they are, for people
+    assert in_folder.left_out == in_archive.left_out
+
+
+def archive_of(target: Path, folder: Path) -> Path:
+    """A zip file with everything in the folder."""
+    path = target / f"{folder.name}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for one in sorted(folder.rglob("*")):
+            archive.write(one, one.relative_to(folder.parent))
+    return path

@@ -1,0 +1,166 @@
+"""Exports: what they look like, and that nothing in a chat gets power over the page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from app.chats.database import MEMORY
+from app.chats.exporting import Export, file_name
+from app.chats.formats.html_page import for_paper
+from app.chats.store import ChatStore
+from app.errors import Canceled, KnownError
+from app.helper import Helper, shared
+from tests.chats.test_importing import export, rich_chat
+from tests.support.chats import add_question, begin_answer
+
+
+def text_of(store: ChatStore, chat_id: str, name: str = "markdown") -> str:
+    return b"".join(Export(store.record, shared()).parts([chat_id], name)).decode()
+
+
+def test_markdown() -> None:
+    with ChatStore(MEMORY) as store:
+        chat = store.create_chat("Words")
+        begun = begin_answer(store, chat.id, add_question(store, chat.id, None, "Which?").id, "Guide", {})
+        store.finish_answer(replace(begun, text="**These**\n\n```\ncode\n```\n", status="stopped"))
+        lines = text_of(store, chat.id).splitlines()
+        assert lines[0] == "# Words"
+        assert lines[4:] == [
+            "## You", "", "Which?", "", "## Guide", "", "**These**", "", "```", "code", "```", "", "*(stopped)*",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("figures", "heading"),
+    [
+        ("{}", "Thinking"),
+        ('{"thinking_s":11.6}', "Thought for 12 s"),
+        ('{"thinking_s":125}', "Thought for 2 min 5 s"),
+        ('{"thinking_s":"x"}', "Thinking"),
+    ],
+)
+def test_markdown_quotes_the_thinking(figures: str, heading: str) -> None:
+    with ChatStore(MEMORY) as store:
+        chat = store.create_chat("Words")
+        begun = begin_answer(store, chat.id, None, "Guide", {})
+        thinking = "Which?\n\n```\ncode\n```\n"
+        store.finish_answer(replace(begun, text="These.", thinking=thinking, status="complete", figures_json=figures))
+        assert text_of(store, chat.id).splitlines()[4:] == [
+            "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
+        ]  # fmt: skip
+
+
+HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)>
+
+![a cup](https://example.com/cup.png "title") [run](javascript:alert(1)) [page](https://example.com/?a=1&b="2")
+
+<https://example.com/auto>
+
+[ref]: https://example.com/x.css
+![ref]
+
+```html
+</code></pre><script>alert(2)</script>
+```
+
+| a | b |
+|---|---|
+| <iframe src=x> | `<b>` |
+"""
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+
+def test_nothing_in_a_chat_becomes_html_of_its_own() -> None:
+    with ChatStore(MEMORY) as store:
+        chat = store.create_chat("</title><script>alert(0)</script>")
+        question = add_question(store, chat.id, None, HOSTILE)
+        answer = begin_answer(store, chat.id, question.id, "<img src=x onerror=alert(3)>")
+        store.finish_answer(replace(answer, text=HOSTILE, thinking=HOSTILE, status="stopped"))
+        paper = for_paper(store.record(chat.id), Export(store.record, shared()).render)
+        for page in (text_of(store, chat.id, "html"), paper):
+            found = Tags()
+            found.feed(page)
+            assert not {"script", "img", "iframe", "link", "object", "base", "form"} & set(found.tags)
+            assert not [one for one in found.attributes if one[1].startswith("on") or one[1] in ("src", "style")]
+            addresses = {value for tag, name, value in found.attributes if name == "href"}
+            assert addresses == {
+                "https://example.com/cup.png",
+                "https://example.com/?a=1&b=%222%22",
+                "https://example.com/auto",
+                "https://example.com/x.css",
+            }
+            assert "<td>" in page  # what is harmless is shown as in the window
+            assert "alert(1)" in page
+
+
+def test_a_page_loads_nothing() -> None:
+    with ChatStore(MEMORY) as store:
+        page = text_of(store, rich_chat(store), "html")
+        assert "Content-Security-Policy\" content=\"default-src 'none'" in page
+        assert "<details><summary>Thought for" not in page  # the shown version had no thinking
+        assert "<h2>Guide</h2>" in page
+
+
+def test_text_that_takes_forever_is_shown_as_it_is() -> None:
+    helper, text = Helper(seconds=0.1), "*a* <b>\n\n" * 400_000
+    try:
+        shown, short = Export(lambda _: pytest.fail(), helper).render([text, ""])
+        assert shown == f"<pre>{escape(text)}</pre>\n"
+        assert short == ""
+    finally:
+        helper.stop()
+
+
+def test_several_chats_in_a_folder(tmp_path: Path) -> None:
+    with ChatStore(MEMORY) as store:
+        ids = [store.create_chat("The same: a/b").id for _ in range(3)]
+        (tmp_path / "The same a b.md").write_text("mine")
+        Export(store.record, shared()).to_folder(ids, "markdown", tmp_path)
+        names = {one.name for one in tmp_path.iterdir()}
+        assert names == {f"The same a b{number}.md" for number in ("", " 2", " 3", " 4")}
+        assert (tmp_path / "The same a b.md").read_text() == "mine"
+
+
+def test_several_chats_in_one_file(tmp_path: Path) -> None:
+    with ChatStore(MEMORY) as store:
+        ids = [rich_chat(store), store.create_chat("Empty").id]
+        path = export(store, ids, "json", tmp_path / "all.json")
+        assert [chat["id"] for chat in json.loads(path.read_text(encoding="utf-8"))] == ids
+        for name in ("llama.cpp", "openai"):
+            lines = export(store, ids, name, tmp_path / name).read_text(encoding="utf-8").splitlines()
+            assert all(isinstance(json.loads(line), dict) for line in lines)
+            assert len([line for line in lines if '"session"' in line or '"messages"' in line]) == 2
+
+
+def test_an_export_that_is_canceled_or_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "chats.json"
+    path.write_text("old")
+    with ChatStore(MEMORY) as store:
+        ids = [store.create_chat("a").id, store.create_chat("b").id]
+        with pytest.raises(Canceled):
+            Export(store.record, shared(), lambda: True).to_file(ids, "json", path)
+        with pytest.raises(KnownError, match="couldn't be exported"):
+            Export(store.record, shared()).to_file(ids, "json", tmp_path / "missing" / "chats.json")
+    assert path.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == ["chats.json"]
+
+
+def test_names_of_files() -> None:
+    assert file_name("a/b: c?", ".md") == "a b c.md"
+    assert file_name("...", ".html") == "chat.html"
