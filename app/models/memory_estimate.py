@@ -126,13 +126,13 @@ class PairMemory:
             target,
             outputs=TARGET_OUTPUTS,
             gpu_layers=target_gpu_layers,
-            snapshots=_snapshots(target, has_head=head is not None and draft is None),
+            snapshots=_snapshots(target, has_head=head is not None and draft is None) or _copies(target),
             expert_layers_on_cpu=expert_layers_on_cpu,
         )
         self._draft = self._head = None
         if draft is not None:
             own = min(cells, cells_for(draft, draft_context_length or cells))
-            self._draft = place(draft, cells=own, kv_type=draft_kv_type or kv_type)
+            self._draft = place(draft, cells=own, kv_type=draft_kv_type or kv_type, snapshots=_copies(draft))
         if head is not None:
             self._head = place(
                 _head_shape(head),
@@ -246,6 +246,11 @@ def _reads_target(head: ModelShape) -> bool:
 def _state(shape: ModelShape) -> int:
     """Bytes of one running state of all layers."""
     return sum(layer.state for layer in shape.layers)
+
+
+def _copies(shape: ModelShape) -> int:
+    """Without snapshots, a running state is copied before each draft, in the memory that has it if that is a GPU's."""
+    return int(_state(shape) > 0)
 
 
 def _snapshots(target: ModelShape, *, has_head: bool) -> int:

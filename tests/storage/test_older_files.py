@@ -1,12 +1,14 @@
 """Files of older versions.
 
 ``tests/data/version-324c867``: before there were locks, some without a version. ``version-0465daa``: under older names.
+``version-39612d7``: costs before passes were padded.
 ``version-4b42be7``: the whole folder of 0.1.0.
 """
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,7 +20,9 @@ from app.chats.worker import ChatWorker
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama.checkpoints import RollBackSupport
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
-from app.engine.policy.calibration import Build, MeasuredCosts, costs_file
+from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, up_to_date
+from app.engine.policy.costs import Costs
+from app.engine.policy.draft_costs import DraftCosts
 from app.engine.policy.history import Remembered, history_file
 from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
@@ -30,13 +34,14 @@ from app.models.measurements import Measurements, PlainKey
 from app.models.origins import Origins
 from app.models.trials import FileKey, Trials
 from app.protocol.events import KindFigures
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import DrafterName, LoadSettings, Sampling
 from app.settings import FormerSettings, Pair, SettingsFile
 from app.storage.json_file import decode, version_of
 from app.storage.keyed_file import KeyedFile
 from tests.support.simulator import pair_costs
 
 UNDER_OLDER_NAMES = Path(__file__).parent.parent / "data" / "version-0465daa"
+BEFORE_PADDING = Path(__file__).parent.parent / "data" / "version-39612d7"
 KEY = "0" * 24
 MEASURED = pair_costs({1: 0.5, 2: 0.625, 6: 0.75}, 0.125)
 MODEL = Path("/models/owner/one/one.gguf")
@@ -127,7 +132,7 @@ def test_what_the_engine_learned(folder: Path) -> None:
     tried = RollBackSupport(longest_draft=8, snapshots=8, can_restore=True, can_cut=False)
     assert KeyedFile(folder / "rolling_back.json", RollBackSupport).get(KEY) == tried
     costs.put("1" * 24, learned)
-    assert version_of((folder / "costs.json").read_bytes()) == 2
+    assert version_of((folder / "costs.json").read_bytes()) == 3
     again = costs_file(folder / "costs.json")
     assert again.get(KEY) == again.get("1" * 24) == learned
 
@@ -150,6 +155,27 @@ def test_what_was_learned_of_pairs_under_older_names(tmp_path: Path) -> None:
     assert version_of(path.read_bytes()) == 3
     again = history_file(path)
     assert (again.get(KEY), again.get("1" * 24)) == (learned(0.875), learned(0.5))
+
+
+def test_costs_from_before_passes_were_padded(tmp_path: Path) -> None:
+    """Written by commit 39612d7, as version 2. Where there is a GPU, they are measured again."""
+    path = Path(shutil.copy(BEFORE_PADDING / "costs.json", tmp_path))
+    drafts: dict[DrafterName, DraftCosts] = {
+        "model": DraftCosts(0.125, 0.0625, 0.0),
+        "mtp": DraftCosts(0.25, None, 0.5),
+    }
+    costs = Costs({1: 0.5, 2: 0.625, 6: 0.75}, drafts, 1.5, {1: 0.0, 6: 0.25})
+    on_cpu = MeasuredCosts(costs, Build("engine", ""), 0.5, METHOD)
+    on_gpu = MeasuredCosts(costs, Build("engine", "driver"), 0.5, 1)
+    store = costs_file(path)
+    assert version_of(path.read_bytes()) == 2
+    assert (store.get(KEY), store.get("1" * 24)) == (on_cpu, on_gpu)
+    assert up_to_date(store.get(KEY), on_cpu.build, pytest.fail, drafts) == (on_cpu, None)
+    again, slower = up_to_date(store.get("1" * 24), on_gpu.build, lambda: replace(costs, widths=(8,)), drafts)
+    assert (again.costs.widths, again.method, slower) == ((8,), METHOD, None)
+    store.put("1" * 24, again)
+    assert version_of(path.read_bytes()) == 3
+    assert (costs_file(path).get(KEY), costs_file(path).get("1" * 24)) == (on_cpu, again)
 
 
 def test_engines_that_put_at_once_lose_nothing(folder: Path) -> None:

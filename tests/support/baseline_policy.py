@@ -31,6 +31,9 @@ class BaselinePolicy:
         best = most if self._fixed is not None else self._best(most)
         return Decision("model", best) if best else Decision()
 
+    def width(self, width: int) -> int:
+        return self._costs.width(width)
+
     def _best(self, most: int) -> int:
         seconds, rate, tokens, speeds = self._costs.rounds(), self._accepted / self._judged, 0.0, []
         for length in range(most + 1):

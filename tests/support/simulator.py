@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ def pair_costs(
     return Costs(verify, {name: DraftCosts(token, catch_up, draft_growth)}, growth=growth or {})
 
 
-def draft_changed(costs: Costs, **changes: float) -> Costs:
+def draft_changed(costs: Costs, **changes: Any) -> Costs:
     """The same with ``changes`` to the `DraftCosts` of the draft model."""
     return replace(costs, drafts={**costs.drafts, "model": replace(costs.drafts["model"], **changes)})
 

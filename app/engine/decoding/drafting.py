@@ -31,6 +31,8 @@ class Draft:
     decision: Decision
     proposal: Proposal
     tested: int
+    width: int = 1
+    """How many tokens the pass is padded to, if they fit."""
 
     @property
     def drafter(self) -> DrafterName | None:
@@ -97,7 +99,8 @@ class Drafting:
         situation = Situation(len(self._sequence), most, dict(self._missing), found, kind)
         decision = self.policy.decide(situation)
         proposal = self._carry_out(decision, found)
-        return Draft(situation, decision, proposal, decision.tested(proposal))
+        tested = decision.tested(proposal)
+        return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
 
     def _carry_out(self, decision: Decision, found: Proposal) -> Proposal:
         if (behind := decision.catches_up) is not None:

@@ -51,6 +51,15 @@ class Cache(Protocol):
 class MeasurableCache(Cache, Protocol):
     """A KV cache whose passes can be timed as if its context were long."""
 
+    @property
+    def may_reuse_graphs(self) -> bool:
+        """Whether it is worth measuring if passes of few widths are quicker: a GPU computes them, and tokens that only
+        pad a pass can be taken back.
+        """
+
+    def graphs_reused(self) -> int:
+        """How many passes so far have used the graph of the pass before."""
+
     def lengthen(self, length: int) -> bool:
         """Make passes after its only token cost as much as after ``length`` tokens.
 

@@ -178,7 +178,7 @@ class Decoding:
         drafted = time.perf_counter()
         length = len(self._sequence) - 1
         try:
-            logits = self._verify(proposal.tokens)
+            logits = self._verify(proposal.tokens, draft.width)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
             length = len(self._sequence) + verdict.accepted
@@ -209,10 +209,12 @@ class Decoding:
             time=self._since_start(),
         )
 
-    def _verify(self, draft_tokens: list[int]) -> Logits:
+    def _verify(self, draft_tokens: list[int], width: int) -> Logits:
         """The logits after the context and after each of ``draft_tokens``, one row more than these.
 
-        A memory that can only go back to checkpoints may lack more than the last token of the context.
+        A memory that can only go back to checkpoints may lack more than the last token of the context. Up to ``width``,
+        the last token is repeated: what comes after the draft has no effect on it, and is rolled back like a rejected
+        one. It has logits, too, because llama.cpp uses a graph again only for the same number of them.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
@@ -222,7 +224,12 @@ class Decoding:
                 target.decode(context[held : min(held + target.chunk, end)], 0)
         target.hold(len(draft_tokens))
         tokens = [*context[len(target.tokens) :], *draft_tokens]
-        return target.decode_largest(tokens, len(draft_tokens) + 1, self._needed)
+        outputs = len(draft_tokens) + 1
+        padding = max(width - outputs, 0)
+        if len(target.tokens) + len(tokens) + padding > target.length:
+            padding = 0
+        padded = [*tokens, *tokens[-1:] * padding]
+        return target.decode_largest(padded, outputs + padding, self._needed)[:outputs]
 
     def _draft(self) -> Draft:
         if not self._drafting:

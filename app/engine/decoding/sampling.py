@@ -59,6 +59,9 @@ class TopLogits:
     def __len__(self) -> int:
         return len(self.values)
 
+    def __getitem__(self, rows: slice) -> TopLogits:
+        return TopLogits(self.ids[rows], self.values[rows])
+
 
 Logits = Floats | TopLogits
 """Those of R positions: whole rows, shape (R, vocabulary), or the largest of each."""

@@ -28,6 +28,9 @@ from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.errors import Canceled, KnownError
 from app.protocol.options import DrafterName, ProposalMethod, Sampling
 
+_AFTER_FULL_ACCEPTANCE = 2
+"""The tokens missing then: the last one drafted, and the target's own."""
+
 
 class CachedChats(Protocol):
     """Switches the draft model's cache between chats; `app.engine.host.chat_cache.ChatSwitcher` implements it."""
@@ -56,6 +59,8 @@ class LoadedDraft:
     should_stop: Callable[[], bool]
     """Asked while the context is processed."""
     chats: CachedChats
+    one_by_one: bool = False
+    """See `DraftCosts.one_by_one`."""
 
 
 class ModelDrafter(Drafter):
@@ -146,6 +151,8 @@ class ModelDrafter(Drafter):
         held, end = len(self._cache.tokens), len(self._sequence)
         if end - held > self._cache.chunk or held < self._sequence.prompt_length < end:
             self._process(end - 1)
+        elif self._draft.one_by_one and end - held == _AFTER_FULL_ACCEPTANCE:
+            self._feed(end - 1)
         return self._feed(end)
 
     def _process(self, end: int) -> None:

@@ -8,16 +8,22 @@ import logging
 import msgspec
 import psutil
 
+from app.engine.host.gpu_limits import has_state_on_gpu
+from app.engine.llama.backend import devices
 from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.llama.thread_count import Threads
 from app.errors import KnownError
+from app.models.gguf import GgufHeader
 from app.protocol.limits import MAX_DRAFT_LENGTH, fewer_snapshots, snapshots_for
 from app.protocol.options import LoadSettings
 from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
+
+_ROOM = 2
+"""A copy stays on the GPU if so many of them would fit."""
 
 
 def target_context(
@@ -58,10 +64,29 @@ def longest_draft(context: Context, owner: str) -> int:
     if back.any_length:
         return MAX_DRAFT_LENGTH
     store = KeyedFile(cache_file("rolling_back.json"), RollBackSupport)
-    key = key_of({"owner": owner, "snapshots": back.snapshots})
+    in_place = {"copies_in_place": True} if back.copies_in_place else {}
+    key = key_of({"owner": owner, "snapshots": back.snapshots, **in_place})
     tried = store.get(key)
     if tried is None:
         tried = try_out(context, context.model.vocabulary_size)
         store.put(key, tried)
     back.use(tried)
+    if back.copies_in_place:  # allocates the copy while there is room for it
+        context.decode_largest([0], 1, 1)
+        context.hold(MAX_DRAFT_LENGTH)
+        context.clear()
     return tried.longest_draft
+
+
+def keep_copies_on_gpu(context: Context, header: GgufHeader, gpu_layers: int) -> None:
+    """Let the copy of the running state before a draft stay on the GPU that has the state, where one is needed for
+    drafts: not with snapshots. If there were no room for it, llama.cpp would end the process.
+    """
+    if context.checkpoints.snapshots or not has_state_on_gpu(header, gpu_layers):
+        return
+    context.decode_largest([0], 1, 1)
+    size = context.checkpoints.size()
+    context.clear()
+    free = min(device.free_bytes for device in devices())
+    context.checkpoints.copies_in_place = free >= _ROOM * size
+    log.info("a copy of the running state takes %d bytes of %d on the GPU", size, free)

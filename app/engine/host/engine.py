@@ -101,9 +101,10 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._drafters = pair_drafters(target, self._draft, self._should_abort)
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, self._should_abort)
+        costs = self._costs.costs if self._costs else None
+        self._drafters = pair_drafters(target, self._draft, costs, self._should_abort)
         sampling, recommended = recommended_sampling(target.model)
         return PairLoaded(
             request=command.request,

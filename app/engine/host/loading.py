@@ -15,8 +15,8 @@ from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.host.contexts import longest_draft, target_context
-from app.engine.host.gpu_limits import check_cache
+from app.engine.host.contexts import keep_copies_on_gpu, longest_draft, target_context
+from app.engine.host.gpu_limits import check_cache, has_state_on_gpu
 from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
 from app.engine.host.load_options import ModelOptions
 from app.engine.host.model_files import ModelFiles, Stamp, stamp_of
@@ -74,8 +74,8 @@ class LoadedModel:
 class Target(LoadedModel):
     """A loaded target and what belongs to it.
 
-    A ``longest_draft`` of 0 means that drafting is off. On a GPU it is at most the number of snapshots: for longer
-    drafts the running state would be copied to system memory before each verify pass.
+    A ``longest_draft`` of 0 means that drafting is off. With a running state on a GPU it is at most the number of
+    snapshots: for longer drafts the state would be copied before each verify pass.
     """
 
     prompts: PromptBuilder
@@ -152,7 +152,7 @@ class Loader:
             head, refused = self._add_head(loaded)
             undo.pop_all()
         snapshots = loaded.context.checkpoints.snapshots
-        if loaded.info.gpu_layers and snapshots:
+        if snapshots and has_state_on_gpu(self._files.header, self._settings.target_gpu_layers):
             loaded.longest_draft = min(loaded.longest_draft, snapshots)
         return Target(
             **vars(loaded),
@@ -236,6 +236,7 @@ class Loader:
             context.decode_largest([0], 1, 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
             owner = _owner(context, files, options)
+            keep_copies_on_gpu(context, files.header, options.gpu_layers)
             longest = longest_draft(context, owner)
         files.check_unchanged()
         switcher = ChatSwitcher(context, self._caches, owner, self._is_canceled)

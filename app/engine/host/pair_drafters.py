@@ -11,18 +11,23 @@ from app.engine.drafters.table import drafters_of
 from app.engine.host.heads import head_draft_length
 from app.engine.host.loading import LoadedModel, Target
 from app.engine.host.recommended import default_draft_length
+from app.engine.policy.costs import Costs
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 
 
-def pair_drafters(target: Target, draft: LoadedModel | None, should_stop: Callable[[], bool]) -> list[Drafter]:
-    """All that can draft for ``target``, with or without a ``draft`` model.
+def pair_drafters(
+    target: Target, draft: LoadedModel | None, costs: Costs | None, should_stop: Callable[[], bool]
+) -> list[Drafter]:
+    """All that can draft for ``target``, with or without a ``draft`` model; ``costs`` are those measured, if they were.
 
     ``should_stop`` is asked while they decode.
     """
     model = head = None
     if draft:
         vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
-        model = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher)
+        known = costs.drafts.get("model") if costs else None
+        one_by_one = known is not None and known.one_by_one
+        model = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher, one_by_one)
     if target.head:
         cache = target.head.cache
         vocabulary = min(cache.model.vocabulary_size, target.model.vocabulary_size)

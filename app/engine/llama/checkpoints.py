@@ -34,6 +34,8 @@ log = logging.getLogger("slipstream.checkpoints")
 SEQUENCE = 0
 WHOLE, CHECKPOINT = llama_cpp.LLAMA_STATE_SEQ_FLAGS_NONE, llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 """What is copied: everything, or only what can't be cut, which is the recurrent state or the sliding windows."""
+_IN_PLACE = CHECKPOINT | llama_cpp.LLAMA_STATE_SEQ_FLAGS_ON_DEVICE
+"""The same, copied to where it is, such as a GPU's memory. llama.cpp keeps only the last such copy of a sequence."""
 Bytes = NDArray[np.uint8]
 
 _MOST_BYTES = 512 * 1024 * 1024
@@ -65,7 +67,7 @@ class Memory:
         return int(llama_cpp.llama_memory_seq_pos_max(self._memory, SEQUENCE))
 
     def size(self, flags: int) -> int:
-        """The size of a copy in bytes, either `WHOLE` or `CHECKPOINT`."""
+        """The size in system memory of a copy, in bytes."""
         return int(llama_cpp.llama_state_seq_get_size_ext(self._context, SEQUENCE, flags))
 
     def copy_out(self, into: Bytes, flags: int) -> bool:
@@ -95,12 +97,14 @@ class RollBackSupport(msgspec.Struct, frozen=True):
     snapshots: int
     can_restore: bool = msgspec.field(name="marks")
     can_cut: bool = msgspec.field(name="cuts")
+    copies_in_place: bool = False
 
 
 @dataclass(frozen=True)
 class _Checkpoint:
     length: int
     data: Bytes
+    flags: int
 
 
 class Checkpoints:
@@ -114,6 +118,10 @@ class Checkpoints:
         self.snapshots = snapshots
         self.can_cut = self.can_restore = True
         """Whether cutting and restoring checkpoints can be trusted; without either, everything is recomputed."""
+        self.copies_in_place = False
+        """Whether the checkpoint before a draft stays on the GPU that has the running state. All others are copied to
+        system memory, because only one can stay there.
+        """
         self._pass_width = 0
         self._before_draft: _Checkpoint | None = None
         self._at_prompts: list[_Checkpoint] = []
@@ -126,6 +134,7 @@ class Checkpoints:
     def use(self, support: RollBackSupport) -> None:
         """Only go back in ways that work."""
         self.snapshots, self.can_restore, self.can_cut = support.snapshots, support.can_restore, support.can_cut
+        self.copies_in_place = support.copies_in_place
 
     def passed(self, width: int) -> None:
         """A pass processed ``width`` tokens."""
@@ -143,7 +152,7 @@ class Checkpoints:
         if is_cut_enough and self._memory.cut(length):
             return length
         for checkpoint in sorted(self._all(), key=lambda checkpoint: -checkpoint.length):
-            if self._memory.copy_back(checkpoint.data, CHECKPOINT) and self._memory.cut(checkpoint.length):
+            if self._memory.copy_back(checkpoint.data, checkpoint.flags) and self._memory.cut(checkpoint.length):
                 return checkpoint.length
         self.forget()
         self._memory.erase()
@@ -169,13 +178,14 @@ class Checkpoints:
         return 0 <= self._memory.oldest() <= max(length - self.window + 1, 0)
 
     def size(self) -> int:
-        """The size in bytes of a checkpoint of the current memory."""
+        """The size in bytes of a checkpoint of the current memory, wherever it is kept."""
         return self._memory.size(CHECKPOINT)
 
     def hold(self, length: int, count: int) -> None:
         """Prepare for coming back to ``length`` tokens or a few more: ``count`` draft tokens are about to follow."""
         if self.running_state and count > self.snapshots and self._is_new(length):
-            self._before_draft = self._made(length, self._before_draft)
+            flags = _IN_PLACE if self.copies_in_place else CHECKPOINT
+            self._before_draft = self._made(length, flags, self._before_draft)
 
     def remembers(self, length: int) -> bool:
         """Whether `remember` would do anything at ``length`` tokens."""
@@ -191,7 +201,7 @@ class Checkpoints:
             return
         if self.size() > _MOST_BYTES:
             return
-        if checkpoint := self._made(length):
+        if checkpoint := self._made(length, CHECKPOINT):
             self._at_prompts.append(checkpoint)
         while sum(checkpoint.data.nbytes for checkpoint in self._at_prompts) > _MOST_BYTES:
             del self._at_prompts[0]
@@ -207,16 +217,16 @@ class Checkpoints:
     def _is_new(self, length: int) -> bool:
         return self.can_restore and length > 0 and all(checkpoint.length != length for checkpoint in self._all())
 
-    def _made(self, length: int, replaced: _Checkpoint | None = None) -> _Checkpoint | None:
+    def _made(self, length: int, flags: int, replaced: _Checkpoint | None = None) -> _Checkpoint | None:
         """A checkpoint at ``length`` tokens, in the memory of the one it replaces if that has the same size."""
-        size = self.size()
+        size = self._memory.size(flags)
         if size == 0:  # llama.cpp couldn't tell; reading and writing nothing would count as success
             return None
         try:
             data = replaced.data if replaced and replaced.data.nbytes == size else np.empty(size, np.uint8)
         except MemoryError:
             return None
-        return _Checkpoint(length, data) if self._memory.copy_out(data, CHECKPOINT) else None
+        return _Checkpoint(length, data, flags) if self._memory.copy_out(data, flags) else None
 
 
 # ---------------------------------------------------------------- testing
@@ -247,7 +257,7 @@ def try_out(cache: TestedCache, vocabulary: int) -> RollBackSupport:
         back.can_cut = back.can_restore = _comes_back(cache, right[4:8], wrong, expected[0])
         longest = MAX_DRAFT_LENGTH if back.can_cut else 0
     cache.roll_back(0)
-    return RollBackSupport(longest, back.snapshots, back.can_restore, back.can_cut)
+    return RollBackSupport(longest, back.snapshots, back.can_restore, back.can_cut, back.copies_in_place)
 
 
 def _try_running_state(
@@ -265,6 +275,12 @@ def _try_running_state(
         cache.decode(right[len(cache.tokens) : known], 0)
     snapshots, back.snapshots = back.snapshots, 0
     back.can_restore = _comes_back(cache, right[known:], wrong, expected[1])
+    if back.copies_in_place and not back.can_restore:
+        log.info("copies of the running state that stay on the device do not work")
+        back.copies_in_place, back.can_restore = False, True
+        cache.roll_back(0)
+        cache.decode(right[:known], 0)
+        back.can_restore = _comes_back(cache, right[known:], wrong, expected[1])
     back.snapshots = snapshots
     return MAX_DRAFT_LENGTH if back.can_restore else snapshots
 

@@ -280,6 +280,15 @@ class Context:
         self.clear()
         return False
 
+    @property
+    def may_reuse_graphs(self) -> bool:
+        """See `MeasurableCache.may_reuse_graphs`."""
+        return self.model.has_output_on_gpu and self.checkpoints.any_length
+
+    def graphs_reused(self) -> int:
+        """See `MeasurableCache.graphs_reused`."""
+        return int(llama_cpp.llama_perf_context(self.handle).n_reused)
+
     @contextlib.contextmanager
     def aborting(self, is_canceled: Callable[[], bool]) -> Iterator[None]:
         """``with`` block in which a running `decode` ends early (CPU backend) if ``is_canceled`` returns true.

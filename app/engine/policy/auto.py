@@ -65,7 +65,7 @@ class AutoPolicy:
         what: with a fixed length the chosen drafter then drafts in every round, and catches up at once.
         """
         self.limit = max(limit, fixed or 0)
-        self.costs = CostModel(costs, self.limit + 1)
+        self.costs = CostModel(costs, self.limit + 1, pads=fixed is None)  # a fixed length is one width already
         self._fixed = fixed
         self._propose: Propose = propose
         self._samples = samples
@@ -200,6 +200,10 @@ class AutoPolicy:
         """What the decision was based on."""
         draft = candidate.costs.token if candidate else 0.0
         return Pause(acceptance_rate=chance, break_even_rate=break_even(seconds[: self.limit + 1], draft, late))
+
+    def width(self, width: int) -> int:
+        """See `Policy.width`."""
+        return self.costs.width(width)
 
     # ------------------------------------------------------------ after a round
 

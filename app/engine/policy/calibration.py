@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import statistics
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -12,10 +13,13 @@ from typing import Any
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.policy.costs import Costs
 from app.engine.policy.draft_costs import DraftCosts, MeasuredSeconds
+from app.engine.policy.graph_reuse import is_quicker_one_by_one, quickest_widths
 from app.errors import Canceled
 from app.protocol.events import SpeedChange
 from app.protocol.options import DrafterName, Sampling
 from app.storage.keyed_file import KeyedFile
+
+log = logging.getLogger("slipstream.engine")
 
 _ALWAYS = (1, 2, 6, 17)
 """Widths that are measured however long it takes."""
@@ -43,6 +47,8 @@ _SLOW_PASS = 0.1
 """If a pass takes at least this many seconds, one is enough there: it has been run before."""
 _NEEDED = Sampling().top_k
 """Passes as in most answers, which on a GPU don't return whole rows of logits."""
+_LONG_PASS = 0.05
+"""If a pass takes at least this many seconds, building its graph, which takes a few milliseconds, doesn't matter."""
 METHOD = 3
 """The version of the measurement. Results of an older one are measured again."""
 
@@ -56,7 +62,8 @@ def measure(
     """Time passes over the empty caches, which are empty again afterwards. ``drafts``: of the drafters that decode.
 
     The widths of ``_ALWAYS`` are always measured, the others, and all of them more often, within ``budget`` (seconds).
-    Then a few of them as after a long context, if the caches can hold one. Raises `Canceled`.
+    Then a few of them as after a long context, if the caches can hold one. Where a GPU computes, also what using a
+    graph again gains. Raises `Canceled`.
     """
     end = time.perf_counter() + budget
     passes = _Passes(target, canceled)
@@ -69,11 +76,23 @@ def measure(
             for width in verify:
                 if time.perf_counter() < end:
                     verify[width] = min(verify[width], passes.seconds(width))
+        widths = _widths(target, passes, verify)
         length = _LONG if verify[max(_ALWAYS)] < _SLOW_PASS else _LONG_IF_SLOW
         growth = passes.growth(verify, length)
     finally:
         target.roll_back(0)
-    return Costs(verify, {name: _draft_costs(cache, canceled, length) for name, cache in drafts.items()}, growth=growth)
+    costs = {name: _draft_costs(name, cache, canceled, length) for name, cache in drafts.items()}
+    return Costs(verify, costs, growth=growth, widths=widths)
+
+
+def _widths(target: MeasurableCache, passes: _Passes, verify: dict[int, float]) -> tuple[int, ...]:
+    """To which widths passes are padded; ``verify`` gets what these take."""
+    if not target.may_reuse_graphs or verify[1] >= _LONG_PASS:
+        return ()
+    widths = quickest_widths(passes.seconds, target.graphs_reused)
+    log.info("verify passes are padded to: %s", widths or "nothing")
+    verify.update({width: passes.first(width) for width in widths if width not in verify})
+    return widths
 
 
 def time_plain(cache: MeasurableCache, canceled: Callable[[], bool], budget: float) -> float:
@@ -131,7 +150,7 @@ class _Passes:
         if self._canceled():
             raise Canceled
         if not cache.tokens:
-            cache.decode([0], 0)
+            cache.decode_largest([0], 1, _NEEDED)  # with logits, so that a GPU has finished when the clock starts
         before = len(cache.tokens)
         begun = time.perf_counter()
         cache.hold(width - 1)
@@ -141,14 +160,26 @@ class _Passes:
         return seconds
 
 
-def _draft_costs(cache: MeasurableCache, canceled: Callable[[], bool], length: int) -> DraftCosts:
+def _draft_costs(name: DrafterName, cache: MeasurableCache, canceled: Callable[[], bool], length: int) -> DraftCosts:
     """Of a drafter with this empty cache; growth is measured after ``length`` tokens."""
     try:
         catch_up = _catch_up_seconds(cache, canceled)
         each = _draft_seconds(cache, canceled)
-        return DraftCosts(each, catch_up, _draft_growth(cache, canceled, each, length))
+        # a head processes what was accepted once more, and never two tokens at once
+        one_by_one = name == "model" and each < _LONG_PASS and _is_quicker_one_by_one(cache, canceled)
+        return DraftCosts(each, catch_up, _draft_growth(cache, canceled, each, length), one_by_one)
     finally:
         cache.roll_back(0)
+
+
+def _is_quicker_one_by_one(cache: MeasurableCache, canceled: Callable[[], bool]) -> bool:
+    """See `DraftCosts.one_by_one`. The cache is empty before and after."""
+    if not cache.may_reuse_graphs:
+        return False
+    quicker = is_quicker_one_by_one(lambda width: _timed(cache, width, canceled), cache.graphs_reused)
+    cache.roll_back(0)
+    log.info("after full acceptance, the draft model processes two tokens %s", "one by one" if quicker else "at once")
+    return quicker
 
 
 def _draft_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
@@ -221,8 +252,17 @@ class MeasuredCosts:
 
 
 def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
-    """`MeasuredCosts` as stored up to version 1, when only one drafter that decodes could be loaded. A head was stored
-    as if it were a draft model, so a pair with a head is measured again.
+    """`MeasuredCosts` as stored up to version 2. On a computer with a GPU a pair is measured again, because older
+    versions didn't try to use graphs again.
+    """
+    if "drafts" not in entry.get("costs", {}):
+        entry = _with_named_draft(entry)
+    return {**entry, "method": 1} if entry.get("build", {}).get("driver") else entry
+
+
+def _with_named_draft(entry: dict[str, Any]) -> dict[str, Any]:
+    """As stored up to version 1, when only one drafter that decodes could be loaded. A head was stored as if it were a
+    draft model, so a pair with a head is measured again.
     """
     costs = dict(entry.get("costs", {}))
     named = {"token": costs.pop("draft", None), "catch_up": costs.pop("catch_up", None)}
@@ -232,7 +272,7 @@ def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
 
 def costs_file(path: Path | None) -> KeyedFile[MeasuredCosts]:
     """The measured costs of pairs at ``path``; nothing is stored without one."""
-    return KeyedFile(path, MeasuredCosts, version=2, upgrade=_upgraded)
+    return KeyedFile(path, MeasuredCosts, version=3, upgrade=_upgraded)
 
 
 def up_to_date(
@@ -264,12 +304,13 @@ def _quicker(first: Costs, second: Costs) -> Costs:
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
     drafts = {name: _quicker_draft(first.drafts.get(name, each), each) for name, each in second.drafts.items()}
     growth = {width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()}
-    return Costs(verify, drafts, growth=growth)
+    return Costs(verify, drafts, growth=growth, widths=second.widths)
 
 
 def _quicker_draft(first: DraftCosts, second: DraftCosts) -> DraftCosts:
     catch_ups = [one.catch_up for one in (first, second) if one.catch_up is not None]
-    return DraftCosts(min(first.token, second.token), min(catch_ups, default=None), min(first.growth, second.growth))
+    token, growth = min(first.token, second.token), min(first.growth, second.growth)
+    return DraftCosts(token, min(catch_ups, default=None), growth, second.one_by_one)
 
 
 def _change(before: Build, now: Build, times: float) -> SpeedChange:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.engine.policy.draft_costs import (
@@ -59,10 +59,19 @@ class Costs:
     """Seconds of verify passes since width 1 was last timed."""
     growth: Mapping[int, SecondsOrZero] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty if unknown."""
+    widths: tuple[int, ...] = ()
+    """Passes over several tokens are padded to the next of these, in ascending order. Beyond them, and if there are
+    none, each pass keeps its width.
+    """
 
     def __post_init__(self) -> None:
         if 1 not in self.verify:
             raise ValueError("the cost of width 1 is needed")
+
+
+def padded(width: int, widths: Sequence[int]) -> int:
+    """To how many tokens a pass over ``width`` is padded, with these `Costs.widths`."""
+    return next((each for each in widths if each >= width), width) if width > 1 else width
 
 
 class OtherCosts:
@@ -118,10 +127,13 @@ class CostModel:
     Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
     """
 
-    def __init__(self, costs: Costs, limit: int) -> None:
-        """``limit``: the largest width that will be requested."""
+    def __init__(self, costs: Costs, limit: int, *, pads: bool = True) -> None:
+        """``limit``: the largest width that will be requested; ``pads``: whether passes are padded as measured."""
         self._measured = costs
         """What was known when this began."""
+        widths = [each for each in costs.widths if each <= limit] if pads else []
+        self._padded = [padded(width, widths) for width in range(limit + 1)]
+        """How many tokens a pass of each width has. What is learned is learned of these."""
         self._known = {width: max(seconds, FLOOR) for width, seconds in costs.verify.items()}
         """The widths that were measured, or run often enough since, with their `_base`."""
         self.drafts = {name: DraftCostModel(each) for name, each in costs.drafts.items()}
@@ -153,8 +165,13 @@ class CostModel:
         for costs in self.drafts.values():
             costs.length = length
 
+    def width(self, width: int) -> int:
+        """How many tokens a pass over ``width`` of them is padded to."""
+        return self._padded[width]
+
     def verify(self, width: int) -> float:
-        """Seconds of one target pass over ``width`` tokens (≥ 1)."""
+        """Seconds of one target pass over ``width`` tokens (≥ 1), padded where that pays."""
+        width = self._padded[width]
         seconds = self._base[width] + self.length * self._growth[width]
         return seconds * self._corrections[width] * self._drift
 
@@ -162,7 +179,8 @@ class CostModel:
         """`verify` for width 0 (meaningless) to the limit."""
         drift, length = self._drift, self.length
         widths = zip(self._base, self._growth, self._corrections, strict=True)
-        return [(base + length * growth) * correction * drift for base, growth, correction in widths]
+        each = [(base + length * growth) * correction * drift for base, growth, correction in widths]
+        return [each[width] for width in self._padded]
 
     def rounds(self) -> list[float]:
         """Seconds of a round that tests 0, 1, … tokens, without drafting them."""
@@ -181,6 +199,7 @@ class CostModel:
 
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
+        width = self._padded[width]
         if width > 1:
             self._since_plain += min(seconds, (1.0 + SURPRISE_LIMIT) * self.verify(width))
         elif self._check(seconds):
@@ -275,6 +294,7 @@ class CostModel:
             {name: each.snapshot() for name, each in self.drafts.items()},
             self._since_plain,
             growth | growth_beyond if any(growth.values()) else {},
+            before.widths,
         )
 
 

@@ -43,6 +43,10 @@ class DraftCosts:
     """One of many tokens that the drafter processes at once; ``None`` if unknown."""
     growth: SecondsOrZero = 0.0
     """What each token of context adds to a drafted token."""
+    one_by_one: bool = False
+    """Whether two tokens that are missing before a draft, as after one that was accepted completely, are processed in
+    two passes: the others have one token, too, and can use the same graph.
+    """
 
 
 class DraftCostModel:
@@ -106,7 +110,8 @@ class DraftCostModel:
         taken over by half (the square root).
         """
         token = math.sqrt(max(self._measured.token, FLOOR) * self._base)
-        return DraftCosts(token, self._measured_catch_up, self._growth * token / self._base)
+        growth = self._growth * token / self._base
+        return DraftCosts(token, self._measured_catch_up, growth, self._measured.one_by_one)
 
 
 def surprise(seconds: float, expected: float) -> float:

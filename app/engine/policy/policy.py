@@ -111,6 +111,9 @@ class Policy(Protocol):
 
     def decide(self, situation: Situation) -> Decision: ...
 
+    def width(self, width: int) -> int:
+        """How many tokens a pass over ``width`` of them is padded to."""
+
     def learn(self, outcome: Outcome) -> None: ...
 
     def learned(self) -> Learned: ...

@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import llama_cpp
 import numpy as np
 
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.llama.thread_count import default_threads
+from app.engine.policy.costs import padded
+from app.engine.policy.graph_reuse import is_quicker_one_by_one, quickest_widths
+from app.protocol.limits import TARGET_OUTPUTS
 from app.protocol.options import LoadSettings, Quantization
 from tests.benchmarks.gpu_report.sizes import Bench
 
@@ -67,23 +69,20 @@ def _timed(context: Context, width: int) -> float:
     return seconds * 1e3
 
 
-def _reused(context: Context) -> int:
-    """How many passes have used the graph of the pass before, so far."""
-    return int(llama_cpp.llama_perf_context(context.handle).n_reused)
-
-
 def widths(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str, Any]]]:
     """Milliseconds by width: the first pass ever, many in a row, and taking turns with passes over one token."""
 
     def step(bench: Bench) -> Iterator[dict[str, Any]]:
         sizes = bench.sizes
         every = range(1, sizes.widths + 1)
-        with opened(bench.target(quantization), bench.settings(), length=_LENGTH, outputs=sizes.widths) as context:
+        outputs = max(sizes.widths, TARGET_OUTPUTS)  # as the engine has
+        with opened(bench.target(quantization), bench.settings(), length=_LENGTH, outputs=outputs) as context:
             context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
             yield {"cold": {width: _timed(context, width) for width in every}}
             yield _passes(context, "in a row", {width: [width] * sizes.passes for width in every})
             yield _passes(context, "alternating", {width: [1, width] * sizes.passes for width in every})
-            yield {"mixed": _mixed(context, sizes.passes, min(8, sizes.widths))}
+            yield _mixed(context, sizes.passes, min(8, sizes.widths))
+            yield {"padded to": _chosen(context)}
 
     return step
 
@@ -92,26 +91,40 @@ def _passes(context: Context, name: str, orders: dict[int, list[int]]) -> dict[s
     """Medians of the passes of each width, and the share of passes whose graph was reused."""
     medians, reused = {}, {}
     for width, order in orders.items():
-        before = _reused(context)
+        before = context.graphs_reused()
         times = [(each, _timed(context, each)) for each in order]
         medians[width] = statistics.median(ms for each, ms in times[-len(order) * 2 // 3 :] if each == width)
-        reused[width] = (_reused(context) - before) / len(order)
+        reused[width] = (context.graphs_reused() - before) / len(order)
     return {name: medians, f"{name}, graphs reused": reused}
 
 
-def _mixed(context: Context, passes: int, most: int) -> dict[str, float]:
-    """Means over the same random widths up to ``most``, as they come and padded to one or a few widths."""
+def _mixed(context: Context, passes: int, most: int) -> dict[str, dict[str, float]]:
+    """Means over the same random widths up to ``most``, as they come and padded to few widths, and the share of passes
+    whose graph was reused.
+    """
     drawn = np.random.default_rng(1).integers(1, most + 1, 2 * passes).tolist()
-    padded = {
+    orders = {
         "as they come": drawn,
         f"padded to {most}": [most] * len(drawn),
-        f"padded to 1 or {most}": [1 if width == 1 else most for width in drawn],
+        f"padded to 1 or {most}": [padded(width, (most,)) for width in drawn],
+        f"padded to 1, {most // 2} or {most}": [padded(width, (most // 2, most)) for width in drawn],
         "padded to even numbers": [min(width + width % 2, most) for width in drawn],
     }
-    for order in padded.values():  # once without timing
+    for order in orders.values():  # once without timing
         for width in order:
             _timed(context, width)
-    return {name: statistics.fmean(_timed(context, width) for width in order) for name, order in padded.items()}
+    means, reused = {}, {}
+    for name, order in orders.items():
+        before = context.graphs_reused()
+        means[name] = statistics.fmean(_timed(context, width) for width in order)
+        reused[name] = (context.graphs_reused() - before) / len(order)
+    return {"mixed": means, "mixed, graphs reused": reused}
+
+
+def _chosen(context: Context) -> str:
+    """What the engine would choose when it loads this model."""
+    widths = quickest_widths(lambda width: _timed(context, width), context.graphs_reused)
+    return " or ".join(map(str, widths)) or "as they come"
 
 
 def draft_steps(bench: Bench) -> Iterator[dict[str, Any]]:
@@ -123,7 +136,9 @@ def draft_steps(bench: Bench) -> Iterator[dict[str, Any]]:
             for _ in range(bench.sizes.passes):
                 for order, each in _ORDERS.items():
                     times[order].append(_draft(context, each))
-            yield {name: {order: statistics.median(each[len(each) // 3 :]) for order, each in times.items()}}
+            one_by_one = is_quicker_one_by_one(lambda width: _draft(context, [width]), context.graphs_reused)
+            medians = {order: statistics.median(each[len(each) // 3 :]) for order, each in times.items()}
+            yield {name: {**medians, "chosen": "1, 1, …" if one_by_one else "2, 1, …"}}
 
 
 def _draft(context: Context, order: Sequence[int]) -> float:
@@ -158,19 +173,20 @@ def batch_sizes(bench: Bench) -> Iterator[dict[str, Any]]:
 
 
 def hybrids(bench: Bench) -> Iterator[dict[str, Any]]:
-    """Milliseconds of a pass with and without snapshots, and of a whole round that is rolled back."""
+    """Milliseconds of a whole round that is rolled back, by what is kept to go back to."""
     width = min(6, bench.sizes.widths)
-    for snapshots in (8, 0):
+    for name, snapshots in (("8 snapshots", 8), ("a copy in system memory", 0), ("a copy on the GPU", 0)):
         with opened(
             bench.hybrid(), bench.settings(), length=_LENGTH, outputs=bench.sizes.widths, snapshots=snapshots
         ) as context:
+            context.checkpoints.copies_in_place = name == "a copy on the GPU"
             context.decode(tokens(_BEFORE, context.model.vocabulary_size), 1)
             kept = context.checkpoints.snapshots
             figures: dict[str, float] = {"snapshots kept": kept, "bytes of a copy": context.checkpoints.size()}
             for each in (1, width):
                 rounds = [_round(context, each) for _ in range(bench.sizes.passes)]
                 figures[f"round of width {each}"] = statistics.median(rounds[len(rounds) // 3 :])
-            yield {f"{snapshots} snapshots": figures}
+            yield {name: figures}
 
 
 def _round(context: Context, width: int) -> float:

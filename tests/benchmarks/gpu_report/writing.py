@@ -119,12 +119,13 @@ def _widths(steps: Steps) -> Iterator[str]:
 
 
 def _mixed(steps: Steps) -> Iterator[str]:
-    found = {
-        f"{name} {label}": mixed
-        for model, name in _MODELS.items()
-        for variant, label in _WIDTHS.items()
-        if (mixed := _of(steps, f"widths {model}{variant}").get("mixed"))
-    }
+    found: dict[str, dict[str, Any]] = {}
+    for model, name in _MODELS.items():
+        for variant, label in _WIDTHS.items():
+            figures = _of(steps, f"widths {model}{variant}")
+            if mixed := figures.get("mixed"):
+                found[f"{name} {label}"] = {**mixed, "chosen": figures.get("padded to")}
+                found[f"{name} {label}, reused"] = figures.get("mixed, graphs reused", {})
     return _matrix(found, "{:.2f}")
 
 
@@ -208,12 +209,14 @@ _TABLES: tuple[tuple[str, str, Callable[[Steps], Iterator[str]]], ...] = (
     ),
     (
         "Widths as they come, or padded",
-        "Milliseconds a pass, the mean over the same random sequence of widths.",
+        "Milliseconds a pass, the mean over the same random sequence of widths. *Reused*: the share of passes with the "
+        "graph of the one before; *chosen*: what the engine measured to be the quickest.",
         _mixed,
     ),
     (
         "A whole draft, by the order of its passes",
-        "Milliseconds. After full acceptance, a draft model has two tokens to process before it drafts.",
+        "Milliseconds. After full acceptance, a draft model has two tokens to process before it drafts. *Chosen*: what "
+        "the engine measured to be quicker, at once or one by one.",
         _figures_of("draft steps", "{:.2f}"),
     ),
     (
@@ -239,7 +242,7 @@ _TABLES: tuple[tuple[str, str, Callable[[Steps], Iterator[str]]], ...] = (
     (
         "A hybrid model",
         "Milliseconds of a round whose draft is rejected from its second token on, with llama.cpp's snapshots of the "
-        "running state and without, when it is copied to system memory.",
+        "running state, and with a copy of it before each draft.",
         _figures_of("hybrids", "{:,.3f}"),
     ),
     ("Batch sizes", f"Prompt processing. {_MODEL}, Q8_0.", _batch_sizes),

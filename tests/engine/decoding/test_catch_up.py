@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.engine.decoding.sampling import Floats
+from app.engine.host import pair_costs as measuring
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
 from app.engine.policy.acceptance import AcceptancePrior, RatePrior
@@ -20,7 +21,7 @@ from app.protocol.commands import Generate, Load
 from app.protocol.events import PairLoaded, Round, RoundsReceived
 from app.protocol.options import LoadSettings
 from tests.engine.host.test_engine import WARM
-from tests.support.generation import GREEDY, ask, run
+from tests.support.generation import GREEDY, ask, assert_same, run
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,
@@ -92,6 +93,24 @@ def test_no_drafter_decodes_anything_before_the_first_token(
     assert before == []
     assert sum(counted.widths) > 150  # later it did
     assert set(counted.outputs) == {1}  # llama.cpp returns before a GPU is done where no logits are asked for
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_after_full_acceptance_two_tokens_are_processed_in_the_order_that_was_measured(
+    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch, one_by_one: bool
+) -> None:
+    """The target drafts for itself, so nearly everything is accepted."""
+    costs = draft_changed(CHEAP, one_by_one=one_by_one)
+    monkeypatch.setattr(measuring, "measure", lambda *_, **__: costs)
+    load(random_pair[0], random_pair[0])
+    counted = Counting(engine, monkeypatch)
+    plain = run(engine, ask("x", sampling=GREEDY, draft_length=0, max_tokens=60))
+    command = ask("x", sampling=GREEDY, draft_length=3, max_tokens=60)
+    drafted = run(engine, command)
+    assert_same(engine, command, drafted, plain)
+    full = sum(round_.accepted == round_.drafted == 3 for round_ in drafted.rounds)
+    assert full > 5 and set(counted.widths[1:]) == ({1} if one_by_one else {1, 2})  # first comes the prompt
+    assert set(counted.outputs) == {1}
 
 
 @pytest.mark.parametrize("length", ["auto", 5])

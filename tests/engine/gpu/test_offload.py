@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from app.engine.drafters.model import ModelDrafter
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.llama.placement import ON_THE_CPU
+from app.engine.policy.auto import AutoPolicy
 from app.errors import KnownError
 from app.models.gguf import read_header
 from app.models.load_plan import LoadPlan, Wishes
@@ -109,6 +112,82 @@ def test_drafts_for_a_hybrid_are_no_longer_than_its_snapshots(engine: Engine, lo
     drafted = run(engine, command)
     assert_same(engine, command, drafted, plain)
     assert all(round_.tested <= snapshots for round_ in drafted.rounds)
+
+
+def test_a_running_state_on_the_cpu_limits_no_draft(load: Loading, engine: Engine, tmp_path: Path) -> None:
+    """Only the output is on the GPU."""
+    load(make(tmp_path / "hybrid.gguf", "qwen35", weights="F32"), target_gpu_layers=SOME, **SMALL)
+    target = engine._loaded()
+    assert 0 < target.context.checkpoints.snapshots < target.longest_draft
+
+
+@pytest.mark.parametrize("layers", [ALL, SOME])
+def test_the_state_of_a_hybrid_draft_model_is_copied_where_it_is(
+    engine: Engine, load: Loading, tmp_path: Path, layers: int
+) -> None:
+    pair = make(tmp_path / "target.gguf", "qwen35", weights="F32"), tmp_path / "draft.gguf"
+    make(pair[1], "qwen35", weights="F32", noise=0.05)
+    assert load(*pair, draft_gpu_layers=layers, **SMALL).draft_refused is None
+    assert engine._draft
+    back = engine._draft.context.checkpoints
+    assert back.copies_in_place == (layers == ALL)
+    command = ask("x", sampling=GREEDY, max_tokens=24, draft_length=4)
+    plain, drafted = run(engine, ask("x", sampling=GREEDY, max_tokens=24, draft_length=0)), run(engine, command)
+    assert_same(engine, command, drafted, plain)
+    tested, accepted = drafted.finished.figures.draft.tested, drafted.finished.figures.draft.accepted
+    assert 0 < accepted < tested, "nothing was taken back"
+    assert back._before_draft is not None
+    assert (back._before_draft.data.nbytes < back.size() / 4) == (layers == ALL)
+
+
+@pytest.mark.parametrize("architecture", ["qwen35", "granitehybrid"])
+def test_a_copy_on_the_device_comes_back(tmp_path: Path, architecture: Architecture) -> None:
+    """Again and again, whatever was processed since: the logits are those of never having gone on."""
+    model = Model(make(tmp_path / "model.gguf", architecture, weights="F32"), ALL, lambda _: True)
+    context = Context(model, LoadSettings(), length=256, threads=1)
+    context.checkpoints.copies_in_place = True
+    context.decode(range(3, 13), 0)
+    for step in range(3):
+        context.hold(4)
+        held, rows = len(context.tokens), []
+        for wrong in ([40, 41, 42], [50], []):
+            if wrong:
+                context.decode(wrong, 1)
+                context.roll_back(held)
+            assert len(context.tokens) == held
+            rows.append(context.decode([20 + step], 1)[0].copy())
+            context.roll_back(held)
+        assert np.allclose(rows[0], rows[1], atol=1e-3) and np.allclose(rows[0], rows[2], atol=1e-3)
+        context.decode([30 + step], 0)
+    context.close()
+    model.close()
+
+
+def test_few_widths_are_tried_and_change_no_word(
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is quicker is measured, and either is right."""
+    load(*random_pair, **SMALL)
+    assert engine._costs and engine._draft
+    target, draft = engine._loaded().context, engine._draft.context
+    assert target.may_reuse_graphs and draft.may_reuse_graphs
+    assert target.graphs_reused() > 0 and draft.graphs_reused() > 0
+    assert engine._costs.costs.widths in ((), (8,), (4, 8))
+    for sampling in (GREEDY, Sampling(temperature=0.8)):
+        command = ask("x", sampling=sampling, max_tokens=24, draft_length=4)
+        plain = run(engine, ask("x", sampling=sampling, max_tokens=24, draft_length=0))
+        for width, one_by_one in ((8, False), (1, True), (8, True)):
+            monkeypatch.setattr(
+                AutoPolicy, "width", lambda _, count, least=width: max(count, least if count > 1 else 1)
+            )
+            for drafter in engine._drafters:
+                if isinstance(drafter, ModelDrafter):
+                    drafter._draft = replace(drafter._draft, one_by_one=one_by_one)
+            before = target.graphs_reused()
+            drafted = run(engine, command)
+            assert_same(engine, command, drafted, plain)
+            assert drafted.finished.figures.draft.accepted
+            assert width == 1 or target.graphs_reused() > before
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35"])

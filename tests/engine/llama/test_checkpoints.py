@@ -22,6 +22,7 @@ from app.protocol.options import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
+WITH_RUNNING_STATE: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba")
 WITH_SNAPSHOTS: tuple[Architecture, ...] = ("qwen35", "lfm2")
 _LARGEST_ERROR = 1e-3
 """Rounding makes up to 3e-5 here, a lost token of a sliding window 0.1, a wrong running state 1 and more."""
@@ -55,13 +56,19 @@ def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("model", "snapshots"),
-    [*((name, 0) for name in ALL), *((name, count) for name in WITH_SNAPSHOTS for count in (3, 16))],
+    ("model", "snapshots", "in_place"),
+    [
+        *((name, 0, False) for name in ALL),
+        *((name, count, False) for name in WITH_SNAPSHOTS for count in (3, 16)),
+        *((name, 0, True) for name in WITH_RUNNING_STATE),
+        ("qwen35", 3, True),
+    ],
     indirect=["model"],
 )
-def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int) -> None:
+def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int, in_place: bool) -> None:
     context, fresh, dice = new_context(model, snapshots), new_context(model), random.Random(snapshots)
     assert context.checkpoints.snapshots == snapshots
+    context.checkpoints.copies_in_place = in_place
     exact = 0
 
     def draw(count: int) -> list[int]:
@@ -160,7 +167,7 @@ def copy_nothing_new(memory: Memory, into: Bytes, flags: int) -> bool:
     return True
 
 
-real_copy_out = Memory.copy_out
+real_copy_out, real_copy_back = Memory.copy_out, Memory.copy_back
 
 
 @pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
@@ -178,6 +185,26 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
     context.decode([5, 6], 0)
     context.roll_back(5)
     assert context.tokens == []  # nothing is believed any more
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
+def test_copies_that_do_not_work_on_the_device_are_made_in_system_memory(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = new_context(model)
+
+    def copy_nothing(memory: Memory, data: Bytes, flags: int) -> bool:
+        return flags == checkpoints._IN_PLACE or real_copy_back(memory, data, flags)
+
+    monkeypatch.setattr(Memory, "copy_back", copy_nothing)
+    context.checkpoints.copies_in_place = True
+    tried = try_out(context, model.vocabulary_size)
+    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, False)
+    monkeypatch.undo()
+    context.checkpoints.copies_in_place = True
+    tried = try_out(context, model.vocabulary_size)
+    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, True)
     context.close()
 
 

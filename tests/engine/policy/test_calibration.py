@@ -17,6 +17,7 @@ from app.engine.llama.model import Model
 from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
+from app.engine.policy.draft_costs import DraftCosts
 from app.errors import Canceled
 from app.protocol.events import PairLoaded
 from app.protocol.limits import KvType
@@ -229,9 +230,15 @@ class Driver:
         saving: float = 0.0,
         growth: Callable[[int], float] | None = None,
         length: int = 512,
+        building: float | None = None,
     ) -> None:
-        """``growth``: seconds a pass over a width takes more for each token of the context; None: it cannot be long."""
+        """``growth``: seconds a pass over a width takes more for each token of the context; None: it cannot be long.
+
+        ``building``: of a graph of another width than that of the pass before; ``None``: it isn't a GPU.
+        """
         self.now = 0.0
+        self.may_reuse_graphs = building is not None
+        self._building, self._graph, self._reused = building or 0.0, (0, 0), 0
         self.tokens: list[int] = []
         self.length, self.chunk = length, 512
         self.longest = self.before = 0
@@ -247,12 +254,20 @@ class Driver:
         width = len(tokens)
         self.now += self._seconds(width) * (1 if width in self.passes else 100)
         self.now += self.before * self._growth(width) if self._growth else 0.0
+        if self._graph == (width, outputs):
+            self._reused += 1
+        else:
+            self.now += self._building
+        self._graph = width, outputs
         self.passes.append(width)
         self.tokens += tokens
         return np.zeros((outputs, 4), np.float32)
 
     def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
         return self.decode(tokens, outputs)
+
+    def graphs_reused(self) -> int:
+        return self._reused
 
     def hold(self, count: int) -> None:
         self.held.append(count)
@@ -303,6 +318,70 @@ def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(mo
     costs = measure(target, {}, lambda: False, 0.0)
     assert costs.verify == pytest.approx({1: 1.1, 2: 1.2, 6: 1.6, 17: 2.7 + 5.0})
     assert set(target.held) == {0, 1, 5, 16}
+
+
+# ------------------------------------------------------------ graphs that are used again
+
+
+@pytest.mark.parametrize(
+    ("building", "slope", "widths"),
+    [
+        (None, 0.0, ()),  # on the CPU nothing is tried
+        (0.002, 0.0, (8,)),
+        (0.002, 0.0001, (8,)),
+        (0.002, 0.0006, (4, 8)),
+        (0.002, 0.002, ()),
+        (0.00001, 0.0, ()),
+    ],
+)
+def test_passes_are_padded_where_that_is_quicker(
+    monkeypatch: pytest.MonkeyPatch, building: float | None, slope: float, widths: tuple[int, ...]
+) -> None:
+    def seconds(width: int) -> float:
+        return 0.005 + slope * width
+
+    target = Driver(seconds, building=building)
+    monkeypatch.setattr(calibration, "time", target)
+    costs = measure(target, {}, lambda: False, 0.0)
+    assert costs.widths == widths
+    assert costs.verify == pytest.approx({width: seconds(width) for width in {1, 2, 6, 17, *widths}})
+    assert target.tokens == []
+    if building is None:
+        assert set(target.passes) == {1, 2, 6, 17}
+
+
+def test_long_passes_gain_nothing_from_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Driver(lambda _: 0.2, building=0.1)
+    monkeypatch.setattr(calibration, "time", target)
+    assert measure(target, {}, lambda: False, 0.0).widths == ()
+    assert set(target.passes) == {1, 2, 6, 17}
+
+
+@pytest.mark.parametrize(
+    ("building", "second", "one_by_one"),
+    [(None, 0.0, False), (0.002, 0.0, True), (0.0, 0.0, False), (0.0005, 0.1, False)],
+)
+def test_a_draft_model_processes_two_tokens_in_the_quicker_order(
+    monkeypatch: pytest.MonkeyPatch, building: float | None, second: float, one_by_one: bool
+) -> None:
+    draft = Driver(lambda width: 0.002 * (1.0 + second * (width - 1)), building=building)
+    monkeypatch.setattr(calibration, "time", draft)
+    costs = measure(Driver(lambda _: 0.1), {"model": draft, "mtp": draft}, lambda: False, 0.0)
+    assert (costs.drafts["model"].one_by_one, costs.drafts["mtp"].one_by_one) == (one_by_one, False)
+    assert costs.drafts["model"].token == pytest.approx(0.002) and draft.tokens == []
+
+
+def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
+    """Otherwise passes of other widths, which round otherwise, could change a text from one load to the next."""
+    costs = Costs({1: 0.1}, {"model": DraftCosts(0.01, one_by_one=True)}, widths=(4, 8))
+    measured = MeasuredCosts(costs, OLD, 0.1, METHOD)
+    costs_file(tmp_path / "costs.json").put("key", measured)
+    stored = costs_file(tmp_path / "costs.json").get("key")
+    assert stored == measured
+    assert up_to_date(stored, OLD, Bench(), ONE) == (measured, None)
+    after = CostModel(stored.costs, 17).snapshot()
+    assert (after.widths, after.drafts["model"].one_by_one) == ((4, 8), True)
+    assert CostModel(stored.costs, 17, pads=False).snapshot().widths == (4, 8)
 
 
 # ------------------------------------------------------------ behind a long context

@@ -356,3 +356,33 @@ def test_the_draft_models_cost_at_long_contexts_is_learned(growth: float) -> Non
         after = CostModel(costs, 16)
         after.length = length
         assert after.drafts["model"].token == pytest.approx(0.1 + 2e-5 * length, rel=0.25)
+
+
+# ------------------------------------------------------------ passes that are padded
+
+
+PADDED = Costs({1: 1.0, 2: 1.5, 4: 2.0, 8: 3.0, 17: 6.0}, widths=(4, 8))
+
+
+def test_a_padded_pass_costs_what_its_width_does() -> None:
+    model = CostModel(PADDED, 17)
+    assert [model.width(width) for width in range(1, 11)] == [1, 4, 4, 4, 8, 8, 8, 8, 9, 10]
+    assert model.table()[1:9] == pytest.approx([1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0])
+    assert [model.verify(width) for width in range(1, 18)] == model.table()[1:]
+    model.observe_other(1, 0.5)
+    assert model.rounds()[1] > model.table()[2]
+    assert CostModel(PADDED, 6).table()[1:] == pytest.approx([1.0, 2.0, 2.0, 2.0, 2.25, 2.5])  # 8 is too many
+
+
+def test_a_padded_pass_teaches_what_its_width_costs() -> None:
+    model = CostModel(PADDED, 17)
+    seen(model, {1: 1.0, 4: 2.0, 3: 3.0, 2: 3.0}, 300)
+    assert model.verify(2) == model.verify(4) > 2.4
+    again = model.snapshot()
+    assert again.widths == (4, 8) and again.verify[2] == pytest.approx(1.5, rel=0.3)
+
+
+def test_a_fixed_length_is_not_padded() -> None:
+    model = CostModel(PADDED, 17, pads=False)
+    assert model.verify(2) == 1.5 and model.width(2) == 2
+    assert model.snapshot().widths == (4, 8)
