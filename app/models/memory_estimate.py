@@ -64,6 +64,8 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """For all GPUs together."""
     gpus: list[Parts] = []
     """For each of them."""
+    largest_tensors: list[int] = []
+    """For each of them, of the KV caches there: all keys or all values of a layer."""
     repacked: int = 0
     """Pages of the model files that were read once, rearranged for the processor, and are no longer needed. They count
     as resident until the system drops them, which it does before memory runs short.
@@ -146,7 +148,8 @@ class PairMemory:
         shape = target.shape
         states = _hidden_states(head.shape, shape.width, target.batch, target.cells) if head else 0
         system = _parts(target.system(), draft.system() if draft else Place(), head.system() if head else Place())
-        on_gpus = [_parts(*places) for places in zip(*self._on_gpus(gpus), strict=True)]
+        places = list(zip(*self._on_gpus(gpus), strict=True))
+        on_gpus = [_parts(*each) for each in places]
         return MemoryEstimate(
             system=msgspec.structs.replace(
                 system,
@@ -156,6 +159,7 @@ class PairMemory:
             ),
             gpu=_sum(on_gpus),
             gpus=on_gpus,
+            largest_tensors=[max(place.largest_tensor for place in each) for each in places],
             repacked=sum(one.repacked() for one in (target, draft, head) if one),
             skipped=0 if self._has_own_head else shape.skipped,
         )

@@ -43,8 +43,13 @@ class MemoryLimits:
         return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
 
     def fit_gpus(self, estimate: MemoryEstimate) -> bool:
-        """Whether there is space for what goes on the GPUs."""
-        return self.fullest(estimate) is None
+        """Whether there is space for what goes on the GPUs, and they can compute with it."""
+        return self.fullest(estimate) is None and not self.has_too_large_tensor(estimate)
+
+    def has_too_large_tensor(self, estimate: MemoryEstimate) -> bool:
+        """Whether a KV cache is larger than its GPU can compute with."""
+        found = zip(estimate.largest_tensors, self.gpus, strict=False)
+        return any(gpu.largest_tensor and size > gpu.largest_tensor for size, gpu in found)
 
     def fullest(self, estimate: MemoryEstimate) -> int | None:
         """The index of the GPU on which the most space is missing; ``None`` if there is enough on each."""

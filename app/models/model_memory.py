@@ -19,7 +19,7 @@ from app.protocol.limits import LEAST_PICKED_VOCABULARY, KvType
 
 KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
 """Numbers that are stored together, and the bytes they take."""
-_CELLS = 256
+CELLS = 256
 """llama.cpp rounds a cache up to a multiple of this many tokens."""
 _FLOAT, _HALF = 4, 2
 _BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
@@ -40,6 +40,8 @@ class Place(msgspec.Struct):
     weights: int = 0
     kv: int = 0
     compute: int = 0
+    largest_tensor: int = 0
+    """Of the KV cache: all keys or all values of a layer."""
 
     @property
     def total(self) -> int:
@@ -91,6 +93,8 @@ class ModelMemory:
             places[number].weights += size
         for number, size in zip(where, kv, strict=False):  # the output, which is the last, has none
             places[number].kv += size
+        for number, layer in zip(where, self._layers_on_gpu, strict=False):
+            places[number].largest_tensor = max(places[number].largest_tensor, self._largest_tensor(layer))
         for number, share in enumerate(rows):
             places[number].weights = round(sum(weights) * share)
         compute = self._graph() + (self._inputs_ahead() if len(set(where)) > 1 else 0)
@@ -146,6 +150,10 @@ class ModelMemory:
             cached += count * (self._cells_of(layer) * (layer.keys + layer.values) * size // numbers)
             states += count * layer.state
         return cached + (1 + self.snapshots) * states
+
+    def _largest_tensor(self, layer: Layer) -> int:
+        numbers, size = KV_BLOCKS[self.kv_type]
+        return self._cells_of(layer) * max(layer.keys, layer.values) * size // numbers
 
     def _cells_of(self, layer: Layer) -> int:
         """Tokens kept. With a running state, windows are kept completely, because otherwise rolling back wouldn't be
@@ -212,4 +220,4 @@ def cells_for(shape: ModelShape, tokens: int) -> int:
 
 def rounded_cells(tokens: int) -> int:
     """How many cells a KV cache for so many tokens has."""
-    return -(-tokens // _CELLS) * _CELLS
+    return -(-tokens // CELLS) * CELLS

@@ -188,6 +188,8 @@ class _Planner:
         draft_type = self._wishes.draft_kv_type or plan.kv_type
         if plan.with_draft and self._placer.draft and not takes_kv_type(self._placer.draft, draft_type):
             return f"the draft's KV cache can't be {draft_type}"
+        if self._limits.has_too_large_tensor(plan.estimate):
+            return f"a KV cache for {plan.context_length:,} tokens is too large for the GPU"
         subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
         where, needs, free = self._too_full(plan.estimate)
         return f"{subject} needs {size_text(needs)}{where}, but only {size_text(free)} is free"

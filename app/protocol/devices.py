@@ -18,3 +18,5 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     """``integrated`` devices share the system's memory (Apple silicon, laptops)."""
     total_bytes: int = 0
     free_bytes: int = 0
+    largest_tensor: int = 0
+    """Bytes; it can't compute with a larger one. 0: no limit is known."""

@@ -20,6 +20,9 @@ _DPKG_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 _OPTIONAL = re.compile(r"libggml-(cuda|vulkan)\.|libcupsprintersupport\.")
 """Loaded only where the GPU's driver or CUPS is, which bring what they are linked to."""
 
+_RECOMMENDED = {"vulkan": "libvulkan1, "}
+"""Packages that such a library needs, and without which the processor does it. This one recommends drivers itself."""
+
 
 def make(bundle: Path, dist: Path) -> list[Path]:
     """Make the packages of ``bundle`` in ``dist`` and return them: both where Debian's tools are."""
@@ -108,6 +111,7 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
         "ARCHITECTURE": architecture,
         "SIZE": str(_installed_kib(root)),
         "DEPENDS": _dependencies(program, stage),
+        "RECOMMENDS": _RECOMMENDED.get(places.backend(), ""),
     }
     control = (_FILES / "control.in").read_text("utf-8")
     _put(root / "DEBIAN" / "control", re.sub("@([A-Z]+)@", lambda name: values[name[1]], control))

@@ -339,6 +339,30 @@ def test_the_default_context_is_no_longer_than_the_training() -> None:
     assert make_plan(model(1.0, training_context=2048), None, machine(16)).context_length == 2048
 
 
+def test_a_cache_that_the_gpu_cannot_compute_with_stays_off_it() -> None:
+    """TARGET has 1,024 keys in each layer and token: 2 KiB."""
+    two = machine(64, 24, 24)
+    limited = msgspec.structs.replace(two.devices[0], largest_tensor=16384 * 2048)
+    one = msgspec.structs.replace(two, devices=[limited])
+    wishes = Wishes(context_length=16384)
+    assert make_plan(TARGET, None, one, wishes).target_gpu_layers == ALL_LAYERS
+    longer = msgspec.structs.replace(wishes, context_length=16385)
+    plan = make_plan(TARGET, None, one, longer)
+    assert (plan.fits, plan.context_length, plan.target_gpu_layers) == (True, 16385, 1)  # only the output
+    everything = msgspec.structs.replace(longer, target_gpu_layers=ALL_LAYERS, kv_type="f16")
+    refused = make_plan(TARGET, None, one, everything)
+    assert not refused.fits and refused.sentence == "A KV cache for 16,385 tokens is too large for the GPU."
+    offered = alternatives(TARGET, None, one, everything)
+    assert {(plan.context_length, plan.kv_type, plan.target_gpu_layers) for plan in offered} == {
+        (16384, "f16", ALL_LAYERS),
+        (16385, "q8_0", ALL_LAYERS),
+        (16385, "f16", 1),
+    }
+    both = msgspec.structs.replace(two, devices=[limited, two.devices[1]])
+    assert make_plan(TARGET, None, both, everything).tensor_split == (0.0, 33.0)  # by free memory, each would get half
+    assert not make_plan(TARGET, None, both, msgspec.structs.replace(everything, tensor_split=(1.0, 1.0))).fits
+
+
 def test_a_plan_becomes_load_settings() -> None:
     plan = make_plan(TARGET, DRAFT, machine(16, 3))
     fields = {name: getattr(plan, name) for name in LoadSettings.__struct_fields__ if hasattr(plan, name)}

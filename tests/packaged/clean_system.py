@@ -21,7 +21,7 @@ from tests.packaged.base_system import APART, alone, base_system, cache_folder, 
 from tests.packaged.waiting import wait_for
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_COMMAND_LIMIT_S = 600
+COMMAND_LIMIT_S = 600
 # The first process of the namespaces: everything in them ends when its input does.
 _HOLD = """
 mount -t proc proc "$1/proc"
@@ -141,7 +141,7 @@ class CleanSystem:
         env: Mapping[str, str] | None = None,
         network: bool = False,
         check: bool = True,
-        seconds: float = _COMMAND_LIMIT_S,
+        seconds: float = COMMAND_LIMIT_S,
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end. Raises `AssertionError` with what it said if it fails and ``check`` is set."""
         pipe = subprocess.PIPE

@@ -1,6 +1,6 @@
 """The package that was built, systems to try it on, and where the tests leave what they saw.
 
-``PACKAGE_TEST_DIST`` names another folder with packages than ``dist/``.
+``PACKAGE_TEST_DIST`` names another folder with packages than ``dist/``, ``SLIPSTREAM_BACKEND`` the package for a GPU.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from tests.packaged.packaged_app import PackagedApp
 
 _TOP = Path(__file__).resolve().parents[2]
 _DIST = Path(os.environ.get("PACKAGE_TEST_DIST") or _TOP / "dist")
+BACKEND = os.environ.get("SLIPSTREAM_BACKEND", "")
+_SUFFIX = f"-{BACKEND}" if BACKEND in ("cuda", "vulkan") else ""
 NewApp = Callable[..., PackagedApp]
 
 
 @pytest.fixture(scope="session")
 def deb() -> Path:
-    return _built(f"slipstream_{__version__}_amd64.deb")
+    return _built(f"slipstream{_SUFFIX}_{__version__}_amd64.deb")
 
 
 @pytest.fixture(scope="session")
 def tarball() -> Path:
-    return _built(f"slipstream-{__version__}-linux-x86_64.tar.gz")
+    return _built(f"slipstream-{__version__}-linux-x86_64{_SUFFIX}.tar.gz")
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,10 @@ from typing import TypeVar
 
 import psutil
 
-from tests.packaged.clean_system import CleanSystem, User, inside
+from app.protocol.events import Hello
+from app.protocol.frames import FrameReader
+from app.protocol.framing import decode_event
+from tests.packaged.clean_system import COMMAND_LIMIT_S, CleanSystem, User, inside
 from tests.packaged.display import Display
 from tests.packaged.waiting import wait_for
 
@@ -44,9 +47,20 @@ class PackagedApp:
         self.program = program
         self.env = dict(env or {})
 
-    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str, check: bool = True, seconds: float = COMMAND_LIMIT_S
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command of the app to its end, without a network."""
-        return self.system.run(self.program, *arguments, user=self.user, env=self.env, check=check)
+        return self.system.run(self.program, *arguments, user=self.user, env=self.env, check=check, seconds=seconds)
+
+    def hello(self) -> Hello:
+        """What the engine's process says first."""
+        said = f"{self.user.home}/said"
+        self.system.run("sh", "-c", f'exec "$0" --role=engine >{said}', self.program, user=self.user, env=self.env)
+        body = next(iter(FrameReader().feed(self.system.path(said).read_bytes())))
+        hello = decode_event(body)
+        assert isinstance(hello, Hello)
+        return hello
 
     def open(self, display: Display | None, *arguments: str) -> OpenApp:
         """Open the window on ``display``, or where none is needed ("offscreen")."""

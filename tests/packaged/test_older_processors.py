@@ -6,9 +6,6 @@ import shutil
 
 import pytest
 
-from app.protocol.events import Hello
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_event
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.packaged_app import PackagedApp
@@ -41,7 +38,7 @@ def test_an_older_processor_gives_the_same_answer(
     app = new_app(installed)
     expected = app.run(*GENERATE).stdout
     older = PackagedApp(installed, app.user, app.said, program=_script(installed, app, processor), env=_RESTARTED)
-    assert f"{variant} variant" in _hello(older).engine
+    assert f"{variant} variant" in older.hello().engine
     assert older.run(*GENERATE).stdout == expected
 
 
@@ -52,13 +49,3 @@ def _script(system: CleanSystem, app: PackagedApp, processor: str) -> str:
     system.path(script).write_text(f"#!/bin/sh\n{start}\n", encoding="utf-8")
     system.path(script).chmod(0o755)
     return script
-
-
-def _hello(app: PackagedApp) -> Hello:
-    """What the engine's process says first."""
-    said = f"{app.user.home}/said"
-    app.system.run("sh", "-c", f'exec "$0" --role=engine >{said}', app.program, user=app.user, env=app.env)
-    body = next(iter(FrameReader().feed(app.system.path(said).read_bytes())))
-    hello = decode_event(body)
-    assert isinstance(hello, Hello)
-    return hello

@@ -208,7 +208,7 @@ class Loader:
             is_small = model.parameters < _SMALL_DRAFT_PARAMETERS
             one, batch = (1, 1) if is_small else (self._settings.threads or self._threads.batch, self._threads.batch)
             length, outputs = options.settings.context_length, DRAFT_OUTPUTS
-            check_cache(files.header, min(length, model.longest_context), options.settings.kv_type, options.gpu_layers)
+            check_cache(files.header, min(length, model.longest_context), options)
             return Context(model, options.settings, length=length, threads=one, batch_threads=batch, outputs=outputs)
 
         with contextlib.ExitStack() as undo:
@@ -247,12 +247,7 @@ class Loader:
         if not model.has_decoder_only:
             raise KnownError(f"{model.path.name} is not a model that generates text one token at a time.")
         length = self._settings.context_length or default_context_length(model.training_context)
-        check_cache(
-            self._files.header,
-            min(length, model.longest_context),
-            self._settings.kv_type,
-            self._settings.target_gpu_layers,
-        )
+        check_cache(self._files.header, min(length, model.longest_context), self._options)
         self._on_progress(LoadProgressed(request=self._command.request, stage="context", fraction=0.0))
         return target_context(model, self._settings, length, self._threads, has_head=self._drafts_alone)
 

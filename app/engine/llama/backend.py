@@ -10,6 +10,7 @@ import platform
 import re
 import subprocess
 import sys
+from bisect import bisect
 from collections import deque
 from collections.abc import Sequence
 from functools import cache
@@ -39,6 +40,7 @@ _NVIDIA_MODULE = re.compile(r"NVRM version:.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s")
 """The line reads ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar …``, or ``… UNIX Open Kernel
 Module for x86_64  570.86.15  Release Build …``."""
 _DRIVER_SECONDS = 10.0
+_MOST_TENSOR_BYTES = 16 * 1024**4
 _SIZE = ctypes.POINTER(ctypes.c_size_t)
 
 
@@ -127,14 +129,19 @@ def offload_handles() -> dict[str, int]:
     return {_text(_library().ggml_backend_dev_name(handle)): handle for handle in handles}
 
 
-def can_compute_with(size: int) -> bool:
-    """Whether the GPUs that llama.cpp offloads to can compute with a tensor of ``size`` bytes; True without GPUs."""
-    ggml = _library()
-    context = ggml.ggml_init(_InitParams(4096, None, True))
-    tensor = ggml.ggml_new_tensor_1d(context, llama_cpp.GGML_TYPE_I8, size)
-    can = all(ggml.ggml_backend_dev_supports_op(handle, tensor) for handle in offload_handles().values())
-    ggml.ggml_free(context)
-    return can
+@cache
+def largest_tensor(handle: int) -> int:
+    """Bytes of the largest tensor that this device can compute with; 0 if there is no limit below 16 TiB."""
+
+    def is_too_large(size: int) -> bool:
+        ggml = _library()
+        context = ggml.ggml_init(_InitParams(4096, None, True))
+        tensor = ggml.ggml_new_tensor_1d(context, llama_cpp.GGML_TYPE_I8, size)
+        can: bool = ggml.ggml_backend_dev_supports_op(handle, tensor)
+        ggml.ggml_free(context)
+        return not can
+
+    return bisect(range(1, _MOST_TENSOR_BYTES), False, key=is_too_large) if is_too_large(_MOST_TENSOR_BYTES) else 0
 
 
 def cpu_buffer_type() -> int:
@@ -165,6 +172,7 @@ def _device(handle: int) -> Device:
         kind="integrated" if shared else "gpu",
         total_bytes=total.value,
         free_bytes=min(free.value, total.value),
+        largest_tensor=largest_tensor(handle),
     )
 
 

@@ -52,6 +52,19 @@ class Placement:
         target = cls.of_target(settings)
         return cls(target.only_gpu, target.split_mode, target.tensor_split)
 
+    def gpus(self) -> dict[str, int]:
+        """llama.cpp's handles of the GPUs that get a part of the model, by name."""
+        found = backend.offload_handles()
+        if self.only_gpu:
+            return {self.only_gpu: _handle(self.only_gpu)}
+        if self.without_gpus:
+            return {}
+        if self.split_mode == "none":
+            return dict(list(found.items())[:1])
+        if any(self.tensor_split):
+            return {name: found[name] for name, share in zip(found, self.tensor_split, strict=True) if share}
+        return found
+
     def apply(self, params: llama_cpp.llama_model_params) -> list[object]:
         """Set it in ``params``. What is returned must live until the model is loaded.
 

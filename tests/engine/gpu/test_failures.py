@@ -12,7 +12,6 @@ import pytest
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.protocol.commands import Generate, Load, Message
-from app.protocol.devices import Device
 from app.protocol.events import PromptProgressed, Round
 from app.protocol.options import LoadSettings, Sampling
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
@@ -20,15 +19,6 @@ from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 SETTINGS = LoadSettings(context_length=512, batch_size=32, micro_batch_size=32, threads=1, chat_cache_mib=0)
 ON_CPU = msgspec.structs.replace(SETTINGS, target_gpu_layers=0, draft_gpu_layers=0)
 SECONDS = 500.0
-_SWITCHES = (
-    "GGML_VK_DISABLE_F16",
-    "GGML_VK_DISABLE_COOPMAT",
-    "GGML_VK_DISABLE_COOPMAT2",
-    "GGML_VK_DISABLE_INTEGER_DOT_PRODUCT",
-    "GGML_VK_DISABLE_FUSION",
-    "GGML_VK_SERIALIZE_SUBMISSIONS",
-    "GGML_VK_DISABLE_GRAPH_OPTIMIZE",
-)
 
 
 @pytest.fixture
@@ -48,24 +38,31 @@ def asked(tokens: int = 4) -> Generate:
     return Generate(request=0, messages=[message], sampling=Sampling(temperature=0), max_tokens=tokens, draft_length=0)
 
 
-@pytest.mark.allow_logs
-def test_a_driver_that_crashes_ends_only_the_engine_and_the_processor_does(
-    gpu: Device, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Mesa's crashes with what llama.cpp does, if it may."""
-    if "llvmpipe" not in gpu.description:
-        pytest.skip("the driver of this GPU may be sound")
-    for name in _SWITCHES:
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("MESA_SHADER_CACHE_DISABLE", "true")
+def ended_by(number: signal.Signals, model: Path, stage: str) -> ExitCause:
+    """Let an engine end in this way while it computes on the GPU; returns what is said of it."""
     with EngineProcess(limit_seconds=SECONDS) as engine:
-        try:
-            answer(engine, model, SETTINGS)
-        except EngineEndedError as error:
-            ended = error.ended
-        else:
-            pytest.skip("this version of Mesa doesn't crash")
-    assert ended.cause in (ExitCause.CRASHED, ExitCause.ABORTED)
+
+        def end() -> None:
+            os.kill(engine.process_id, number)
+
+        with pytest.raises(EngineEndedError) as ended:
+            load = Load(request=0, target=str(model), settings=SETTINGS)
+            engine.load(load, lambda _: end() if stage == "load" else None)
+            for event in engine.generate(asked(tokens=200)):
+                if isinstance(event, PromptProgressed if stage == "prompt" else Round):
+                    end()
+    return ended.value.ended.cause
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    ("number", "cause"), [(signal.SIGSEGV, ExitCause.CRASHED), (signal.SIGABRT, ExitCause.ABORTED)]
+)
+def test_a_crash_ends_only_the_engine_and_the_processor_does_it(
+    model: Path, number: signal.Signals, cause: ExitCause
+) -> None:
+    """As when a driver crashes."""
+    assert ended_by(number, model, "answer") is cause
     with EngineProcess(limit_seconds=SECONDS) as engine:
         assert answer(engine, model, ON_CPU) == 4
 
@@ -73,17 +70,6 @@ def test_a_driver_that_crashes_ends_only_the_engine_and_the_processor_does(
 @pytest.mark.allow_logs
 @pytest.mark.parametrize("stage", ["load", "prompt", "answer"])
 def test_a_kill_while_it_computes_leaves_the_gpu_to_the_next(model: Path, stage: str) -> None:
-    with EngineProcess(limit_seconds=SECONDS) as engine:
-
-        def kill() -> None:
-            os.kill(engine.process_id, signal.SIGKILL)
-
-        with pytest.raises(EngineEndedError) as ended:
-            load = Load(request=0, target=str(model), settings=SETTINGS)
-            engine.load(load, lambda _: kill() if stage == "load" else None)
-            for event in engine.generate(asked(tokens=200)):
-                if isinstance(event, PromptProgressed if stage == "prompt" else Round):
-                    kill()
-        assert ended.value.ended.cause is ExitCause.KILLED
+    assert ended_by(signal.SIGKILL, model, stage) is ExitCause.KILLED
     with EngineProcess(limit_seconds=SECONDS) as engine:
         assert answer(engine, model, SETTINGS) == 4

@@ -8,34 +8,73 @@ import pytest
 
 from app.engine.host import gpu_limits
 from app.engine.host.gpu_limits import check_cache
+from app.engine.host.load_options import ModelOptions
 from app.engine.llama import backend
-from app.engine.llama.backend import can_compute_with
+from app.engine.llama.placement import ON_THE_CPU, Placement
 from app.errors import KnownError
-from app.models.gguf import read_header
+from app.models.gguf import GgufHeader, read_header
 from app.protocol.limits import KvType
+from app.protocol.options import LoadSettings
 from tests.support.gguf_files import make_model
 
 KEYS = 64
 """Numbers in the keys of a token, in each layer of the model."""
+F16 = 2 * KEYS
+"""Bytes of them."""
 
 
-@pytest.mark.parametrize(("kv_type", "bytes_per_token"), [("f16", 2 * KEYS), ("q8_0", 34 * KEYS // 32)])
+@pytest.fixture
+def header(tmp_path: Path) -> GgufHeader:
+    return read_header(make_model(tmp_path / "model.gguf", width=KEYS, heads=2))
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Limits in bytes by name, 0 for none, of the GPUs there are; tests fill it."""
+    found: dict[str, int] = {}
+    monkeypatch.setattr(backend, "offload_handles", lambda: {name: number for number, name in enumerate(found)})
+    monkeypatch.setattr(gpu_limits, "largest_tensor", lambda handle: list(found.values())[handle])
+    return found
+
+
+def options(**settings: object) -> ModelOptions:
+    return ModelOptions.of_target(LoadSettings(**settings))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kv_type", "bytes_per_token"), [("f16", F16), ("q8_0", 34 * KEYS // 32)])
 def test_the_longest_possible_context_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kv_type: KvType, bytes_per_token: int
+    header: GgufHeader, gpus: dict[str, int], kv_type: KvType, bytes_per_token: int
 ) -> None:
-    header = read_header(make_model(tmp_path / "model.gguf", width=KEYS, heads=2))
-    monkeypatch.setattr(gpu_limits, "can_compute_with", lambda size: size <= 4096 * bytes_per_token)
-    check_cache(header, 4096, kv_type, -1)
+    gpus["G0"] = 4096 * bytes_per_token + 1
+    check_cache(header, 4096, options(kv_type=kv_type))
     with pytest.raises(KnownError, match=r"for 4,097 tokens is too large .* at most 4,096 tokens"):
-        check_cache(header, 4097, kv_type, -1)
+        check_cache(header, 4097, options(kv_type=kv_type))
     with pytest.raises(KnownError, match=r"for 100,000 tokens is too large .* at most 4,096 tokens"):
-        check_cache(header, 100_000, kv_type, 2)  # the output, and a layer
-    check_cache(header, 100_000, kv_type, 1)
-    check_cache(header, 100_000, kv_type, 0)
+        check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=2))  # the output, and a layer
+    check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=1))
+    check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=0))
 
 
-def test_without_a_gpu_everything_can_be_computed_with() -> None:
+def test_only_gpus_that_get_a_part_are_asked(header: GgufHeader, gpus: dict[str, int]) -> None:
+    gpus |= {"G0": 4096 * F16, "G1": 0, "G2": 8192 * F16}
+    for settings in ({}, {"tensor_split": (1.0, 1.0, 0.0)}, {"split_mode": "none"}):
+        with pytest.raises(KnownError, match="at most 4,096 tokens"):
+            check_cache(header, 100_000, options(**settings))
+    with pytest.raises(KnownError, match="at most 8,192 tokens"):
+        check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 3.0)))
+    check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 0.0)))
+    check_cache(header, 100_000, options(split_mode="none", main_gpu="G1"))
+
+
+def test_a_placement_names_its_gpus(gpus: dict[str, int]) -> None:
+    gpus |= {"G0": 0, "G1": 0}
+    assert list(Placement().gpus()) == ["G0", "G1"]
+    assert list(Placement(tensor_split=(0.0, 2.0)).gpus()) == ["G1"]
+    assert list(Placement("G1", "none").gpus()) == ["G1"]
+    assert list(Placement(split_mode="none").gpus()) == ["G0"]
+    assert not ON_THE_CPU.gpus()
+
+
+def test_the_processor_has_no_limit() -> None:
     backend.start()
-    if backend.gpu_devices():
-        pytest.skip("there is one")
-    assert can_compute_with(2**40)
+    assert backend.largest_tensor(backend._handles(backend.CPU)[0]) == 0
