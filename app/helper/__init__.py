@@ -1,4 +1,4 @@
-"""A process for untrusted data: chat templates and code to highlight; later formulas, attachments and imports.
+"""A process for untrusted data: chat templates, grammars, code to highlight; later formulas, attachments and imports.
 
 Such data can make a regular expression or a single C call run forever or use up all memory, and no thread of the same
 process can stop that. The helper process is killed when a request exceeds its time or memory, and restarted for the

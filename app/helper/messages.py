@@ -60,6 +60,26 @@ class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
+class CheckGrammar(msgspec.Struct, frozen=True, tag=True):
+    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). Answered by `GrammarChecked` or
+    `GrammarFailed`."""
+
+    kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
+    source: str
+
+
+class GrammarChecked(msgspec.Struct, frozen=True, tag=True):
+    """``grammar``: the same in llguidance's notation."""
+
+    grammar: str
+
+
+class GrammarFailed(msgspec.Struct, frozen=True, tag=True):
+    """``detail``: what is wrong and where, in one line."""
+
+    detail: str
+
+
 class Highlight(msgspec.Struct, frozen=True, tag=True):
     """Find the parts of code to color."""
 
@@ -76,11 +96,13 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
 
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
-Request = TemplateRequest | Highlight
-Answer = TemplateAnswer | Highlighted
+GrammarAnswer = GrammarChecked | GrammarFailed
+Request = TemplateRequest | CheckGrammar | Highlight
+Answer = TemplateAnswer | GrammarAnswer | Highlighted
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
+GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import BinaryIO
 
 from app.helper import limits
-from app.helper.messages import REQUESTS, Answer, Highlight, Request
+from app.helper.messages import REQUESTS, Answer, CheckGrammar, Highlight, Request
 from app.protocol import frames
 
 
@@ -48,6 +48,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
 
         lexer = highlighting.lexer(request.language)
         return lambda: highlighting.highlight(lexer, request.text)
+    if isinstance(request, CheckGrammar):
+        from app.helper import grammars
+
+        return lambda: grammars.answer(request)
     from app.helper import templates
 
     return lambda: templates.answer(request)

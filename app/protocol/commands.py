@@ -9,6 +9,7 @@ import msgspec
 from app.protocol.limits import MAX_COUNT, HeadChoice
 from app.protocol.options import (
     AcceptRule,
+    AnswerFormat,
     DrafterChoice,
     DraftLength,
     LoadSettings,
@@ -66,6 +67,8 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
     """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
+    format: AnswerFormat | None = None
+    """What the answer has to follow; ``None``: nothing."""
     continued: list[int] = []
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 
 from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
@@ -26,6 +27,7 @@ from app.engine.host.recommended import recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
+from app.helper.answer_format import checked_grammar
 from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens
 from app.protocol.events import (
     GenerationFinished,
@@ -192,6 +194,7 @@ class Engine:
         target = self._loaded()
         self._check_continued(target, command.continued)
         prompt = self._prompt(target, command)
+        grammar = self._grammar(target, command)
         tokens = [*prompt.tokens, *command.continued]
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
@@ -226,6 +229,7 @@ class Engine:
             thinking_budget=command.thinking_budget,
             between=target.thinking.between,
             closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
+            grammar=grammar,
         )
         yield from self._decode(target, command, task, logits, statistics, started)
 
@@ -260,6 +264,15 @@ class Engine:
         )
         if self._costs:
             self._costs.history.save_now_and_then()
+
+    @staticmethod
+    def _grammar(target: Target, command: Generate) -> Grammar | None:
+        """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
+        if command.format is None:
+            return None
+        source = checked_grammar(command.format)
+        openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
+        return Grammar(target.grammar_vocabulary, source, openings)
 
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
@@ -381,7 +394,7 @@ class Engine:
             command.request,
             self._should_abort,
             is_continued=bool(command.continued),
-            needed=logits_needed(command.sampling),
+            needed=None if command.format else logits_needed(command.sampling),
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
