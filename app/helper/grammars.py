@@ -4,9 +4,9 @@ what hangs; the engine compiles only what passed here, with the same limits.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +23,8 @@ _DEEPEST = 100
 _DETAIL_CHARACTERS = 300
 _DEFINITIONS = ("$schema", "$defs", "definitions", "$id", "x-guidance")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_TRIES = 200
-"""Parts of a schema that are looked at to find a mistake."""
+_SEARCH_SECONDS = 0.5
+"""For the part of a schema that has the mistake."""
 _JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?"}
 """White space in JSON that models write; without a limit, a model can write it without end."""
 
@@ -110,12 +110,12 @@ def _error(part: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def _place(schema: dict[str, Any], error: str) -> str:
     """The innermost part of a schema that has this ``error`` on its own, as a JSON pointer (RFC 6901)."""
-    place, part, tries = "#", schema, itertools.count()
+    place, part, deadline = "#", schema, time.monotonic() + _SEARCH_SECONDS
     while found := next(
-        ((names, one) for names, one in _children(part) if next(tries) < _TRIES and _error(one, schema) == error), None
+        (one for one in _children(part) if time.monotonic() < deadline and _error(one[1], schema) == error), None
     ):
         place, part = "/".join((place, *found[0])), found[1]
-    return place
+    return place if part is not schema else "the top level"
 
 
 def _children(part: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -118,6 +118,8 @@ class ScoreTokens(msgspec.Struct, frozen=True, kw_only=True, tag="score_tokens")
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     overflow: Overflow = "drop_oldest"
     """As the answer was asked for, or it would stand behind another prompt."""
+    format: AnswerFormat | None = None
+    """As the answer was asked for."""
     raw: bool = False
     private: bool = False
     """As in `Generate.private`."""

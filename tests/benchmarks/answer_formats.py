@@ -32,7 +32,7 @@ _PROSE = AnswerFormat(
     kind="json_schema",
     source='{"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}',
 )
-_TOKENS, _TURNS = 120, 7
+_TOKENS, _TURNS = 64, 5
 
 
 def check_validity(schemas: int) -> Counter[str]:

@@ -51,7 +51,7 @@ def _array(rng: random.Random, depth: int) -> Schema:
     return {**schema, "items": _any(rng, depth)}
 
 
-def _string(rng: random.Random, _depth: int) -> Schema:
+def _string(rng: random.Random, depth: int) -> Schema:
     match rng.randrange(3):
         case 0:
             least = rng.randint(0, 3)
@@ -62,7 +62,7 @@ def _string(rng: random.Random, _depth: int) -> Schema:
             return {"type": "string", "pattern": rng.choice(_PATTERNS)}
 
 
-def _integer(rng: random.Random, _depth: int) -> Schema:
+def _integer(rng: random.Random, depth: int) -> Schema:
     least = rng.randint(-50, 50)
     most = least + rng.randint(0, 500)
     match rng.randrange(3):
@@ -74,17 +74,17 @@ def _integer(rng: random.Random, _depth: int) -> Schema:
             return {"type": "integer", "minimum": 0, "maximum": 100, "multipleOf": rng.choice((2, 5, 10))}
 
 
-def _number(rng: random.Random, _depth: int) -> Schema:
+def _number(rng: random.Random, depth: int) -> Schema:
     least = rng.randint(0, 5)
     return {"enum": [least / 2, least + 0.25]} if rng.random() < 0.5 else {"const": least * 1.5}
 
 
-def _choice(rng: random.Random, _depth: int) -> Schema:
+def _choice(rng: random.Random, depth: int) -> Schema:
     values = [*_WORDS[:4], 1, 2, None, True, ["a"], {"b": 1}]
     return {"enum": rng.sample(values, rng.randint(1, 4))} if rng.random() < 0.7 else {"const": rng.choice(values)}
 
 
-def _simple(rng: random.Random, _depth: int) -> Schema:
+def _simple(rng: random.Random, depth: int) -> Schema:
     return {"type": rng.choice(["boolean", "null", ["boolean", "null"]])}
 
 
@@ -94,7 +94,7 @@ def _one_of(rng: random.Random, depth: int) -> Schema:
     return {"oneOf": [{"type": "integer", "minimum": 0, "maximum": 99}, {"type": "string", "maxLength": 4}]}
 
 
-def _all_of(rng: random.Random, _depth: int) -> Schema:
+def _all_of(rng: random.Random, depth: int) -> Schema:
     least = rng.randint(0, 9)
     return {"allOf": [{"type": "integer", "minimum": least}, {"maximum": least + 90}]}
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from app.engine.decoding.detokenizer import TokenTexts
 from app.errors import KnownError
 from app.helper.grammars import first_line, limits
+from app.protocol.events import Piece
 
 _LINE_BREAKS = 2
 """Tokens of line breaks that may stand between thinking and answer."""
@@ -38,7 +39,7 @@ class Vocabulary(Protocol):
 
 
 class GrammarVocabulary:
-    """The tokens of one model as llguidance needs them. Made once: 150,000 tokens take half a second."""
+    """The tokens of one model as llguidance needs them. Made once: 150,000 tokens take about a second."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.size = vocabulary.vocabulary_size
@@ -96,8 +97,10 @@ class Grammar:
         """``source``: what the helper answers (`app.helper.messages.GrammarChecked`). ``openings``: tokens that open
         thinking.
 
-        Raises `KnownError` if llguidance refuses it.
+        Raises `KnownError` if llguidance refuses it, or the model has no token that ends an answer.
         """
+        if not vocabulary.ends:
+            raise KnownError("This model has no token that ends an answer, so its answers can't follow a format.")
         self._vocabulary = vocabulary
         self._openings = openings
         self._matcher = llguidance.LLMatcher(vocabulary.tokenizer, source, log_level=0, limits=limits())
@@ -122,6 +125,14 @@ class Grammar:
             self.extra = self._openings
         elif self.in_force and texts.trims and texts.since_thinking <= _LINE_BREAKS:
             self.extra = self._vocabulary.line_breaks
+
+    def follow(self, texts: TokenTexts, answer: Sequence[int]) -> None:
+        """Go to the end of the beginning of an ``answer``; ``texts`` are at its start. Raises as `take`."""
+        self.look(texts)
+        for token in answer:
+            self.take(token)
+            texts.add(Piece(text="", id=token))
+            self.look(texts)
 
     def take(self, token: int) -> None:
         """The answer goes on with ``token``. Raises `KnownError` if the grammar doesn't allow it."""

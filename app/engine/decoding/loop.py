@@ -81,7 +81,7 @@ class Decoding:
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         if self._grammar:
-            self._begin_grammar(self._grammar, prompt)
+            self._grammar.follow(TokenTexts(vocabulary.piece, task.marks, prompt), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
@@ -122,15 +122,6 @@ class Decoding:
             if self.finish_reason == "stop_string":
                 end = self._sequence.prompt_length + self.text.safe_tokens
             self._target.roll_back(end)
-
-    def _begin_grammar(self, grammar: Grammar, prompt: list[int]) -> None:
-        """Take it to the end of an answer that is continued."""
-        texts = TokenTexts(self._vocabulary.piece, self._task.marks, prompt)
-        grammar.look(texts)
-        for token in self._task.continued:
-            grammar.take(token)
-            texts.add(Piece(text="", id=token))
-            grammar.look(texts)
 
     # ------------------------------------------------------------ the end of thinking
 

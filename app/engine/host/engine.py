@@ -9,7 +9,10 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.loop import Decoding, Stops
@@ -266,13 +269,25 @@ class Engine:
             self._costs.history.save_now_and_then()
 
     @staticmethod
-    def _grammar(target: Target, command: Generate) -> Grammar | None:
+    def _grammar(target: Target, command: Generate | ScoreTokens) -> Grammar | None:
         """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
         if command.format is None:
             return None
         source = checked_grammar(command.format)
         openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
         return Grammar(target.grammar_vocabulary, source, openings)
+
+    def _allowed(self, target: Target, command: ScoreTokens, prompt: list[int]) -> NDArray[np.bool_] | None:
+        """The tokens that may follow the answer; ``None``: all of them."""
+        grammar = self._grammar(target, command)
+        if grammar is None:
+            return None
+        marks = None if command.raw else target.thinking.marks
+        grammar.follow(TokenTexts(target.model.piece, marks, prompt), command.answer)
+        if not grammar.in_force:
+            return None
+        with grammar.ahead() as ahead:
+            return ahead.allowed()
 
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
@@ -318,13 +333,15 @@ class Engine:
         unknown = _unknown(target, [*command.answer, *command.candidates])
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
-        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        prompt = self._prompt(target, command).tokens
+        allowed = self._allowed(target, command, prompt)
+        tokens = [*prompt, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
         target.switcher.before_measuring()
         self._begin(target, tokens, private=command.private)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
-        choice = Choice(logits, tokens, command.sampling, command.seed)
+        choice = Choice(logits, tokens, command.sampling, command.seed, allowed)
         return TokensScored(
             request=command.request,
             logits=[choice.logit(candidate) for candidate in command.candidates],

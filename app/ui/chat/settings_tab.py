@@ -133,6 +133,7 @@ class ChatSettingsTab(QFrame):
         self.format_source.setAccessibleName(title)
         describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
+        self.format_problem.hide()
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()

@@ -130,7 +130,7 @@ LIGHT = _theme(
     tint_model="#cdeee7",
     tint_ngram="#e8dffa",
     tint_mtp="#f6e3b0",
-    tint_grammar="#dfe3ea",
+    tint_grammar="#d2e4cd",
     code_surface="#f1f4f4",
 )
 
@@ -148,7 +148,7 @@ DARK = _theme(
     tint_model="#174443",
     tint_ngram="#3a2d5e",
     tint_mtp="#4a3a12",
-    tint_grammar="#3a4048",
+    tint_grammar="#30432d",
     code_surface="#121517",
 )
 

@@ -15,9 +15,11 @@ import pytest
 from app.engine.decoding.sampling import TopLogits, candidates, masked
 from app.engine.host.engine import Engine
 from app.errors import KnownError
+from app.protocol.commands import ScoreTokens
 from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
+from tests.support.schemas import random_schema
 from tests.support.thinking_models import FAMILIES, make_thinking_model
 
 Loader = Callable[..., PairLoaded]
@@ -149,7 +151,7 @@ def test_an_answer_that_was_cut_goes_on_in_its_grammar(engine: Engine, load: Loa
 def test_a_bad_schema_is_refused_before_anything_is_computed(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     bad = AnswerFormat(kind="json_schema", source='{"type": "objekt"}')
-    with pytest.raises(KnownError, match="at #: Invalid type: objekt"):
+    with pytest.raises(KnownError, match="at the top level: Invalid type: objekt"):
         run(engine, ask("Tell me", format=bad))
 
 
@@ -188,3 +190,40 @@ def test_few_tokens_are_chosen_as_from_whole_rows() -> None:
             ratio = ours.probability(0, int(token)) / max(ours.probability(0, int(few.ids[0, 0])), 1e-300)
             other = theirs.probability(0, int(token)) / max(theirs.probability(0, int(few.ids[0, 0])), 1e-300)
             assert ratio == pytest.approx(other, rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_a_choice_is_scored_as_it_was_made(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(random_pair[0])
+    wanted = AnswerFormat(kind="regex", source="[a-f]{4}")
+    command = ask("Go", sampling=HOT, format=wanted, draft_length=0)
+    tokens = run(engine, command).token_ids
+    assert engine._target
+    (refused,) = engine._target.model.tokenize("z", special=False, bos=False)[-1:]
+    for place in range(3):
+        question = ScoreTokens(
+            request=1,
+            messages=command.messages,
+            answer=tokens[:place],
+            candidates=[tokens[place], refused],
+            sampling=HOT,
+            seed=1,
+            format=wanted,
+        )
+        scored = engine.score_tokens(question)
+        assert scored.scores[0] is not None and scored.scores[1] is None
+        assert scored.could_win == [True, False]
+
+
+def test_random_schemas_are_followed_at_a_high_temperature(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    """`python -m tests.benchmarks.answer_formats validity` does the same with 500."""
+    load(*random_pair)
+    ended = 0
+    for number in range(25):
+        schema = random_schema(number)
+        wanted = AnswerFormat(kind="json_schema", source=json.dumps(schema))
+        plain = run(engine, ask("Go", sampling=HOT, seed=number, format=wanted, max_tokens=400, draft_length=0))
+        if plain.finished.finish_reason == "end":
+            jsonschema.validate(json.loads(plain.answer), schema)
+            ended += 1
+    assert ended >= 15
