@@ -1,7 +1,7 @@
 """What an MTP head costs and brings: time to first token with a head ÷ without, and speed-up at several acceptances.
 
     python -m tests.benchmarks.mtp [--architecture NAME] [--heads N] [--layers N] [--width N] [--tokens N] [--repeat N]
-                                   [--threads N] [--server FILE] [--json]
+                                   [--threads N] [--wrong PERCENT …] [--server FILE] [--json]
 
 The models are constructed (`tests.support.mtp_models`): layers of random weights, so that the cost is real, and a head
 that is right except after a chosen share of the tokens, so that the acceptance is. By default one thread computes, and
@@ -20,6 +20,7 @@ import json
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -44,8 +45,10 @@ CONTEXT = 8192
 ANSWER_TOKENS = 200
 DEPTHS: tuple[DraftLength, ...] = (0, 1, 2, 3, 5, "auto")
 GEMMA4 = "gemma4"
-WRONG_SHARES = (0.0, 0.1, 0.3, 0.6)
+WRONG_PERCENTS = (0, 10, 30, 60)
 """Of the tokens, after which the head is wrong."""
+COMPARED_PERCENTS = (0, 10)
+"""Those at which llama-server answers, too."""
 Clock = Callable[[], float]
 
 
@@ -213,19 +216,20 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     text = list(cycle())
     result: dict[str, Any] = {"speeds": {}}
     with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
-        for share in WRONG_SHARES:
-            wrong = random.Random(1).sample(text, round(share * len(text)))
-            path = Path(name) / f"{share}.gguf"
+        for percent in options.wrong:
+            wrong = random.Random(1).sample(text, round(percent * len(text) / 100))
+            path = Path(name) / f"{percent}.gguf"
             make_table_model(
                 path, options.architecture, wrong, unused=options.unused, context_length=CONTEXT, weights="F16", **shape
             )
             with patch.object(time, "perf_counter", clock):
-                if not share:
+                if "first" not in result:
                     result["first"] = first_token(path, options.tokens, options.repeat, options.threads, clock)
-                result["speeds"][share] = speeds(path, options.repeat, options.threads, clock)
-            if options.server and share in WRONG_SHARES[:2]:
+                result["speeds"][percent] = speeds(path, options.repeat, options.threads, clock)
+            if options.server and percent in COMPARED_PERCENTS:
                 result.setdefault("server", []).extend(compared(options.server, path, options.repeat, options.threads))
             path.unlink()
+            print(f"{percent}% wrong: {json.dumps(result)}", file=sys.stderr, flush=True)  # in case it is cut off
     return result
 
 
@@ -247,9 +251,9 @@ def _own_figures(result: dict[str, Any]) -> list[str]:
         "speed-up (acceptance) by draft length",
         f"{'wrong after':>12}" + "".join(f"{name:>14}" for name in map(str, DEPTHS[1:])),
     ]
-    for share, row in result["speeds"].items():
+    for percent, row in result["speeds"].items():
         cells = (f"{row[str(length)]['speedup']:.2f} ({row[str(length)]['acceptance']:.2f})" for length in DEPTHS[1:])
-        lines.append(f"{share:>12.0%}" + "".join(f"{cell:>14}" for cell in cells))
+        lines.append(f"{f'{percent}%':>12}" + "".join(f"{cell:>14}" for cell in cells))
     return lines
 
 
@@ -260,6 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--layers", type=int, default=32, help="without the head's")
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--unused", type=int, default=16_000, help="tokens of the vocabulary that no text has")
+    parser.add_argument("--wrong", type=int, nargs="+", default=WRONG_PERCENTS, metavar="PERCENT")
     parser.add_argument("--tokens", type=int, default=1500, help="of the prompt")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)

@@ -58,6 +58,7 @@ from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT, EngineProcess
 from tests.support.gguf_files import CHATML_TEMPLATE
+from tests.support.mtp_models import make_table_model
 
 Pair = tuple[Path, Path]
 GREEDY = Sampling(temperature=0)
@@ -146,13 +147,15 @@ def test_thinking_is_stopped_while_it_computes(process: EngineProcess, tmp_path:
     process.until(GenerationFinished)
 
 
-def test_tokens_are_counted_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+def test_tokens_are_counted_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
     messages = [Message(role="system", content="Be brief."), Message(role="user", content="hi")]
-    process.send(load(random_pair, context_length=8192))
+    endless = tmp_path / "endless.gguf"
+    make_table_model(endless, "glm4moe", context_length=8192)
+    process.send(Load(request=1, target=str(endless), settings=LoadSettings(context_length=8192)))
     process.until(PairLoaded)
     process.send(CountTokens(request=1, messages=[]))
     assert process.until(TokensCounted).request == 1  # the process that renders templates has started by now
-    process.send(ask(sampling=HOT))
+    process.send(ask(sampling=GREEDY))
     process.until(RoundsReceived)
     process.send(CheckText(request=3, text="so"), CountTokens(request=4, messages=messages, text="and now"))
     events = [process.next()]
