@@ -130,7 +130,7 @@ LIGHT = _theme(
     tint_model="#cdeee7",
     tint_ngram="#e8dffa",
     tint_mtp="#f6e3b0",
-    tint_grammar="#d2e4cd",
+    tint_grammar="#d6efcd",
     code_surface="#f1f4f4",
 )
 

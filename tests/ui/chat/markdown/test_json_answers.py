@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
@@ -15,12 +14,10 @@ JSON = '{\n  "a_b": "*x* `y` \\"q\\"",\n\n  "list": [1, 2],\n  "```": "<b>"\n}'
 
 
 def of_json(qtbot: QtBot) -> MarkdownView:
-    host = QWidget()
-    qtbot.addWidget(host)
-    host.resize(720, 600)
-    view = MarkdownView(language="json", parent=host)
+    view = MarkdownView(language="json")
+    qtbot.addWidget(view)
     view.set_widths(500, 700)
-    host.show()
+    view.show()
     return view
 
 
