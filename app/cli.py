@@ -23,6 +23,7 @@ import msgspec
 
 from app import __version__
 from app.commands import bench, chats, compare, models, self_draft, selftest
+from app.commands.answer_format import add_format_options, answer_format
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
@@ -100,6 +101,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
+    add_format_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.set_defaults(command=_generate)
 
@@ -111,9 +113,11 @@ def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     system = [Message(role="system", content=options.system)] if options.system else []
     messages = [*system, Message(role="user", content=prompt)]
+    wanted = answer_format(options)
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
         command = generate_command(options, pair, messages, raw=options.raw)
+        command = msgspec.structs.replace(command, format=wanted)
         for event in engine.generate(command):
             match event:
                 case GenerationStarted():

@@ -109,6 +109,14 @@ class StoredMessage:
         return cast("dict[str, object]", json.loads(self.settings_json))
 
     @property
+    def code_language(self) -> str:
+        """The language of an answer that is code as a whole; empty for Markdown."""
+        if '"json_' not in self.settings_json:
+            return ""
+        wanted = self.settings.get("format")
+        return "json" if isinstance(wanted, dict) and wanted.get("kind") in ("json_object", "json_schema") else ""
+
+    @property
     def figures(self) -> dict[str, object]:
         return cast("dict[str, object]", json.loads(self.figures_json))
 

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from app import decoders
-from app.protocol.limits import MAX_COUNT
-from app.protocol.options import DrafterChoice, Overflow, Sampling
+from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
+from app.protocol.options import AnswerFormat, DrafterChoice, FormatChoice, Overflow, Sampling
 from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
 
@@ -206,6 +206,22 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
             "line; \\n stands for a line break.",
         ),
     ] = []
+    answer_format: Annotated[
+        FormatChoice,
+        Meta(
+            title="Answer format",
+            description="Free text, or only what follows a format: JSON, JSON by a schema, text that a regular "
+            "expression matches, or a grammar. Thinking stays free.",
+        ),
+    ] = "text"
+    format_source: Annotated[
+        str,
+        Meta(
+            max_length=MAX_GRAMMAR_CHARACTERS,
+            title="Schema or grammar",
+            description="The JSON schema, the regular expression or the grammar that answers follow.",
+        ),
+    ] = ""
     overflow: Annotated[
         Overflow,
         Meta(
@@ -224,12 +240,28 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
 
+    def format(self) -> AnswerFormat | None:
+        """What answers have to follow; ``None`` for free text."""
+        if self.answer_format == "text":
+            return None
+        source = "" if self.answer_format == "json_object" else self.format_source
+        return AnswerFormat(kind=self.answer_format, source=source)
+
     def to_json(self) -> str:
         """In the form in which the chat store keeps it; `chat_settings` reads it."""
         text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
         return text.encode(errors="replace").decode()  # SQLite doesn't accept half a surrogate pair
 
 
+FORMAT_TITLES: dict[FormatChoice, str] = {
+    "text": "Free text",
+    "json_object": "JSON",
+    "json_schema": "JSON by a schema",
+    "regex": "Regular expression",
+    "lark": "Grammar (Lark)",
+    "gbnf": "Grammar (GBNF)",
+}
+"""The options of the drop-down list, in order."""
 OVERFLOW_TITLES: dict[Overflow, str] = {
     "stop": "End the chat there",
     "drop_oldest": "Drop the oldest messages",

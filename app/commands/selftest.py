@@ -33,7 +33,7 @@ from app.errors import KnownError
 from app.models.text import printable
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Figures, GenerationFinished, Round
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
@@ -45,6 +45,10 @@ took two minutes with Mesa's llvmpipe."""
 _QUESTION = "What is speculative decoding?"
 _SAMPLING = Sampling(temperature=0.8)
 _SEED = 1
+_SCHEMA = (
+    '{"type": "object", "properties": {"is_draft": {"type": "boolean"}}, "required": ["is_draft"], '
+    '"additionalProperties": false}'
+)
 _DRAFT_LENGTH = 5
 _MAX_TOKENS = 96
 _DETAIL_CHARACTERS = 400
@@ -187,6 +191,33 @@ def _guide(work: Workplace) -> str:
         f"{len(plain)} tokens, the same without a draft ({_speed(plain_figures)}) and with it ({_speed(figures)}); "
         f"{figures.draft.accepted} of {figures.draft.tested} draft tokens accepted"
     )
+
+
+def _format(work: Workplace) -> str:
+    """An answer must follow its format."""
+    files = (str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
+    with _engine_at(work) as engine:
+        if engine.hello().devices:
+            engine.limit(GPU_SECONDS)
+        engine.load(Load(request=0, target=next(files), draft=next(files), settings=LoadSettings(chat_cache_mib=0)))
+        *events, _ = engine.generate(
+            Generate(
+                request=0,
+                messages=[Message(role="user", content=_QUESTION)],
+                sampling=_SAMPLING,
+                seed=_SEED,
+                max_tokens=_MAX_TOKENS,
+                format=AnswerFormat(kind="json_schema", source=_SCHEMA),
+            )
+        )
+    text = "".join(piece.text for one in events if isinstance(one, Round) for piece in one.pieces)
+    try:
+        answer = decoders.decode(text.encode(), dict[str, bool])
+    except msgspec.DecodeError:
+        answer = {}
+    if list(answer) != ["is_draft"]:
+        raise KnownError(f"An answer doesn't follow its JSON schema: {text}")
+    return f"an answer by a JSON schema: {text}"
 
 
 @contextlib.contextmanager
@@ -365,6 +396,7 @@ CHECKS: dict[str, Check] = {
     "program": _program,
     "engine": _engine,
     "guide": _guide,
+    "format": _format,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

@@ -120,6 +120,7 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
         sampling=command.sampling,
         seed=comparison.seed,
         overflow=command.overflow,
+        format=command.format,
         private=command.private,
         thinking=command.thinking,
         template_variables=command.template_variables,

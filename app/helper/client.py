@@ -79,6 +79,10 @@ class Helper:
         """Render a chat. Raises `HelperError`."""
         return self._call(request, messages.RENDERED)
 
+    def check_grammar(self, request: messages.CheckGrammar) -> messages.GrammarAnswer:
+        """Check a schema, regular expression or grammar. Raises `HelperError`."""
+        return self._call(request, messages.GRAMMAR_CHECKED)
+
     def highlight(self, request: messages.Highlight) -> messages.Highlighted:
         """Find the parts of code to color. Raises `HelperError`."""
         return self._call(request, messages.HIGHLIGHTED)

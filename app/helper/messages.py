@@ -61,6 +61,26 @@ class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
+class CheckGrammar(msgspec.Struct, frozen=True, tag=True):
+    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). Answered by `GrammarChecked` or
+    `GrammarFailed`."""
+
+    kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
+    source: str
+
+
+class GrammarChecked(msgspec.Struct, frozen=True, tag=True):
+    """``grammar``: the same in llguidance's notation."""
+
+    grammar: str
+
+
+class GrammarFailed(msgspec.Struct, frozen=True, tag=True):
+    """``detail``: what is wrong and where, in one line."""
+
+    detail: str
+
+
 class Highlight(msgspec.Struct, frozen=True, tag=True):
     """Find the parts of code to color."""
 
@@ -112,12 +132,14 @@ class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
 
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
-Request = TemplateRequest | Highlight | ReadChats | ReadMoreChats | RenderMarkdown
-Answer = TemplateAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered
+GrammarAnswer = GrammarChecked | GrammarFailed
+Request = TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | RenderMarkdown
+Answer = TemplateAnswer | GrammarAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
+GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)

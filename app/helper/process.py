@@ -13,6 +13,7 @@ from app.helper.messages import (
     REQUESTS,
     Answer,
     ChatsRead,
+    CheckGrammar,
     Highlight,
     ReadChats,
     ReadMoreChats,
@@ -70,6 +71,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import rendering
 
         return lambda: rendering.answer(request)
+    if isinstance(request, CheckGrammar):
+        from app.helper import grammars
+
+        return lambda: grammars.answer(request)
     from app.helper import templates
 
     return lambda: templates.answer(request)

@@ -9,6 +9,7 @@ import msgspec
 from app.protocol.limits import MAX_COUNT, HeadChoice
 from app.protocol.options import (
     AcceptRule,
+    AnswerFormat,
     DrafterChoice,
     DraftLength,
     LoadSettings,
@@ -66,6 +67,8 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """The maximum number of new tokens. ``None``: until the context is full."""
     stop: list[str] = []
     """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
+    format: AnswerFormat | None = None
+    """What the answer has to follow; ``None``: nothing."""
     continued: list[int] = []
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
@@ -115,6 +118,8 @@ class ScoreTokens(msgspec.Struct, frozen=True, kw_only=True, tag="score_tokens")
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     overflow: Overflow = "drop_oldest"
     """As the answer was asked for, or it would stand behind another prompt."""
+    format: AnswerFormat | None = None
+    """As the answer was asked for."""
     raw: bool = False
     private: bool = False
     """As in `Generate.private`."""

@@ -13,6 +13,7 @@ from app.protocol.limits import (
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
     MAX_DRAFT_LENGTH,
+    MAX_GRAMMAR_CHARACTERS,
     MAX_LAYERS,
     MAX_THREADS,
     KvType,
@@ -20,10 +21,10 @@ from app.protocol.limits import (
 )
 
 AcceptRule = Literal["coupled", "rejection", "block"]
-DrafterName = Literal["model", "ngram", "mtp"]
-DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp"]
-"""``chain``, the same as ``auto``: n-grams where their match is more promising, otherwise the draft model or the MTP
-head, if there is one.
+DrafterName = Literal["model", "ngram", "mtp", "grammar"]
+DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp", "grammar"]
+"""``chain``, the same as ``auto``: the tokens that a grammar forces, or n-grams, where these are more promising,
+otherwise the draft model or the MTP head, if there is one.
 """
 ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
@@ -36,6 +37,11 @@ DraftKvType = Literal["auto", "f16", "q8_0", "q4_0"]
 """``auto``: as the target's."""
 Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
 """For weights that are written again (quantized)."""
+FormatKind = Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
+"""What an answer has to be: any JSON object, JSON by a schema, text that a regular expression matches as a whole, or
+text by a grammar in Lark's or llama.cpp's notation."""
+FormatChoice = Literal["text"] | FormatKind
+"""``text``: nothing has to be followed."""
 Role = Literal["system", "user", "assistant"]
 Overflow = Literal["stop", "drop_oldest", "keep_ends"]
 """What happens to a chat that no longer fits in the context: it isn't answered; its oldest messages are left out; or
@@ -65,6 +71,14 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
     penalty_window: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 64
     """How many of the last tokens the penalties apply to; 0 turns them off."""
+
+
+class AnswerFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer has to follow; its thinking is free."""
+
+    kind: FormatKind
+    source: Annotated[str, msgspec.Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
+    """The schema (JSON), the regular expression or the grammar; nothing for ``json_object``."""
 
 
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):

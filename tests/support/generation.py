@@ -127,6 +127,7 @@ def scores_at(engine: Engine, command: Generate, answer: Answer, plain: Answer, 
             sampling=command.sampling,
             seed=command.seed or 0,
             overflow=command.overflow,
+            format=command.format,
             raw=command.raw,
         )
     )

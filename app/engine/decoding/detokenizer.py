@@ -62,6 +62,26 @@ class TokenTexts:
         """See `Splitter.may_think`."""
         return self._splitter is not None and self._splitter.may_think
 
+    @property
+    def answers(self) -> bool:
+        """See `Splitter.answers`."""
+        return self._splitter is None or self._splitter.answers
+
+    @property
+    def opens(self) -> bool:
+        """See `Splitter.opens`."""
+        return self._splitter is not None and self._splitter.opens
+
+    @property
+    def trims(self) -> bool:
+        """See `Splitter.trims`."""
+        return self._splitter is not None and self._splitter.trims
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is text of the answer."""
+        return self._splitter is not None and (self._splitter.is_done or self._splitter.undecided)
+
     def between(self, told: str) -> str:
         """See `Splitter.between`."""
         return self._splitter.between(told) if self._splitter else ""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, check_needs
+from app.engine.drafters import FREE, NOTHING, Drafter, Needs, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.errors import KnownError
 from app.protocol.options import DrafterName, TextKind
@@ -65,6 +66,7 @@ class Drafting:
         self.policy = policy
         self._piece = piece
         self._sequence = TokenSequence()
+        self._grammar: Grammar | None = None
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._missing: dict[DrafterName, int] = {}
         """For each drafter that decodes: the tokens of the context that it has not processed."""
@@ -73,7 +75,7 @@ class Drafting:
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
-        self._sequence = sequence
+        self._sequence, self._grammar = sequence, task.grammar
         for name, drafter in list(self._drafters.items()):
             try:
                 drafter.begin(sequence, task)
@@ -92,17 +94,28 @@ class Drafting:
             if name not in self._drafters or self._drafters[name].is_full():
                 self._drafters.pop(name, None)  # for the rest of this answer: the text only gets longer
                 del self._missing[name]
-        ngrams = self._drafters.get("ngram")
-        found = ngrams.propose(min(most, self.policy.limit)) if ngrams else Proposal()
-        if not found.tokens and not self._missing:
+        found, forced = self._free("ngram", most), self._free("grammar", most)
+        if not found.tokens and not forced.tokens and not self._missing:
             return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
-        situation = Situation(len(self._sequence), most, dict(self._missing), found, kind)
+        situation = Situation(len(self._sequence), most, dict(self._missing), found, forced, kind)
         decision = self.policy.decide(situation)
-        proposal = self._carry_out(decision, found)
+        proposal = self._fitting(self._carry_out(decision, situation))
         tested = decision.tested(proposal)
         return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
 
-    def _carry_out(self, decision: Decision, found: Proposal) -> Proposal:
+    def _free(self, name: DrafterName, most: int) -> Proposal:
+        """What a drafter proposes that costs nothing, if there is that drafter."""
+        drafter = self._drafters.get(name)
+        return self._fitting(drafter.propose(min(most, self.policy.limit))) if drafter else Proposal()
+
+    def _fitting(self, proposal: Proposal) -> Proposal:
+        """``proposal`` up to where the grammar refuses it. What is sampled isn't cut: how long a draft is must not
+        depend on a token that isn't tested."""
+        if self._grammar is None or proposal.distributions is not None:
+            return proposal
+        return proposal.first(self._grammar.fits(proposal.tokens))
+
+    def _carry_out(self, decision: Decision, situation: Situation) -> Proposal:
         if (behind := decision.catches_up) is not None:
             try:
                 self._drafters[behind].catch_up(decision.catch_up)
@@ -110,8 +123,10 @@ class Drafting:
             except KnownError as error:
                 self._leave_out(behind, error)
         name = decision.drafter
-        if name is None or name == "ngram":
-            return found.first(decision.length) if name else Proposal()
+        if name is None:
+            return Proposal()
+        if name in FREE:
+            return (situation.found if name == "ngram" else situation.forced).first(decision.length)
         try:
             return self._drafters[name].propose(decision.length, decision.method, decision.worth())
         except KnownError as error:
@@ -131,7 +146,7 @@ class Drafting:
         return is_cycle or len(set(b"".join(map(self._piece, kinds)))) == 1
 
     def _count_missing(self) -> None:
-        self._missing = {name: each.missing() for name, each in self._drafters.items() if name != "ngram"}
+        self._missing = {name: each.missing() for name, each in self._drafters.items() if name not in FREE}
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""

@@ -11,8 +11,18 @@ from typing import Protocol
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
+from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.kv_cache import Cache
-from app.engine.decoding.sampling import Logits, distributions, logits_needed, penalize_rows
+from app.engine.decoding.sampling import (
+    Distributions,
+    Floats,
+    Logits,
+    TopLogits,
+    distributions,
+    masked,
+    penalize_rows,
+    stack,
+)
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
@@ -64,11 +74,14 @@ class Decoding:
         self._task = task
         self._started = started
         self._stops = stops
-        self._needed = logits_needed(task.sampling)
+        self._needed = task.needed
+        self._grammar = task.grammar
         prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
         self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
+        if self._grammar:
+            self._grammar.follow(TokenTexts(vocabulary.piece, task.marks, prompt), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
@@ -142,6 +155,8 @@ class Decoding:
                 break
         if self._texts.thinking:  # this vocabulary has other tokens for the mark than for its text
             self._texts.close_thinking()
+        if self._grammar:
+            self._grammar.look(self._texts)
         added = len(self._sequence) - before
         since = self._since_start()
         return Round(
@@ -189,6 +204,8 @@ class Decoding:
         seconds = (drafted - begun, verified - drafted, taken - verified)
         if self._drafting and not self.finish_reason:
             other = seconds[2] + self._learning_seconds
+            if tokens <= verdict.accepted:  # what was accepted behind the thinking was chosen without the grammar
+                self._target.roll_back(len(self._sequence) - 1)
             self._drafting.accepted()
             self._drafting.verified(draft, verdict.accepted, verdict.token, (*seconds[:2], other))
             self._learning_seconds = time.perf_counter() - taken
@@ -237,16 +254,42 @@ class Decoding:
         limit = min(self._target.length, self._longest - 1) - len(self._sequence)
         if self._task.thinking_budget is not None and self._texts.may_think:  # what lies behind its end would be lost
             limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
+        if self._grammar and self._grammar.extra:  # behind such a token the grammar may not be in force
+            limit = 0
         return self._drafting.draft(limit, self._kind())
 
     def _judge(self, logits: Logits, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
         logits = penalize_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
+        if self._grammar and self._grammar.in_force:
+            assert not isinstance(logits, TopLogits)
+            return self._judge_by(self._grammar, logits, proposal)
         if task.accept != "coupled" and proposal.distributions is not None:
             rule = block if task.accept == "block" else rejection
             p = distributions(logits, task.sampling)
             return rule(p, proposal.distributions, proposal.tokens, task.seed, position)
         return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
+
+    def _judge_by(self, grammar: Grammar, logits: Floats, proposal: Proposal) -> Verdict:
+        """`_judge` where a grammar is in force; without distributions, only as far as the draft is right."""
+        task, draft, position = self._task, proposal.tokens, len(self._sequence)
+        rows: list[Distributions] = []
+        chosen: list[int] = []
+        with grammar.ahead() as ahead:
+            for i, token in enumerate([*draft, None]):
+                row = masked(logits[i : i + 1], ahead.allowed())
+                if task.accept != "coupled" and proposal.distributions is not None:
+                    rows.append(distributions(row, task.sampling))
+                else:
+                    chosen += sample(row, task.sampling, task.seed, position + i)
+                    if chosen[-1] != token:
+                        break
+                if token is not None:
+                    ahead.take(token)
+        if proposal.distributions is None or task.accept == "coupled":
+            return coupled(chosen, draft)
+        rule = block if task.accept == "block" else rejection
+        return rule(stack(rows), proposal.distributions, draft, task.seed, position)
 
     def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
         """Add accepted tokens and the target's own until the answer ends; returns how many, and what may be shown."""
@@ -256,12 +299,14 @@ class Decoding:
         accepted = proposal.tokens[: verdict.accepted]
         new = [Piece(text="", id=token, drafter=drafter, round=self._round) for token in accepted]
         new.append(Piece(text="", id=verdict.token, round=self._round, rejected=rejected))
-        before = len(self._sequence)
+        before, in_force = len(self._sequence), self._grammar.in_force if self._grammar else False
         shown: list[Piece] = []
         for piece in new:
+            if self._grammar:
+                self._grammar.take(piece.id)
             self._sequence.append(piece.id)
             shown += self._show(piece)
-            if self.finish_reason or self._rest_of_ending():
+            if self.finish_reason or self._rest_of_ending() or (self._grammar and self._grammar.in_force != in_force):
                 break
         return len(self._sequence) - before, self._told(shown)
 
@@ -274,6 +319,8 @@ class Decoding:
         if self._vocabulary.is_end(piece.id):
             return self._ended("end", cut=False, last=piece)
         shown = self.text.add(piece)
+        if self._grammar:
+            self._grammar.look(self._texts)
         if self.text.met_stop:
             self.finish_reason = "stop_string"
             return shown

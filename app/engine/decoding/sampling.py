@@ -35,13 +35,14 @@ _STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
 likely token's, and finally to all of them.
 """
+_FEW_ALLOWED = 1024
 _ROUNDING = 1e-5
 """How far a bound on values in single precision is widened; the exact cut follows."""
 
 
 @dataclass(frozen=True)
 class TopLogits:
-    """The largest logits of R positions, where the others were not copied from the device.
+    """The largest logits of R positions, where the others were not copied from the device or aren't possible.
 
     ``ids`` and ``values`` have shape (R, K), the largest first, equal ones by id.
     """
@@ -214,6 +215,17 @@ def _reaching(row: Floats, maxima: Floats, bound: np.float32) -> NDArray[np.int6
     return np.asarray(ids[row[ids] >= bound])
 
 
+def masked(row: Floats, allowed: NDArray[np.bool_]) -> Logits:
+    """The logits of one position, shape (1, V), where only the ``allowed`` tokens, shape (V,), are possible.
+
+    If these are few, they are all that is returned: most sampling then takes a hundredth of the time.
+    """
+    ids = np.flatnonzero(allowed)
+    if len(ids) <= _FEW_ALLOWED:
+        return TopLogits.sorted(ids[None, :], row[:, ids])
+    return np.where(allowed, row, np.float32(-np.inf))
+
+
 def keeps_all(sampling: Sampling) -> bool:
     """Whether tokens are drawn and none is cut."""
     return sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0
@@ -238,7 +250,7 @@ def candidates(logits: Logits, sampling: Sampling) -> Distributions:
         check_finite(logits.values.max(axis=1))
         if sampling.temperature == 0:
             return Distributions(logits.ids[:, :1], np.zeros((len(logits), 1)))
-        k = sampling.top_k
+        k = sampling.top_k or None
         return _survivors_of(_scores(logits.ids[:, :k], logits.values[:, :k], sampling), sampling)
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.decoding.accept_rules import gumbel, sample
 from app.engine.decoding.kv_cache import Cache
-from app.engine.decoding.sampling import Floats, distributions, penalize_rows
+from app.engine.decoding.sampling import Floats, Logits, distributions, masked, penalize_rows
 from app.errors import Canceled
 from app.protocol.options import Sampling
 
@@ -75,6 +76,8 @@ class Choice:
     history: Sequence[int]
     sampling: Sampling
     seed: int
+    allowed: NDArray[np.bool_] | None = None
+    """The tokens that the answer's grammar allows here, shape (vocabulary,); ``None``: all."""
 
     def logit(self, candidate: int) -> float:
         """Finite even if the model masks a token, because messages have no infinity."""
@@ -82,7 +85,7 @@ class Choice:
 
     def score(self, candidate: int) -> float | None:
         """log p + noise, of which the largest wins; ``None`` for a token that the sampler excludes."""
-        p = distributions(self._penalized(self.logits), self.sampling)
+        p = distributions(self._row(self.logits), self.sampling)
         found = np.flatnonzero((p.ids[0] == candidate) & np.isfinite(p.log_probs[0]))
         if not len(found):
             return None
@@ -100,18 +103,23 @@ class Choice:
         better_down = np.where(keys > keys[candidate], -rounding, rounding).astype(np.float32)
         for move in (others_down, better_down):
             move[candidate] = rounding
-            penalized = self._penalized(self.logits + move)
-            if sample(penalized, self.sampling, self.seed, len(self.history)) == [candidate]:
+            if sample(self._row(self.logits + move), self.sampling, self.seed, len(self.history)) == [candidate]:
                 return True
         return False
 
     def _keys(self) -> Floats:
         """Of two tokens that the sampler keeps, the one with the larger key wins. Shape (vocabulary,)."""
         penalized: Floats = self._penalized(self.logits)[0]
+        if self.allowed is not None:
+            penalized = np.where(self.allowed, penalized, np.float32(-np.inf))
         if self.sampling.temperature == 0:
             return penalized
         noise = gumbel(self.seed, [len(self.history)], np.arange(len(penalized))[None])[0]
         return np.asarray(penalized / self.sampling.temperature + noise, np.float32)
+
+    def _row(self, logits: Floats) -> Logits:
+        penalized = self._penalized(logits)
+        return penalized if self.allowed is None else masked(penalized, self.allowed)
 
     def _penalized(self, logits: Floats) -> Floats:
         return penalize_rows(logits[None], self.history, [], self.sampling)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from app.engine.decoding.grammar import Grammar
+from app.engine.decoding.sampling import logits_needed
 from app.engine.decoding.thinking import Marks
 from app.protocol.options import AcceptRule, Sampling
 
@@ -21,6 +23,7 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
+    ``grammar``: what the answer has to follow.
     ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
     that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
@@ -36,6 +39,12 @@ class Task:
     thinking_budget: int | None = None
     between: str = ""
     closing: Callable[[str], Sequence[int]] = lambda _: ()
+    grammar: Grammar | None = None
+
+    @property
+    def needed(self) -> int | None:
+        """`logits_needed`; a grammar can leave only unlikely tokens, so it needs all of them."""
+        return None if self.grammar else logits_needed(self.sampling)
 
 
 class TokenSequence:

@@ -77,6 +77,12 @@ class Marks:
         self.are_expected = has_channels or is_told
         """Whether the model is known to write marks."""
 
+    @property
+    def opening_tokens(self) -> frozenset[int]:
+        """Tokens that open thinking on their own."""
+        openings = {one.opening for one in self._formats}
+        return frozenset(token for token, symbol in self.symbols.items() if symbol in openings)
+
     def splitter(self, prompt: Sequence[int], piece: Callable[[int], bytes]) -> Splitter:
         """For an answer behind ``prompt``; ``piece`` gives the bytes of a token."""
         end = "".join(self._symbols_of(prompt[-_PROMPT_END:], piece))

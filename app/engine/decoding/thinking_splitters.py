@@ -31,6 +31,18 @@ class Splitter(Protocol):
     def undecided(self) -> bool:
         """Whether the text may be in the middle of a mark."""
 
+    @property
+    def answers(self) -> bool:
+        """Whether what comes next is text of the answer, unless it opens thinking."""
+
+    @property
+    def opens(self) -> bool:
+        """Whether thinking may be opened now: the answer has not begun."""
+
+    @property
+    def trims(self) -> bool:
+        """Whether line breaks that come next belong to a mark."""
+
     def between(self, told: str) -> str:
         """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
         if that ends the thinking."""
@@ -91,6 +103,21 @@ class TagSplitter:
     def undecided(self) -> bool:
         """See `Splitter.undecided`."""
         return bool(self._held.strip())
+
+    @property
+    def answers(self) -> bool:
+        """See `Splitter.answers`."""
+        return self._state != self._think
+
+    @property
+    def opens(self) -> bool:
+        """See `Splitter.opens`."""
+        return self._state == self._begin and not self._trims and not self._held
+
+    @property
+    def trims(self) -> bool:
+        """See `Splitter.trims`."""
+        return self._state == self._begin and self._trims and self._has_thought and not self._held.strip()
 
     def between(self, told: str) -> str:
         """See `Splitter.between`."""
@@ -206,6 +233,8 @@ class ChannelSplitter:
     """
 
     is_done = False
+    opens = False
+    trims = False
 
     def __init__(self, marks: Channels, prompt_end: str) -> None:
         self._marks = marks
@@ -229,6 +258,11 @@ class ChannelSplitter:
     def undecided(self) -> bool:
         """See `Splitter.undecided`."""
         return self._header is not None
+
+    @property
+    def answers(self) -> bool:
+        """See `Splitter.answers`."""
+        return not self.thinking and not self.undecided
 
     def between(self, told: str) -> str:  # noqa: ARG002
         """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""

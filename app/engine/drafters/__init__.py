@@ -35,6 +35,8 @@ class Needs:
     """After which of the target's layers; empty: after the last."""
 
 
+FREE: tuple[DrafterName, ...] = ("ngram", "grammar")
+"""Drafters that decode nothing: their drafts cost no time."""
 NOTHING = Needs()
 WHOLE_PROMPT = Needs("whole prompt")
 

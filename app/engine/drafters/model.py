@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.decoding.accept_rules import Purpose, block_seed, draw, lead_of, with_noise
+from app.engine.decoding.grammar import Ahead
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
@@ -19,7 +22,7 @@ from app.engine.decoding.sampling import (
     check_finite,
     distributions,
     has_penalties,
-    logits_needed,
+    masked,
     penalize_rows,
     stack,
 )
@@ -85,7 +88,7 @@ class ModelDrafter(Drafter):
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The model doesn't process anything of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
-        needed = logits_needed(task.sampling)
+        needed = task.needed
         self._needed = None if needed is None else max(needed, 2)  # a lead is over the second
         self._drafted_from: int | None = None
         """The position of the last draft's first token, until it is known how much of the draft was accepted."""
@@ -120,17 +123,29 @@ class ModelDrafter(Drafter):
         self._drafted_from = len(self._sequence)
         tokens: list[int] = []
         choices: list[_Choice] = []
-        while True:
-            choice = self._choose(row, tokens, method)
-            choices.append(choice)
-            tokens.append(choice.token)
-            if len(choices) == count or self._draft.ends(choice.token) or not worth(choice.lead):
-                break
-            row = self._cache.decode_largest([choice.token], 1, self._needed)
+        with self._ahead() as ahead:
+            while True:
+                if ahead:
+                    allowed = ahead.allowed()[: self._draft.vocabulary]
+                    if not allowed.any():  # only tokens that the draft model doesn't have
+                        break
+                choice = self._choose(row, tokens, method, allowed if ahead else None)
+                choices.append(choice)
+                tokens.append(choice.token)
+                if len(choices) == count or self._draft.ends(choice.token) or not worth(choice.lead):
+                    break
+                if ahead:
+                    ahead.take(choice.token)
+                row = self._cache.decode_largest([choice.token], 1, self._needed)
         rows = [choice.distribution for choice in choices if choice.distribution is not None]
         others = [choice.other for choice in choices if choice.other is not None]
         leads = [choice.lead for choice in choices]
         return Proposal(tokens, stack(rows) if rows else None, leads, others)
+
+    def _ahead(self) -> AbstractContextManager[Ahead | None]:
+        """Along the answer's grammar, where one is in force: what it refuses isn't proposed."""
+        grammar = self._task.grammar
+        return grammar.ahead() if grammar and grammar.in_force else nullcontext()
 
     def accepted(self) -> None:
         """See `Drafter.accepted`."""
@@ -178,12 +193,17 @@ class ModelDrafter(Drafter):
         if max(tokens, default=0) >= self._draft.vocabulary:
             raise KnownError("This chat has tokens that the draft model doesn't know.")
 
-    def _choose(self, row: Logits, draft: list[int], method: ProposalMethod) -> _Choice:
+    def _choose(
+        self, row: Logits, draft: list[int], method: ProposalMethod, allowed: NDArray[np.bool_] | None
+    ) -> _Choice:
         task, sampling = self._task, self._task.sampling
         row = _shared(row, self._draft.vocabulary)
         if has_penalties(sampling):
             history = [*self._sequence.last(sampling.penalty_window), *draft]
             row = penalize_rows(row, history, [], sampling)
+        if allowed is not None:
+            assert not isinstance(row, TopLogits)
+            row = masked(row, allowed)
         position = len(self._sequence) + len(draft)
         if task.accept != "coupled":
             seed = block_seed(task.seed, len(self._sequence)) if task.accept == "block" else task.seed
@@ -225,7 +245,7 @@ def _best(row: Logits) -> tuple[int, float]:
     """The most likely token and its lead, without sorting the row."""
     if isinstance(row, TopLogits):
         check_finite(row.values.max(axis=1))
-        return int(row.ids[0, 0]), float(row.values[0, 0] - row.values[0, 1])
+        return int(row.ids[0, 0]), lead_of(row.values[0], 0)
     token = int(np.argmax(row[0]))  # NaN if there is one
     check_finite(row[0, token])
     return token, lead_of(row[0], token)

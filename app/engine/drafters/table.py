@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.engine.drafters import Drafter
+from app.engine.drafters.grammar import GrammarDrafter
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.drafters.ngram import NgramDrafter
@@ -13,6 +14,7 @@ from app.protocol.options import DrafterName
 Ends = Callable[[int], bool]
 """Whether nothing follows a token of the target."""
 DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None, LoadedHead | None], Drafter | None]] = {
+    "grammar": lambda _ends, _draft, _head: GrammarDrafter(),
     "ngram": lambda ends, _draft, _head: NgramDrafter(ends),
     "model": lambda _ends, draft, _head: ModelDrafter(draft) if draft else None,
     "mtp": lambda _ends, _draft, head: MtpDrafter(head) if head else None,

@@ -9,8 +9,12 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
@@ -26,6 +30,7 @@ from app.engine.host.recommended import recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
+from app.helper.answer_format import checked_grammar
 from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens
 from app.protocol.events import (
     GenerationFinished,
@@ -193,6 +198,7 @@ class Engine:
         target = self._loaded()
         self._check_continued(target, command.continued)
         prompt = self._prompt(target, command)
+        grammar = self._grammar(target, command)
         tokens = [*prompt.tokens, *command.continued]
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
@@ -227,6 +233,7 @@ class Engine:
             thinking_budget=command.thinking_budget,
             between=target.thinking.between,
             closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
+            grammar=grammar,
         )
         yield from self._decode(target, command, task, logits, statistics, started)
 
@@ -261,6 +268,27 @@ class Engine:
         )
         if self._costs:
             self._costs.history.save_now_and_then()
+
+    @staticmethod
+    def _grammar(target: Target, command: Generate | ScoreTokens) -> Grammar | None:
+        """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
+        if command.format is None:
+            return None
+        source = checked_grammar(command.format)
+        openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
+        return Grammar(target.grammar_vocabulary, source, openings)
+
+    def _allowed(self, target: Target, command: ScoreTokens, prompt: list[int]) -> NDArray[np.bool_] | None:
+        """The tokens that may follow the answer; ``None``: all of them."""
+        grammar = self._grammar(target, command)
+        if grammar is None:
+            return None
+        marks = None if command.raw else target.thinking.marks
+        grammar.follow(TokenTexts(target.model.piece, marks, prompt), command.answer)
+        if not grammar.in_force:
+            return None
+        with grammar.ahead() as ahead:
+            return ahead.allowed()
 
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
@@ -306,13 +334,15 @@ class Engine:
         unknown = _unknown(target, [*command.answer, *command.candidates])
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
-        tokens = [*self._prompt(target, command).tokens, *command.answer]
+        prompt = self._prompt(target, command).tokens
+        allowed = self._allowed(target, command, prompt)
+        tokens = [*prompt, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
         target.switcher.before_measuring()
         self._begin(target, tokens, private=command.private)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
-        choice = Choice(logits, tokens, command.sampling, command.seed)
+        choice = Choice(logits, tokens, command.sampling, command.seed, allowed)
         return TokensScored(
             request=command.request,
             logits=[choice.logit(candidate) for candidate in command.candidates],
@@ -382,7 +412,7 @@ class Engine:
             command.request,
             self._should_abort,
             is_continued=bool(command.continued),
-            needed=logits_needed(command.sampling),
+            needed=None if command.format else logits_needed(command.sampling),
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)

@@ -7,12 +7,14 @@ import logging
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 
 from app import helper
 from app.engine.decoding.counting import TokenCounter
+from app.engine.decoding.grammar import GrammarVocabulary
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.contexts import keep_copies_on_gpu, longest_draft, target_context
@@ -88,6 +90,11 @@ class Target(LoadedModel):
     """Why it isn't used, for the user."""
     drafts_alone: bool
     """Whether a head was requested without a draft model."""
+
+    @cached_property
+    def grammar_vocabulary(self) -> GrammarVocabulary:
+        """Made when an answer first has to follow a grammar."""
+        return GrammarVocabulary(self.model)
 
     def close(self) -> None:
         """See `LoadedModel.close`."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from app.engine.drafters import Proposal
+from app.engine.drafters import FREE, Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, Priors
 from app.engine.policy.candidate import Candidate, Plan
 from app.engine.policy.costs import CostModel, Costs
@@ -42,6 +42,25 @@ https://github.com/ggml-org/llama.cpp/issues/25819. It costs nothing, because wh
 """
 _CURVE_WEIGHT = 16.0
 """The number of judged tokens above which a kind of text has a curve."""
+
+
+@dataclass
+class _Forced:
+    """How often tokens that the grammar forces are the target's, which may have others for the same text."""
+
+    hits: float = 19.0
+    judged: float = 20.0
+
+    @property
+    def chance(self) -> float:
+        return self.hits / self.judged
+
+    def judge(self, tokens: Sequence[int], truth: Sequence[int]) -> None:
+        for token, right in zip(tokens, truth, strict=False):
+            self.judged += 1.0
+            if token != right:
+                return
+            self.hits += 1.0
 
 
 class AutoPolicy:
@@ -75,6 +94,7 @@ class AutoPolicy:
         self._start = start = start or {}
         self._ngrams = Expectations("ngram", start.get("ngram", {}))
         plain, longest, count = self.costs.verify(1), longest or {}, len(self.costs.drafts)
+        self._forced = _Forced()
         self._candidates = [
             Candidate(name, each, start.get(name, {}), ProbeBudget(plain, count), longest.get(name, self.limit))
             for name, each in self.costs.drafts.items()
@@ -99,7 +119,7 @@ class AutoPolicy:
         found, candidates = situation.found, [one for one in self._candidates if one.name in situation.missing]
         if (
             self._rest
-            and not found.tokens
+            and not (found.tokens or situation.forced.tokens)
             and self._rested < _REST
             and not any(self._is_due(one, situation) for one in candidates)
         ):
@@ -112,14 +132,18 @@ class AutoPolicy:
         best = max(plans, key=self._preference, default=None)
         likely = [self._ngrams["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = promised(likely, seconds, 0.0, len(likely) if is_fixed else 1)
-        if self._goes_before(ngrams, best, seconds):
+        certain = [self._forced.chance] * len(situation.forced.tokens[:most])
+        forced = promised(certain, seconds, 0.0, len(certain) if is_fixed else 1)
+        if forced.rate >= ngrams.rate and self._pays(forced, best, seconds):
+            decision = Decision("grammar", forced.length, best.method if best else "coupled")
+        elif self._goes_before(ngrams, best, seconds):
             decision = Decision("ngram", ngrams.length, best.method if best else "coupled")
         elif best:
             decision = self._with_model(situation, plans, best)
         else:
             mean = sum(ngrams.chances) / len(ngrams.chances) if ngrams.chances else 0.0
             return Decision(paused=self._pause(mean, seconds) if found.tokens and self._fixed is None else None)
-        rate = max(ngrams.rate, best.promise.rate if best else 0.0)
+        rate = max(ngrams.rate, forced.rate, best.promise.rate if best else 0.0)
         if self._fixed is None and decision.drafter and not decision.paused and self.costs.plain_due(rate):
             self._probe = None
             return Decision(method=decision.method)
@@ -141,8 +165,14 @@ class AutoPolicy:
         has_head = best is not None and any(one.name == "mtp" for one in self._candidates)
         if has_head and self._ngrams["ngram"].judged < _TRIED:
             return False
+        return self._pays(ngrams, best, seconds)
+
+    def _pays(self, free: Promise, best: Plan | None, seconds: Sequence[float]) -> bool:
+        """Whether a draft that costs nothing promises more than the ``best`` of the others, and than none."""
         rate = best.promise.rate if best else 0.0
-        return ngrams.rate >= rate if self._fixed is not None else ngrams.rate > max(1.0 / seconds[0], rate)
+        if self._fixed is not None:
+            return bool(free.length) and free.rate >= rate
+        return free.rate > max(1.0 / seconds[0], rate)
 
     def _with_model(self, situation: Situation, plans: Sequence[Plan], best: Plan) -> Decision:
         """Draft with the ``best`` of several plans, or try another; in a pause, try one of them or none."""
@@ -214,7 +244,7 @@ class AutoPolicy:
         what the other method would have proposed, and what n-grams proposed in vain.
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
-        by_ngrams = decision.drafter == "ngram"
+        by_ngrams, is_free = decision.drafter == "ngram", decision.drafter in FREE
         drafted = next((one for one in self._candidates if one.name == decision.drafter and proposal.tokens), None)
         self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
@@ -228,9 +258,11 @@ class AutoPolicy:
             if drafted is not tried:
                 self._drafting = drafted
         _judge_ngrams(self._ngrams["ngram"], proposal if by_ngrams else situation.found, truth)
-        if not by_ngrams:
+        self._forced.judge(situation.forced.tokens, truth)
+        if not is_free:
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
+        is_idle = is_idle and not situation.forced.tokens
         self._rested = self._rested + 1 if decision is self._rest else 0
         self._rest = decision if is_idle else None
 

@@ -26,6 +26,8 @@ class Situation:
     """For each drafter that decodes and can draft now: the tokens in the context that it has not processed."""
     found: Proposal = field(default_factory=Proposal)
     """What n-grams propose, which costs nothing."""
+    forced: Proposal = field(default_factory=Proposal)
+    """What the answer's grammar forces, which costs nothing either."""
     kind: TextKind = "prose"
     """The kind of the text that comes next."""
 

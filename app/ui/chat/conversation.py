@@ -9,7 +9,7 @@ import msgspec
 
 from app.chats.model import StoredMessage
 from app.protocol.commands import Generate, Message
-from app.protocol.options import AcceptRule, DrafterChoice, DraftLength, Overflow, Propose, Sampling
+from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, DraftLength, Overflow, Propose, Sampling
 
 EXAMPLE = "What is speculative decoding?"
 
@@ -30,6 +30,7 @@ class AnswerSettings:
     accept: AcceptRule = "coupled"
     thinking: str = ""
     thinking_budget: int | None = None
+    format: AnswerFormat | None = None
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -47,6 +48,7 @@ class AnswerSettings:
             propose=self.propose,
             thinking=self.thinking,
             thinking_budget=self.thinking_budget,
+            format=self.format,
         )
 
 

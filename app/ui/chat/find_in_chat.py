@@ -200,8 +200,12 @@ class FindInChat(QObject):
         """The matches in a message; those in the thinking come first."""
         live = self._model.live if self._model is not None else None
         is_live = live is not None and live.message is not None and live.message.id == message.id
-        texts = (live.thinking(), live.text()) if live is not None and is_live else (message.thinking, message.text)
-        return sum(count_matches(text, self._query, plain=message.role == "user") for text in texts if text)
+        if live is not None and live.message is not None and is_live:
+            thinking, text, message = live.thinking(), live.text(), live.message
+        else:
+            thinking, text = message.thinking, message.text
+        is_plain = message.role == "user" or bool(message.code_language)
+        return count_matches(thinking, self._query) + count_matches(text, self._query, plain=is_plain)
 
     def _tell(self) -> None:
         is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)

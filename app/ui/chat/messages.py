@@ -63,7 +63,7 @@ class MessageWidget(QWidget):
         self._made_actions: Actions | None = None
         self.editing: Editing | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
-        self.view = MarkdownView(plain=message.role == "user", parent=self)
+        self.view = MarkdownView(plain=message.role == "user", language=message.code_language, parent=self)
         self.view.setAccessibleName(f"Message from {message.author}")
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._asked = Asked(lambda: self.view.content, self.start_editing, self.set_raw, lambda: self._is_raw)

@@ -14,6 +14,8 @@ from shiboken6 import isValid
 from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.helper.answer_format import checked_grammar
+from app.protocol.options import AnswerFormat
 from app.ui import notices
 from app.ui.chat.model import ChatModel
 from app.ui.chat.settings_tab import ChatSettingsTab
@@ -23,6 +25,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
+from app.ui.widgets.tasks import Lane
 
 T = TypeVar("T")
 
@@ -57,6 +60,9 @@ class ChatSettingsPresenter(QObject):
         tab.undo.clicked.connect(self._on_undo)
         pair_loader.pair_changed.connect(self._refresh)
         presets.changed.connect(self._refresh)
+        self._lane = Lane(self, "answer format")
+        self._checked: AnswerFormat | None = None
+        """What was last given to be checked."""
 
     def show(self, model: ChatModel) -> None:
         """Show and change the settings of another chat from now on."""
@@ -76,6 +82,7 @@ class ChatSettingsPresenter(QObject):
     def close(self) -> None:
         """The window closes."""
         self._tab.commit()
+        self._lane.close()
 
     # ------------------------------------------------------------ the settings
 
@@ -100,6 +107,26 @@ class ChatSettingsPresenter(QObject):
             is_other_chat=is_other_chat,
         )
         self._refresh_presets(settings)
+        self._check_format(settings)
+
+    def _check_format(self, settings: ChatSettings) -> None:
+        """Say what is wrong with a schema or a grammar as soon as it is typed; an empty one isn't finished."""
+        wanted = settings.format()
+        if wanted == self._checked:
+            return
+        self._checked = wanted
+        if wanted is None or not wanted.source.strip():
+            self._tab.show_format_problem("")
+            return
+        self._lane.submit(
+            lambda: checked_grammar(wanted),
+            lambda _: self._show_format_problem(wanted, ""),
+            lambda error: self._show_format_problem(wanted, str(error)),
+        )
+
+    def _show_format_problem(self, checked: AnswerFormat, problem: str) -> None:
+        if checked == self._checked:
+            self._tab.show_format_problem(problem)
 
     def _refresh_presets(self, settings: ChatSettings) -> None:
         preset = self._presets.get(settings.preset) if settings.preset else None

@@ -11,8 +11,15 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
 
-from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice, stop_strings_as_text, stop_strings_from
-from app.protocol.limits import MAX_COUNT
+from app.chats.settings import (
+    FORMAT_TITLES,
+    OVERFLOW_TITLES,
+    ChatSettings,
+    SamplingChoice,
+    stop_strings_as_text,
+    stop_strings_from,
+)
+from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
 from app.protocol.options import DrafterChoice, Sampling
 from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
@@ -27,6 +34,13 @@ from app.ui.widgets.theme import SPACING
 CHANGE_DELAY_MS = 300
 """After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
+_EXAMPLES: dict[str, str] = {
+    "json_schema": '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
+    "regex": "(yes|no), because .{10,200}",
+    "lark": 'start: "- " /[^\\n]+/',
+    "gbnf": 'root ::= "yes" | "no"',
+}
+"""What is shown in an empty field."""
 _SIDE = 4 * SPACING
 
 
@@ -87,6 +101,10 @@ class ChatSettingsTab(QFrame):
         self.seed = Digits(2**63 - 1)
         self.seed.setPlaceholderText("Random")
         self.stop = TextField(2)
+        self.answer_format = Choice("Answer format")
+        for kind, title in FORMAT_TITLES.items():
+            self.answer_format.addItem(title, kind)
+        self.format_source = TextField(5)
         self.overflow = Choice("When the context is full")
         for overflow, title in OVERFLOW_TITLES.items():
             self.overflow.addItem(title, overflow)
@@ -97,11 +115,11 @@ class ChatSettingsTab(QFrame):
         describe(self.save_button, "Save all of these settings under a name so you can use them in other chats.")
 
     def _connect(self) -> None:
-        for text in (self.system_prompt, self.stop):
+        for text in (self.system_prompt, self.format_source, self.stop):
             text.textChanged.connect(self._typing.start)
         for digits in (self.seed, self.max_tokens, self.thinking_budget):
             digits.editingFinished.connect(self.commit)
-        for box in (self.thinking, self.overflow, self.drafter):
+        for box in (self.thinking, self.answer_format, self.overflow, self.drafter):
             box.activated.connect(self.commit)
         for parameter in self.parameters.values():
             parameter.changed.connect(self.commit)
@@ -111,6 +129,11 @@ class ChatSettingsTab(QFrame):
 
     def _build(self) -> None:
         self._build_sections()
+        title, description = words_of(ChatSettings, "format_source")
+        self.format_source.setAccessibleName(title)
+        describe(self.format_source, description)
+        self.format_problem = label("", "warning", wraps=True, scale=0.9)
+        self.format_problem.hide()
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()
@@ -121,6 +144,10 @@ class ChatSettingsTab(QFrame):
             *self._field("system_prompt", self.system_prompt),
             2 * SPACING,
             self._thinking_part,
+            *self._field("answer_format", self.answer_format),
+            self.format_source,
+            self.format_problem,
+            2 * SPACING,
             self.sampling_section,
             SPACING,
             self.more_section,
@@ -189,7 +216,7 @@ class ChatSettingsTab(QFrame):
         numbers = [part for one in self.parameters.values() for part in (one.field, one.reset)]
         return [
             *(self.preset, self.preset_button, self.save_changes, self.undo, self.system_prompt),
-            *(self.thinking, self.thinking_budget),
+            *(self.thinking, self.thinking_budget, self.answer_format, self.format_source),
             *(self.sampling_section.button, *numbers),
             *(self.more_section.button, self.stop, self.max_tokens, self.seed, self.overflow, self.drafter),
             *(self.recommended_button, self.save_button),
@@ -236,6 +263,8 @@ class ChatSettingsTab(QFrame):
             seed=self.seed.value(),
             max_tokens=self.max_tokens.value() or None,
             stop=before.stop if stop == stop_strings_from(stop_strings_as_text(before.stop)) else stop,
+            answer_format=self.answer_format.currentData(),
+            format_source=self.format_source.text()[:MAX_GRAMMAR_CHARACTERS],
             overflow=self.overflow.currentData(),
             drafter=before.drafter if drafter == self._shown_drafter(before.drafter) else drafter,
         )
@@ -282,6 +311,11 @@ class ChatSettingsTab(QFrame):
         ):
             if digits.value() != value:
                 digits.set_value(value)
+        self.answer_format.show_value(settings.answer_format)
+        self.format_source.set_text(settings.format_source)
+        has_source = settings.answer_format not in ("text", "json_object")
+        self.format_source.setPlaceholderText(_EXAMPLES.get(settings.answer_format, ""))
+        self.format_source.setVisible(has_source)
         self.overflow.show_value(settings.overflow)
         self.drafter.offer(offered)
         self.drafter.show_value(self._shown_drafter(settings.drafter))
@@ -298,6 +332,12 @@ class ChatSettingsTab(QFrame):
         for widget in self._thinking_field:
             widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))
+
+    def show_format_problem(self, text: str) -> None:
+        """Why the format can't be used; empty if it can."""
+        self.format_problem.setText(text)
+        self.format_problem.setVisible(bool(text))
+        describe(self.format_source, words_of(ChatSettings, "format_source")[1], text)
 
     def show_presets(self, names: Sequence[str], chosen: str) -> None:
         """``chosen`` is empty for none."""

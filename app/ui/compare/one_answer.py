@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QWidget
 
+from app.chats.settings import FORMAT_TITLES
 from app.compare.results import Difference, Run
 from app.compare.steps import Compared, Task
 from app.protocol.events import Round
@@ -244,6 +245,7 @@ def settings_line(task: Task) -> str:
             f"accept rule {command.accept}",
             *([f"thinking {title(command.thinking).lower()}"] if command.thinking else []),
             *([f"thinking limit {units.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
+            *([FORMAT_TITLES[command.format.kind]] if command.format else []),
             *([f"up to {units.tokens(longest)}"] if longest else []),
         ]
     )

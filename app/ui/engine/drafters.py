@@ -7,10 +7,25 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength
 
-NAMES: dict[DrafterName, str] = {"model": "draft model", "ngram": "n-grams", "mtp": "MTP head"}
-TITLES: dict[DrafterName, str] = {"model": "Draft model", "ngram": "n-grams", "mtp": "MTP head"}
+NAMES: dict[DrafterName, str] = {
+    "model": "draft model",
+    "ngram": "n-grams",
+    "mtp": "MTP head",
+    "grammar": "answer format",
+}
+TITLES: dict[DrafterName, str] = {
+    "model": "Draft model",
+    "ngram": "n-grams",
+    "mtp": "MTP head",
+    "grammar": "Answer format",
+}
 """At the start of a line."""
-IN_SENTENCES: dict[DrafterName, str] = {"model": "the draft model", "ngram": "n-grams", "mtp": "the MTP head"}
+IN_SENTENCES: dict[DrafterName, str] = {
+    "model": "the draft model",
+    "ngram": "n-grams",
+    "mtp": "the MTP head",
+    "grammar": "the answer's format",
+}
 
 
 _NO_MEMORY = "There isn't enough free memory for it."
@@ -49,7 +64,10 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or an MTP head and there is none."""
+    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or an MTP head and there is none, or isn't
+    offered in the window."""
+    if chosen == "grammar":
+        return "auto"
     if pair is None:
         return chosen
     lacks_model = chosen in ("model", "chain") and pair.draft is None

@@ -79,6 +79,7 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
         accept=values.accept,
         thinking=found.thinking,
         thinking_budget=chat.thinking_budget,
+        format=chat.format(),
     )
 
 

@@ -323,4 +323,6 @@ def _settings_again(message: StoredMessage) -> ChatSettings | None:
         drafter=asked.drafter,
         thinking=asked.thinking,
         thinking_budget=asked.thinking_budget,
+        answer_format=asked.format.kind if asked.format else "text",
+        format_source=asked.format.source if asked.format else "",
     )

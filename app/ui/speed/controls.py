@@ -21,6 +21,7 @@ _TINTS: dict[DrafterName, str] = {
     "model": "draft model",
     "mtp": "MTP head with a solid underline",
     "ngram": "n-grams with a dotted underline",
+    "grammar": "answer format with a dashed underline",
 }
 """How the tint of a drafter is described to those who don't see it."""
 
@@ -178,15 +179,23 @@ class ShowDrafted(QWidget):
         for widget in (self, self.box, self._legend):
             explain(widget, wording.HELP["show-drafted"])
         self.box.toggled.connect(self._legend.setVisible)
-        self._show_tints(None)
+        self._pair: PairLoaded | None = None
+        self._has_format = False
+        self._show_tints()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
         """Show the tints that answers of this pair can have; while none is loaded, those of the last one."""
         if pair is not None:
-            self._show_tints(pair)
+            self._pair = pair
+            self._show_tints()
 
-    def _show_tints(self, pair: PairLoaded | None) -> None:
-        shown = drafters.drafting(pair)
+    def set_format(self, has_format: bool) -> None:
+        """Whether answers follow a format, which has a tint of its own."""
+        self._has_format = has_format
+        self._show_tints()
+
+    def _show_tints(self) -> None:
+        shown = (*drafters.drafting(self._pair), *(("grammar",) if self._has_format else ()))
         for name, sample in self._samples.items():
             sample.setVisible(name in shown)
         self._legend.setAccessibleName(f"Tints: {', '.join(_TINTS[name] for name in shown)}")

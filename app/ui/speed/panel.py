@@ -113,6 +113,7 @@ class SpeedPanel(QScrollArea):
         self._meter.pauses.end()
         if figures is not None:
             self._meter.finish(figures)
+            self.show_drafted.set_format(any(one.name == "grammar" for one in figures.draft.drafters))
             if self._told.asked and self._told.asked.drafters:
                 self._kinds = sums_by_kind(self._kinds, figures.kinds)
                 self._length_used = wording.length_used(self._told.asked, figures)

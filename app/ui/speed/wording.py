@@ -362,7 +362,7 @@ HELP = {
     ),
     "show-drafted": (
         "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "
-        "underline) or the MTP head (solid underline). Point at one to see its round; point at one of the target "
-        "model's own tokens to see the draft token it replaced."
+        "underline), the MTP head (solid underline) or the answer's format (dashed underline). Point at one to see its "
+        "round; point at one of the target model's own tokens to see the draft token it replaced."
     ),
 }

@@ -45,6 +45,7 @@ class Theme:
     tint_model: QColor
     tint_ngram: QColor
     tint_mtp: QColor
+    tint_grammar: QColor
     code_surface: QColor
     is_dark: bool
 
@@ -62,11 +63,11 @@ class Theme:
     @property
     def tints(self) -> dict[str, QColor]:
         """Behind an accepted draft token, by the drafter that proposed it."""
-        return {"model": self.tint_model, "ngram": self.tint_ngram, "mtp": self.tint_mtp}
+        return {"model": self.tint_model, "ngram": self.tint_ngram, "mtp": self.tint_mtp, "grammar": self.tint_grammar}
 
     def underline(self, drafter: str) -> QPen | None:
         """The line under such a token, which tells the tints apart without color; none for a draft model's."""
-        styles = {"ngram": Qt.PenStyle.DotLine, "mtp": Qt.PenStyle.SolidLine}
+        styles = {"ngram": Qt.PenStyle.DotLine, "mtp": Qt.PenStyle.SolidLine, "grammar": Qt.PenStyle.DashLine}
         return QPen(self.quiet, 1.2, styles[drafter]) if drafter in styles else None
 
     @property
@@ -129,6 +130,7 @@ LIGHT = _theme(
     tint_model="#cdeee7",
     tint_ngram="#e8dffa",
     tint_mtp="#f6e3b0",
+    tint_grammar="#d6efcd",
     code_surface="#f1f4f4",
 )
 
@@ -146,6 +148,7 @@ DARK = _theme(
     tint_model="#174443",
     tint_ngram="#3a2d5e",
     tint_mtp="#4a3a12",
+    tint_grammar="#30432d",
     code_surface="#121517",
 )
 
@@ -215,6 +218,7 @@ def from_palette(palette: QPalette) -> Theme:
         tint_model=tint(standard.tint_model),
         tint_ngram=tint(standard.tint_ngram),
         tint_mtp=tint(standard.tint_mtp),
+        tint_grammar=tint(standard.tint_grammar),
         code_surface=surface,
         is_dark=is_dark,
     )

@@ -21,15 +21,17 @@ def test_every_drafter_of_the_protocol_is_in_the_table() -> None:
     assert set(DRAFTERS) == set(get_args(DrafterName))
 
 
-def test_without_a_draft_model_n_grams_are_left() -> None:
-    assert [drafter.name for drafter in drafters_of(lambda _: False, None)] == ["ngram"]
+def test_without_a_draft_model_those_are_left_that_decode_nothing() -> None:
+    assert [drafter.name for drafter in drafters_of(lambda _: False, None)] == ["grammar", "ngram"]
 
 
 def test_the_drafters_of_a_loaded_pair_need_nothing_but_the_tokens(
     engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
 ) -> None:
     load(*random_pair)
-    assert {drafter.name: drafter.needs for drafter in engine._drafters} == {"ngram": NOTHING, "model": NOTHING}
+    assert {drafter.name: drafter.needs for drafter in engine._drafters} == dict.fromkeys(
+        ("grammar", "ngram", "model"), NOTHING
+    )
 
 
 class Head(Drafter):

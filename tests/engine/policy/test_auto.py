@@ -513,3 +513,14 @@ def test_what_pays_at_a_long_context_is_chosen_there(kind: str) -> None:
     # told only by what it sees, it takes its time
     untold = run_policy(a_policy(CURVES["flat"]), costs, text, around=Surroundings(length=8000))
     assert outcomes[8000].speed > untold.speed
+
+
+def test_what_the_format_forces_is_drafted_where_it_promises_most() -> None:
+    forced = Proposal([1, 2, 3, 4], confidences=[1.0] * 4)
+    policy = a_policy(Costs({1: 0.02, LIMIT + 1: 0.02 * (1 + LIMIT / 2)}))
+    situation = Situation(10, LIMIT, {}, forced=forced)
+    decision = policy.decide(situation)
+    assert (decision.drafter, decision.length) == ("grammar", 4)
+    for _ in range(40):  # the target always has another token for the text
+        policy.learn(Outcome(situation, decision, forced, 4, 0, 9, 0.0, 0.06, 0.0))
+    assert policy.decide(situation).drafter is None

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, 
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
-from app.protocol.options import Sampling
+from app.protocol.options import AnswerFormat, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.compare.repeated_answer import repeated_answer
@@ -389,3 +389,23 @@ def test_the_headings_beside_a_field_take_one_line(
         heading = next(one for one in line.findChildren(QLabel) if one.buddy() is field)
         qtbot.waitUntil(lambda one=heading: one.width() >= one.fontMetrics().horizontalAdvance(one.text()))  # type: ignore[misc]
         assert field.width() >= 80
+
+
+def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot, rig: SettingsRig) -> None:
+    tab = rig.tab
+    assert not tab.format_source.isVisible() and not tab.format_problem.isVisible()
+    place = tab.answer_format.findData("json_schema")
+    tab.answer_format.setCurrentIndex(place)
+    tab.answer_format.activated.emit(place)
+    assert tab.format_source.isVisible()
+    QTest.keyClicks(tab.format_source, '{"type": "objekt"}')
+    tab.commit()
+    qtbot.waitUntil(tab.format_problem.isVisible, timeout=WAIT_MS)
+    assert tab.format_problem.text() == "The JSON schema can't be used: at the top level: Invalid type: objekt."
+    assert "objekt" in tab.format_source.accessibleDescription()
+    tab.format_source.set_text('{"type": "object"}')
+    tab.commit()
+    qtbot.waitUntil(lambda: not tab.format_problem.isVisible(), timeout=WAIT_MS)
+    wanted = AnswerFormat(kind="json_schema", source='{"type": "object"}')
+    assert rig.chosen.format() == wanted
+    assert rig.queue.settings(rig.chosen).command([]).format == wanted

@@ -24,7 +24,7 @@ from app.ui.widgets.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CO
 
 TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
 SURFACE_ROLES = ("surface", "raised", "code_surface")
-TINT_ROLES = ("tint_model", "tint_ngram", "tint_mtp")
+TINT_ROLES = ("tint_model", "tint_ngram", "tint_mtp", "tint_grammar")
 COLOR_BLIND = {
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),

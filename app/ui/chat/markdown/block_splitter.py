@@ -23,6 +23,8 @@ MAX_TABLE_BARS = 240
 """The same for tables of many small cells, counted by what stands between them."""
 MAX_LINE_CHARACTERS = 1000
 """A longer line is drawn as several; copying joins them again."""
+_NO_FENCE = "\0\0\0"
+"""Nothing that is shown ends code in this one."""
 _LINES_AT_ONCE = 100
 """So many lines are parsed together with what is open."""
 _CONTINUED = "x\n"
@@ -52,10 +54,11 @@ class BlockSplitter:
     """Takes Markdown in any portions. ``ready`` receives each finished block, in order; fenced code arrives there as
     soon as it begins and grows in place. The unfinished rest is `tail`."""
 
-    def __init__(self, *, plain: bool = False) -> None:
-        """``plain``: the text is no Markdown; each line is a block."""
+    def __init__(self, *, plain: bool = False, language: str = "") -> None:
+        """``plain``: the text is no Markdown; each line is a block. ``language``: all of it is code in this one."""
         self.ready: deque[Block | OpenCode] = deque()
         self._plain = plain
+        self._language = language
         self._at = 0
         """Where what is in no block yet begins in the source."""
         self._lines: list[str] = []
@@ -73,6 +76,9 @@ class BlockSplitter:
 
     def feed(self, text: str) -> None:
         """Add text that follows what came before."""
+        if self._language and self._code is None and text:
+            self._code = OpenCode(Block(Kind.CODE, 0, "", fence=_NO_FENCE, language=self._language))
+            self.ready.append(self._code)
         *lines, self._partial = (self._partial + text).split("\n")
         for line in lines:
             self._take_line(line, "\n")

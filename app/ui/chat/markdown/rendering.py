@@ -28,15 +28,24 @@ _BAR_CHARACTERS = 12
 class Rendering:
     """One text in one document; see `draw`."""
 
-    def __init__(self, document: QTextDocument, formats: Formats, *, plain: bool = False, margin: float = 0.0) -> None:
-        """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown."""
+    def __init__(
+        self,
+        document: QTextDocument,
+        formats: Formats,
+        *,
+        plain: bool = False,
+        language: str = "",
+        margin: float = 0.0,
+    ) -> None:
+        """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown.
+        ``language``: all of it is code in this one."""
         self.units: list[Unit] = []
         self._document = document
         self._cursor = QTextCursor(document)
         self.writer = BlockWriter(self._cursor, formats, margin)
         self.code_runs = self.writer.code_runs
         """The code blocks drawn so far, from top to bottom."""
-        self._splitter = BlockSplitter(plain=plain)
+        self._splitter = BlockSplitter(plain=plain, language=language)
         self._unread: deque[str | None] = deque()
         """``None``: there is no more text."""
         self._code: CodeRun | None = None

@@ -40,7 +40,8 @@ _BUDGET = 0.003
 
 
 class MarkdownView(SafeBrowser):
-    """Markdown that can grow. ``plain``: the text is shown as it is. ``soft``: in a softer color."""
+    """Markdown that can grow. ``plain``: the text is shown as it is. ``language``: as code in this language. ``soft``:
+    in a softer color."""
 
     height_changed = Signal()
     """The text needs another height; see `content_height`."""
@@ -49,9 +50,12 @@ class MarkdownView(SafeBrowser):
 
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
-    def __init__(self, *, plain: bool = False, soft: bool = False, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, *, plain: bool = False, language: str = "", soft: bool = False, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self._plain = plain
+        self._plain = plain or bool(language)
+        self._language = language
         self._is_soft = soft
         self._text: list[str] = []
         self._source = ""
@@ -97,8 +101,9 @@ class MarkdownView(SafeBrowser):
         self.document().setIndentWidth(self._formats.indent)
         self.setTabStopDistance(formats.TAB_COLUMNS * self._formats.code_column)
         margin = float(self._width - self._prose_width)
-        plain = self._plain or self._is_raw
-        self._rendering = Rendering(self.document(), self._formats, plain=plain, margin=margin)
+        language = "" if self._is_raw else self._language
+        plain = (self._plain or self._is_raw) and not language
+        self._rendering = Rendering(self.document(), self._formats, plain=plain, language=language, margin=margin)
         writer = self._rendering.writer
         writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
         runs = self._rendering.lasting_code_runs

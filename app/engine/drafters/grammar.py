@@ -1,0 +1,34 @@
+"""The drafter that proposes what the answer's grammar forces: keys of a schema, braces, quotation marks."""
+
+from __future__ import annotations
+
+from app.engine.decoding.grammar import Grammar
+from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.drafters import Drafter, Proposal, Worth, always
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.options import DrafterName, ProposalMethod
+
+
+class GrammarDrafter(Drafter):
+    """Needs no model. The text is forced, but the target may have other tokens for it, so they are tested as usual."""
+
+    name: DrafterName = "grammar"
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """See `Drafter.forget`."""
+        self._grammar: Grammar | None = None
+
+    def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
+        """See `Drafter.begin`."""
+        self._grammar = task.grammar
+
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+        """See `Drafter.propose`. There is one method, and all tokens are equally certain."""
+        tokens = self._grammar.forced(min(count, MAX_DRAFT_LENGTH)) if self._grammar else []
+        return Proposal(tokens, confidences=[1.0] * len(tokens))
+
+    def accepted(self) -> None:
+        """See `Drafter.accepted`. The loop takes the grammar along."""

@@ -1,0 +1,229 @@
+"""Answers that follow a schema or a grammar: with and without a draft the same, exact, and whole where they end."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema
+import numpy as np
+import pytest
+
+from app.engine.decoding.sampling import TopLogits, candidates, masked
+from app.engine.host.engine import Engine
+from app.errors import KnownError
+from app.protocol.commands import ScoreTokens
+from app.protocol.events import PairLoaded
+from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
+from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
+from tests.support.schemas import random_schema
+from tests.support.thinking_models import FAMILIES, make_thinking_model
+
+Loader = Callable[..., PairLoaded]
+Pair = tuple[Path, Path]
+FREE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.001)
+HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "description": {"type": "string", "maxLength": 12},
+        "kind": {"enum": ["animal", "plant", "mineral"]},
+        "sizes": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 999}, "maxItems": 3},
+    },
+    "required": ["description", "kind", "sizes"],
+    "additionalProperties": False,
+}
+BY_SCHEMA = AnswerFormat(kind="json_schema", source=json.dumps(SCHEMA))
+FORMATS = {
+    "schema": BY_SCHEMA,
+    "object": AnswerFormat(kind="json_object"),
+    "regex": AnswerFormat(kind="regex", source="(yes|no), [a-z]{3,12}(, [a-z]{3,12}){0,4}\\."),
+    "lark": AnswerFormat(kind="lark", source='start: "[" word ("," word)* "]"\nword: /[a-z]{1,4}/'),
+    "gbnf": AnswerFormat(kind="gbnf", source='root ::= item+ "end"\nitem ::= "- " [A-Z] [a-z]{0,6} "\\n"'),
+}
+
+
+def assert_follows(answer: Answer, wanted: AnswerFormat) -> None:
+    if answer.finished.finish_reason != "end":
+        return
+    match wanted.kind:
+        case "json_schema":
+            jsonschema.validate(json.loads(answer.answer), json.loads(wanted.source))
+        case "json_object":
+            assert isinstance(json.loads(answer.answer), dict)
+        case "regex":
+            assert re.fullmatch(wanted.source, answer.answer)
+        case "lark":
+            assert re.fullmatch(r"\[[a-z]{1,4}(,[a-z]{1,4})*\]", answer.answer)
+        case "gbnf":
+            assert re.fullmatch(r"(- [A-Z][a-z]{0,6}\n)+end", answer.answer)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), HOT], ids=["greedy", "usual", "hot"])
+@pytest.mark.parametrize("wanted", FORMATS.values(), ids=FORMATS)
+@pytest.mark.usefixtures("one_by_one")
+def test_with_and_without_a_draft_they_are_the_same_and_follow_the_format(
+    engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, wanted: AnswerFormat
+) -> None:
+    load(*random_pair)
+    drafters: tuple[DrafterChoice, ...] = ("model", "ngram", "grammar", "auto")
+    for seed in range(2):
+        options: dict[str, Any] = {"seed": seed, "sampling": sampling, "format": wanted, "max_tokens": 80}
+        plain = run(engine, ask("Tell me", draft_length=0, **options))
+        assert_follows(plain, wanted)
+        for drafter in drafters:
+            length = "auto" if drafter == "auto" else 5
+            drafted = run(engine, ask("Tell me", drafter=drafter, draft_length=length, **options))
+            assert drafted.token_ids == plain.token_ids, drafter
+            assert drafted.finished.finish_reason == plain.finished.finish_reason
+            assert_sums_close(drafted)
+
+
+@pytest.mark.parametrize("accept", get_args(AcceptRule))
+@pytest.mark.usefixtures("one_by_one")
+def test_a_target_as_its_own_draft_accepts_everything(
+    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
+) -> None:
+    load(random_pair[0], random_pair[0])
+    answer = run(engine, ask("Tell me", accept=accept, sampling=HOT, format=BY_SCHEMA, max_tokens=80))
+    assert_follows(answer, BY_SCHEMA)
+    draft = answer.finished.figures.draft
+    ended = draft.tested - draft.accepted if answer.finished.finish_reason == "length" else 0
+    assert draft.tested > 5 and draft.accepted + ended == draft.tested
+
+
+@pytest.mark.parametrize("accept", get_args(AcceptRule))
+def test_each_rule_keeps_the_distribution_that_is_left(
+    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
+) -> None:
+    """Two letters of four each: with a draft the sixteen answers are as frequent as the masked logits say."""
+    load(*random_pair)
+    wanted = AnswerFormat(kind="regex", source="[abcd][abcd]")
+    counts = np.zeros((2, 16))
+    for row, length in enumerate((0, 3)):
+        for seed in range(400):
+            options: dict[str, Any] = {"seed": seed + 1000 * row, "accept": accept if length else "coupled"}
+            options |= {"sampling": HOT, "format": wanted, "max_tokens": 5}
+            answer = run(engine, ask("Go", draft_length=length, **options))
+            assert re.fullmatch(wanted.source, answer.answer)
+            counts[row, "abcd".index(answer.answer[0]) * 4 + "abcd".index(answer.answer[1])] += 1
+    expected = (counts[0] + 1.0) / (counts[0] + 1.0).sum() * counts[1].sum()
+    frequent = expected > 10
+    assert frequent.sum() > 3
+    distance = float((((counts[1] - expected) ** 2) / (2 * expected))[frequent].sum())
+    assert distance < 3 * frequent.sum() + 10, (counts, distance)
+
+
+def test_what_a_grammar_forces_is_drafted_and_counted_apart(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(random_pair[0])
+    wanted = AnswerFormat(kind="regex", source="The quick brown fox (jumps|sleeps)")
+    answer = run(engine, ask("Tell me", format=wanted, drafter="auto", draft_length=8, sampling=GREEDY))
+    (figures,) = answer.finished.figures.draft.drafters
+    assert figures.name == "grammar" and figures.accepted > 0
+    assert {piece.drafter for piece in answer.pieces} == {"grammar", None}
+    assert_follows(answer, wanted)
+
+
+def test_only_an_end_is_left_when_the_answer_is_whole(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    answer = run(engine, ask("Tell me", format=AnswerFormat(kind="regex", source="abc"), sampling=HOT))
+    assert (answer.answer, answer.finished.finish_reason) == ("abc", "end")
+
+
+def test_an_answer_that_was_cut_goes_on_in_its_grammar(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    options: dict[str, Any] = {"format": BY_SCHEMA, "sampling": Sampling(), "draft_length": 0, "seed": 3}
+    whole = run(engine, ask("Tell me", max_tokens=80, **options))
+    part = run(engine, ask("Tell me", max_tokens=7, **options))
+    rest = run(engine, ask("Tell me", max_tokens=73, continued=part.token_ids, **options))
+    assert_follows(whole, BY_SCHEMA)
+    text = part.answer + rest.answer
+    if rest.finished.finish_reason == "end":
+        jsonschema.validate(json.loads(text), SCHEMA)
+    other = AnswerFormat(kind="regex", source="[0-9]+")
+    with pytest.raises(KnownError, match="doesn't follow the chosen format"):
+        run(engine, ask("Tell me", continued=part.token_ids, format=other))
+
+
+def test_a_bad_schema_is_refused_before_anything_is_computed(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    bad = AnswerFormat(kind="json_schema", source='{"type": "objekt"}')
+    with pytest.raises(KnownError, match="at the top level: Invalid type: objekt"):
+        run(engine, ask("Tell me", format=bad))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_begins_after_the_thinking(engine: Engine, load: Loader, family: str, tmp_path: Path) -> None:
+    """The models' words are “ so”, “ then”, “ yes”, “ no”, “.” and line breaks, in any order."""
+    load(
+        make_thinking_model(tmp_path / "target.gguf", family),
+        make_thinking_model(tmp_path / "draft.gguf", family, noise=0.8),
+    )
+    wanted = AnswerFormat(kind="regex", source=r"( (yes|no)){2}\.")
+    has_thought = 0
+    for seed in range(8):
+        options: dict[str, Any] = {"seed": seed, "format": wanted, "sampling": FREE, "max_tokens": 200}
+        plain = run(engine, ask("Well?", draft_length=0, **options))
+        drafted = run(engine, ask("Well?", drafter="auto", draft_length=5, **options))
+        assert drafted.token_ids == plain.token_ids
+        if plain.answer and plain.finished.finish_reason == "end":  # these may end while they think
+            assert re.fullmatch(wanted.source, plain.answer), (plain.thinking, plain.answer)
+            has_thought += bool(plain.thinking)
+    if family in ("gpt-oss", "qwen3.5", "deepseek-v4", "glm", "kimi-k2", "lfm2.5"):
+        assert has_thought
+
+
+def test_few_tokens_are_chosen_as_from_whole_rows() -> None:
+    rng = np.random.default_rng(0)
+    row = rng.normal(0, 3, (1, 5000)).astype(np.float32)
+    allowed = np.zeros(5000, bool)
+    allowed[rng.choice(5000, 300, replace=False)] = True
+    few = masked(row, allowed)
+    assert isinstance(few, TopLogits)
+    whole = np.where(allowed, row, np.float32(-np.inf))
+    for sampling in (GREEDY, Sampling(), Sampling(top_k=0), Sampling(top_k=0, top_p=1.0, min_p=0.0), HOT):
+        ours, theirs = candidates(few, sampling), candidates(whole, sampling)
+        for token in np.flatnonzero(allowed):
+            ratio = ours.probability(0, int(token)) / max(ours.probability(0, int(few.ids[0, 0])), 1e-300)
+            other = theirs.probability(0, int(token)) / max(theirs.probability(0, int(few.ids[0, 0])), 1e-300)
+            assert ratio == pytest.approx(other, rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_a_choice_is_scored_as_it_was_made(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(random_pair[0])
+    wanted = AnswerFormat(kind="regex", source="[a-f]{4}")
+    command = ask("Go", sampling=HOT, format=wanted, draft_length=0)
+    tokens = run(engine, command).token_ids
+    assert engine._target
+    (refused,) = engine._target.model.tokenize("z", special=False, bos=False)[-1:]
+    for place in range(3):
+        question = ScoreTokens(
+            request=1,
+            messages=command.messages,
+            answer=tokens[:place],
+            candidates=[tokens[place], refused],
+            sampling=HOT,
+            seed=1,
+            format=wanted,
+        )
+        scored = engine.score_tokens(question)
+        assert scored.scores[0] is not None and scored.scores[1] is None
+        assert scored.could_win == [True, False]
+
+
+def test_random_schemas_are_followed_at_a_high_temperature(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    """`python -m tests.benchmarks.answer_formats validity` does the same with 500."""
+    load(*random_pair)
+    ended = 0
+    for number in range(25):
+        schema = random_schema(number)
+        wanted = AnswerFormat(kind="json_schema", source=json.dumps(schema))
+        plain = run(engine, ask("Go", sampling=HOT, seed=number, format=wanted, max_tokens=400, draft_length=0))
+        if plain.finished.finish_reason == "end":
+            jsonschema.validate(json.loads(plain.answer), schema)
+            ended += 1
+    assert ended >= 15
