@@ -9,18 +9,15 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
-from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
+from app.engine.host.answer_grammar import allowed_after, grammar_of
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
@@ -30,7 +27,6 @@ from app.engine.host.recommended import recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.helper.answer_format import checked_grammar
 from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens
 from app.protocol.events import (
     GenerationFinished,
@@ -198,7 +194,7 @@ class Engine:
         target = self._loaded()
         self._check_continued(target, command.continued)
         prompt = self._prompt(target, command)
-        grammar = self._grammar(target, command)
+        grammar = grammar_of(target, command)
         tokens = [*prompt.tokens, *command.continued]
         seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
@@ -269,27 +265,6 @@ class Engine:
         if self._costs:
             self._costs.history.save_now_and_then()
 
-    @staticmethod
-    def _grammar(target: Target, command: Generate | ScoreTokens) -> Grammar | None:
-        """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
-        if command.format is None:
-            return None
-        source = checked_grammar(command.format)
-        openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
-        return Grammar(target.grammar_vocabulary, source, openings)
-
-    def _allowed(self, target: Target, command: ScoreTokens, prompt: list[int]) -> NDArray[np.bool_] | None:
-        """The tokens that may follow the answer; ``None``: all of them."""
-        grammar = self._grammar(target, command)
-        if grammar is None:
-            return None
-        marks = None if command.raw else target.thinking.marks
-        grammar.follow(TokenTexts(target.model.piece, marks, prompt), command.answer)
-        if not grammar.in_force:
-            return None
-        with grammar.ahead() as ahead:
-            return ahead.allowed()
-
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
         drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
@@ -335,7 +310,7 @@ class Engine:
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
         prompt = self._prompt(target, command).tokens
-        allowed = self._allowed(target, command, prompt)
+        allowed = allowed_after(target, command, prompt)
         tokens = [*prompt, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
