@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QStandardPaths, Signal, Slot
+from PySide6.QtCore import QStandardPaths, Qt, Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QDialog, QFileDialog, QLineEdit, QProgressBar, QPushButton, QWidget
 
 from app.chats.importing import Imported, Summary
@@ -19,11 +19,11 @@ from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.questions import choose_folder, open_in_folder
 from app.ui.widgets.theme import SPACING
 
-_WIDTH, _HEIGHT = 560, 400
+_WIDTH, _HEIGHT = 640, 400
 _STEPS = 1000
 _SOURCES = (
-    ("ChatGPT", "Settings, Data controls, Export data. Choose the .zip file from the e-mail."),
-    ("Claude", "Settings, Privacy, Export data. Choose the .zip file from the e-mail."),
+    ("ChatGPT", "Settings, Data controls, Export data. Choose the .zip file from the email."),
+    ("Claude", "Settings, Privacy, Export data. Choose the .zip file from the email."),
     ("Open WebUI", "Settings, Data controls, Export chats."),
     ("llama.cpp’s page", "Settings, Import/Export."),
     ("LM Studio", "Choose the folder “conversations” in the folder “.lmstudio”."),
@@ -205,6 +205,7 @@ def _sources_part() -> QWidget:
 
 def _name(name: str) -> QWidget:
     found = label(name)
+    found.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignTop)
     found.setMinimumWidth(theme.px(120))
     return found
 
