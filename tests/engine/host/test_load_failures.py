@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 import pytest
 
-from app.engine.host import contexts, loading, model_files
+from app.engine.host import contexts, gpu_limits, model_files
 from app.engine.host.engine import Engine
 from app.engine.host.model_files import ModelFiles
 from app.engine.host.recommended import default_draft_length, recommended_sampling
@@ -240,12 +240,12 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
     model.close()
 
 
-@pytest.mark.parametrize(("layers_on_gpu", "longest"), [(0, 16), (2, 4)])
+@pytest.mark.parametrize(("layers_on_gpu", "longest"), [(0, 16), (-1, 4)])
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
     engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
     monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 4)
-    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
+    monkeypatch.setattr(gpu_limits, "offload_handles", lambda: [1])
     load(make(tmp_path / "model.gguf", "qwen35"), target_gpu_layers=layers_on_gpu)
     assert engine._target is not None
     assert engine._target.context.checkpoints.snapshots == 4

@@ -199,7 +199,7 @@ def test_beside_a_draft_model_a_head_is_only_used_if_it_is_asked_for(
         assert pair.draft is not None and pair.has_head == has_head and pair.head_refused is None
         assert (pair.head_off is None) == has_head
         names = {drafter.name for drafter in engine._drafters}
-        assert names == {"ngram", "model", *(["mtp"] if has_head else [])}
+        assert names == {"ngram", "grammar", "model", *(["mtp"] if has_head else [])}
         assert engine._costs and set(engine._costs.costs.drafts) == names - {"ngram"}
 
 
