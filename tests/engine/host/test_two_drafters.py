@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 
+from app.engine.drafters import FREE
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
@@ -200,7 +201,7 @@ def test_beside_a_draft_model_a_head_is_only_used_if_it_is_asked_for(
         assert (pair.head_off is None) == has_head
         names = {drafter.name for drafter in engine._drafters}
         assert names == {"ngram", "grammar", "model", *(["mtp"] if has_head else [])}
-        assert engine._costs and set(engine._costs.costs.drafts) == names - {"ngram"}
+        assert engine._costs and set(engine._costs.costs.drafts) == names - set(FREE)
 
 
 def test_with_a_draft_model_there_are_as_many_snapshots_as_without_a_head(
