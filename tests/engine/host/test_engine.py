@@ -26,6 +26,7 @@ from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.mtp_models import make_table_model
 
 Loader = Callable[..., PairLoaded]
 Pair = tuple[Path, Path]
@@ -238,8 +239,10 @@ def test_variables_of_the_template_reach_it(engine: Engine, load: Loader, tmp_pa
         engine.score_tokens(scored)
 
 
-def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    pair = load(*random_pair, context_length=256)
+def test_a_full_context_ends_the_answer(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    endless = tmp_path / "endless.gguf"
+    make_table_model(endless, "glm4moe")
+    pair = load(endless, endless, context_length=256)
     answer = run(engine, ask("x", sampling=GREEDY))
     assert answer.finished.finish_reason == "context"
     assert answer.started.prompt_tokens + len(answer.token_ids) == pair.context_length + 1
