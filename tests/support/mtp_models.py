@@ -184,6 +184,7 @@ def _make(
     architecture: HeadArchitecture,
     heads: int,
     tensors: Callable[[Shape, RandomWeights], Tensors],
+    /,
     **options: Any,
 ) -> Path:
     options = {
