@@ -21,6 +21,14 @@ from app.protocol.options import (
 )
 
 
+class Image(msgspec.Struct, frozen=True, gc=False):
+    """An image that goes with a message; the engine reads the file."""
+
+    sha256: str
+    """Of the file, in hexadecimal."""
+    path: str
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
@@ -31,6 +39,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     sent_at: float | None = None
     """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
     midnight would change the whole prompt. ``None`` in all of them: now."""
+    images: tuple[Image, ...] = ()
+    """They stand before the content, in this order."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
