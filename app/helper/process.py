@@ -17,6 +17,7 @@ from app.helper.messages import (
     Highlight,
     ReadChats,
     ReadMoreChats,
+    RenderFormula,
     RenderMarkdown,
     Request,
 )
@@ -71,6 +72,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import rendering
 
         return lambda: rendering.answer(request)
+    if isinstance(request, RenderFormula):
+        from app.helper import formulas
+
+        return lambda: formulas.answer(request)
     if isinstance(request, CheckGrammar):
         from app.helper import grammars
 
