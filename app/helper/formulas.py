@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from html import escape
 from xml.etree import ElementTree
 
-import ziamath
+from ziamath.config import config
 from ziamath.tex import tex2mml
+from ziamath.zmath import Math
 
 from app.chats.formats.formulas import MAX_CHARACTERS
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, FormulaPart, RenderFormula
@@ -23,7 +24,14 @@ _MAX_WIDTH, _MAX_HEIGHT = 120 * EM, 60 * EM
 _MARGIN = 40
 """What strokes may reach beyond the box that ziamath works out."""
 
+_LENGTHS = ("rowspacing", "columnspacing", "width", "height", "depth", "lspace", "rspace", "voffset")
+_LENGTH = re.compile(r"(-?\d*\.?\d+)(pt|px|mm|cm|in)")
+_EMS = {"pt": 0.1, "px": 0.075, "mm": 0.285, "cm": 2.85, "in": 7.23}
+"""For a font of 10 pt, as it is usual in TeX."""
+_ROW_SPACING = "0.5em"
+_NUMBERED = re.compile(r"\\(begin|end)\{(equation|align|gather|multline|eqnarray|alignat)\}")
 _LEFT_OUT = re.compile(r"\\(?:nonumber|notag)(?![A-Za-z])|\\label\s*\{[^{}]*\}|\\\\\s*(?=\\end\s*\{)")
+_TAG = re.compile(r"\\tag(\*?)\s*\{([^{}]*)\}")
 _OPERATOR = re.compile(r"\\(argmin|argmax)(?![A-Za-z])|\\operatorname\*(?=\{)")
 _GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
 _BINOMIAL = re.compile(rf"\\[dt]?binom\s*{_GROUP}\s*{_GROUP}")
@@ -33,8 +41,8 @@ _NESTING = re.compile(
 _NUMBER = re.compile(r"[MLQCZ]|-?\d*\.?\d+(?:e-?\d+)?")
 _COORDINATES = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}
 
-ziamath.config.svg2 = False
-ziamath.config.precision = 1  # with 0 it takes the zeros off 1000
+config.svg2 = False
+config.precision = 1  # with 0 it takes the zeros off 1000
 
 
 def answer(request: RenderFormula) -> FormulaDrawn | FormulaNotDrawn:
@@ -51,7 +59,7 @@ def drawn(tex: str, *, is_display: bool) -> FormulaDrawn:
     """The outlines of a formula. Raises whatever the libraries raise, and `ValueError`."""
     if len(tex) > MAX_CHARACTERS or _depth(tex) > MAX_DEPTH:
         raise ValueError
-    formula = ziamath.Math(_mathml(tex, is_display=is_display), size=EM)
+    formula = Math(_mathml(tex, is_display=is_display), size=EM)
     if any(_is_missing(formula, letter) for letter in "".join(formula.mathml.itertext())):
         raise ValueError
     box = formula.node.bbox
@@ -67,7 +75,7 @@ def drawn(tex: str, *, is_display: bool) -> FormulaDrawn:
     )
 
 
-def _is_missing(formula: ziamath.Math, letter: str) -> bool:
+def _is_missing(formula: Math, letter: str) -> bool:
     """Whether the font lacks a letter, as it does Chinese ones."""
     return letter > "\u2fff" and not letter.isspace() and formula.font.glyphindex(letter) == 0
 
@@ -82,14 +90,27 @@ def _depth(tex: str) -> int:
 
 def _mathml(tex: str, *, is_display: bool) -> ElementTree.Element:
     """Raises `ValueError` if there is a command that isn't known: it would be shown as text."""
-    tex = _LEFT_OUT.sub("", tex)
+    tex = _NUMBERED.sub(r"\\\1{\2*}", _LEFT_OUT.sub("", tex))
+    tex = _TAG.sub(lambda tag: rf"\qquad\text{{{tag[2] if tag[1] else f'({tag[2]})'}}}", tex)
     tex = _OPERATOR.sub(lambda found: rf"\operatorname{{{found[1]}}}" if found[1] else r"\operatorname", tex)
     tex = _BINOMIAL.sub(r"\\left({\1}\\atop{\2}\\right)", tex)
     element = ElementTree.fromstring(tex2mml(tex, inline=not is_display))
     for child in element.iter():
         if not child.tag.endswith("mtext") and (child.text or "").startswith("\\"):
             raise ValueError
+        _set_lengths(child)
     return element
+
+
+def _set_lengths(element: ElementTree.Element) -> None:
+    """Make lengths relative to the font. Lines of equations would touch each other, see
+    https://github.com/cdelker/ziamath/issues/50."""
+    for name in _LENGTHS:
+        if name in element.attrib:
+            length = _LENGTH.sub(lambda found: f"{float(found[1]) * _EMS[found[2]]:.4g}em", element.attrib[name])
+            element.set(name, length)
+    if element.get("displaystyle") == "true" and "rowspacing" in element.attrib:
+        element.set("rowspacing", _ROW_SPACING)
 
 
 # ---------------------------------------------------------------- outlines

@@ -49,7 +49,7 @@ class Outline:
     stroke: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Drawing:
     """A formula, its measures in font sizes."""
 
@@ -67,7 +67,8 @@ class Drawing:
         painter.scale(size / _EM, size / _EM)
         for outline in self.outlines:
             own = QColor(outline.color) if outline.color else color
-            ink = themes.readable(own, color, theme.surface) if own.isValid() else color
+            is_seen = own.isValid() and themes.contrast(own, theme.surface) >= themes.MINIMUM_SHAPE_CONTRAST
+            ink = own if is_seen else color
             if outline.stroke:
                 painter.strokePath(outline.path, QPen(ink, outline.stroke))
             else:

@@ -10,10 +10,12 @@ import html
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QContextMenuEvent, QHelpEvent, QKeyEvent, QPainter, QTextCursor
 from PySide6.QtWidgets import QMenu, QTextEdit, QToolTip, QWidget
+from shiboken6 import isValid
 
 from app.protocol.events import Piece
 from app.ui.chat.markdown import formats
@@ -22,6 +24,8 @@ from app.ui.chat.markdown.code_blocks import CodeColors
 from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
 from app.ui.chat.markdown.find_marks import FindMarks
 from app.ui.chat.markdown.fold_button import Fold
+from app.ui.chat.markdown.formula_objects import FormulaObjects
+from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.frames import Frames
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.painting import paint_roles, units_in
@@ -70,6 +74,7 @@ class MarkdownView(SafeBrowser):
         self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
         self._wrap_choices: dict[int, bool] = {}
         self._find = FindMarks(self.document())
+        self._objects = FormulaObjects(self.document(), themes.current())
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
         self._last_frame = 0.0
@@ -103,11 +108,17 @@ class MarkdownView(SafeBrowser):
         margin = float(self._width - self._prose_width)
         language = "" if self._is_raw else self._language
         plain = (self._plain or self._is_raw) and not language
-        self._rendering = Rendering(self.document(), self._formats, plain=plain, language=language, margin=margin)
+        self._objects.theme = theme
+        self._objects.ratio = self.devicePixelRatioF()
+        self._places = FormulaPlaces(self.document(), self._objects)
+        self._places.set_widths(self._width, margin)
+        self._rendering = Rendering(
+            self.document(), self._formats, plain=plain, language=language, margin=margin, places=self._places
+        )
         writer = self._rendering.writer
         writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
         runs = self._rendering.lasting_code_runs
-        self._frames = Frames(self.document(), self._headers, self.wide, self._rendering)
+        self._frames = Frames(self.document(), self._headers, self.wide, self._rendering, self._places)
         self._frames.set_widths(self._prose_width, self._width)
         self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
 
@@ -244,6 +255,7 @@ class MarkdownView(SafeBrowser):
         self._rendering.writer.width = code
         for table in self._rendering.writer.table_runs:
             table.refit(self.document(), self._formats, code, float(code - prose))
+        self._places.set_widths(code, float(code - prose))
         self._forget_shapes()
         self._frames.set_widths(prose, code)
         self._measure()
@@ -288,9 +300,10 @@ class MarkdownView(SafeBrowser):
 
     def _draw(self) -> None:
         started = time.perf_counter()
+        self._place_formulas()
         selected = self.textCursor()
         anchor, position = selected.anchor(), selected.position()
-        more = self._rendering.draw(_BUDGET)
+        more = self._rendering.draw(_BUDGET) or self._places.has_answers()
         if anchor != position:
             self._select(anchor, position)
         if more:
@@ -298,10 +311,26 @@ class MarkdownView(SafeBrowser):
         was_partial, self._is_partial = self._is_partial, more
         self._measure(is_news=was_partial and not more)
         self._colors.update()
+        self._places.ask(partial(_is_showing, self, self._places), self._on_formula_answered)
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if self.is_drawn:
             self.drawn.emit()
+
+    def _place_formulas(self) -> None:
+        """Put formulas that were drawn meanwhile into the place of their sources."""
+        moves = self._places.place()
+        if moves is None:
+            return
+        self._rendering.move(moves)
+        self.wide.renumber(moves.new)
+        self._frames.forget()
+        self._find.forget_places()
+        if self._mark is not None:
+            self._mark.forget_place()
+
+    def _on_formula_answered(self) -> None:
+        turns().want(self)
 
     def _select(self, anchor: int, position: int) -> None:
         """Keep what the user has selected while text is added behind it."""
@@ -381,6 +410,10 @@ class MarkdownView(SafeBrowser):
         """Add what can be done with the table at this document position, if there is one."""
         tables = self._rendering.writer.table_runs
         add_table_actions(menu, tables, self._rendering.units, self.content, position)
+
+    def has_places(self, places: FormulaPlaces) -> bool:
+        """Whether the formulas shown are these."""
+        return self._places is places
 
     # -- links
 
@@ -479,3 +512,8 @@ class MarkdownView(SafeBrowser):
             event.ignore()
         else:
             super().keyPressEvent(event)
+
+
+def _is_showing(view: MarkdownView, places: FormulaPlaces) -> bool:
+    """Whether a view is there and still shows these formulas."""
+    return isValid(view) and view.has_places(places)
