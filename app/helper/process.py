@@ -71,6 +71,7 @@ def _prepared(request: Request) -> Callable[[], Answer]:
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 
+        rendering.prepare(request)
         return lambda: rendering.answer(request)
     if isinstance(request, RenderFormula):
         from app.helper import formulas
