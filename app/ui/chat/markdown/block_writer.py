@@ -318,6 +318,12 @@ class BlockWriter:
         is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
         return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
 
+    def measure_table(self, run: TableRun) -> None:
+        """Formulas were put into cells of a table."""
+        document = self._cursor.document()
+        run.measure(document, self.formats, self._inline.as_wide_as)
+        run.refit(document, self.formats, self.width, self.margin)
+
     # -- code
 
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:

@@ -59,11 +59,15 @@ class DisplayRun:
 
 
 class Moves:
-    """Where positions of a document are after stretches of it were each replaced by one character."""
+    """Where positions of a document are after stretches of it were each replaced by one character.
+
+    Attributes:
+        places: Where these stretches began.
+    """
 
     def __init__(self, replaced: Sequence[tuple[int, int]]) -> None:
         """``replaced``: the start and end of each stretch, in order."""
-        self.first = replaced[0][0]
+        self.places = [start for start, _ in replaced]
         self._ends = [end for _, end in replaced]
         self._less = [0, *accumulate(end - start - 1 for start, end in replaced)]
 
@@ -168,5 +172,5 @@ class FormulaPlaces:
     def _move(self, moves: Moves) -> None:
         for waiting in self._waiting:
             waiting.start, waiting.end = moves.new(waiting.start), moves.new(waiting.end)
-        for run in self.display_runs[bisect_left(self.display_runs, moves.first, key=lambda one: one.start) :]:
+        for run in self.display_runs[bisect_left(self.display_runs, moves.places[0], key=lambda one: one.start) :]:
             run.start = moves.new(run.start)

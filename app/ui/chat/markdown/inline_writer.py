@@ -10,7 +10,7 @@ from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextCu
 
 from app.chats.formats.formulas import Formula, formulas_in
 from app.ui.chat.markdown.formats import Formats, Look
-from app.ui.chat.markdown.formula_objects import OBJECT
+from app.ui.chat.markdown.formula_objects import OBJECT, TYPE
 from app.ui.chat.markdown.formula_places import FormulaPlaces, WaitingFormula
 
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
@@ -86,11 +86,26 @@ class InlineWriter:
         def as_wide(found: re.Match[str]) -> str:
             formula = self._formula(found[1])
             form = self._form(formula, Look())
-            if form is None or self._places is None:
-                return formula.source
-            return "0" * round(self._places.objects.width_of(form) / self._formats.digit_width + 0.5)
+            return formula.source if form is None else self._digits(form)
 
         return _STAND_IN.sub(as_wide, text) if self._formulas else text
+
+    def as_wide_as(self, block: QTextBlock) -> str:
+        """Text as wide as that of a block of the document."""
+        text = []
+        piece = block.begin()
+        while not piece.atEnd():
+            fragment = piece.fragment()
+            is_formula = fragment.charFormat().objectType() == TYPE
+            digits = self._digits(fragment.charFormat()) if is_formula else ""
+            text.append(digits * fragment.length() if is_formula else fragment.text())
+            piece += 1
+        return "".join(text)
+
+    def _digits(self, characters: QTextFormat) -> str:
+        """Digits as wide as the formula with this format."""
+        width = self._places.objects.width_of(characters) if self._places is not None else 0
+        return "0" * round(width / self._formats.digit_width + 0.5)
 
     def _formula(self, number: str) -> Formula:
         return self._formulas[ord(number) - _FIRST_NUMBER]

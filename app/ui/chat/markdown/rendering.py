@@ -74,14 +74,17 @@ class Rendering:
 
     def move(self, moves: Moves) -> None:
         """Formulas were put in the place of their sources."""
-        first = max(0, bisect_left(self.units, moves.first, key=lambda unit: unit.end))
+        first = max(0, bisect_left(self.units, moves.places[0], key=lambda unit: unit.end))
         for unit in self.units[first:]:
             unit.start, unit.end = moves.new(unit.start), moves.new(unit.end)
             unit.spans = unit.shapes = None
         for run in self.code_runs:
             run.start, run.end = moves.new(run.start), moves.new(run.end)
         for table in self.writer.table_runs:
+            is_changed = any(table.start <= place <= table.end for place in moves.places)
             table.start, table.end, table.group = map(moves.new, (table.start, table.end, table.group))
+            if is_changed:
+                self.writer.measure_table(table)
         if self._tail is not None:
             mark, units = self._tail
             self._tail = replace(mark, position=moves.new(mark.position)), units
