@@ -81,10 +81,15 @@ def _is_missing(formula: Math, letter: str) -> bool:
 
 
 def _depth(tex: str) -> int:
+    """How many of what is closed again stand in each other. Raises `ValueError` where one is not closed."""
     depth = most = 0
     for found in _NESTING.finditer(tex):
         depth += (found[1] is not None) - (found[2] is not None)
         most = max(most, depth)
+        if depth < 0:
+            raise ValueError
+    if depth:
+        raise ValueError
     return most
 
 

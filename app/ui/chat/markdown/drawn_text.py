@@ -19,7 +19,7 @@ from app.ui.chat.markdown.browser import SafeBrowser
 from app.ui.chat.markdown.code_blocks import CodeColors
 from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
 from app.ui.chat.markdown.fold_button import Fold
-from app.ui.chat.markdown.formula_objects import FormulaObjects
+from app.ui.chat.markdown.formula_objects import FormulaObjects, sources_in
 from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.frames import Frames
 from app.ui.chat.markdown.plain_text import code_of, text_between
@@ -61,6 +61,8 @@ class DrawnText(SafeBrowser):
         self._is_partial = False
         """Whether only the beginning of the text is drawn."""
         self._is_raw = False
+        self._described = 0
+        """How many formulas had been made when they were last told to screen readers."""
         self._fold = Fold(self.viewport(), self._redraw)
         self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
         self._wrap_choices: dict[int, bool] = {}
@@ -126,6 +128,8 @@ class DrawnText(SafeBrowser):
         self._wrap_choices.clear()
         self.wide.clear()
         self._fold.set_text(text, folds=folds)
+        self._described = self._objects.made
+        self.setAccessibleDescription("")
         if is_first:
             self._feed_all()
         else:
@@ -233,6 +237,7 @@ class DrawnText(SafeBrowser):
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if self.is_drawn:
+            self._describe_formulas()
             self.drawn.emit()
 
     def _place_formulas(self) -> None:
@@ -244,6 +249,13 @@ class DrawnText(SafeBrowser):
         self.wide.renumber(moves.new)
         self._frames.forget()
         self.forget_places()
+
+    def _describe_formulas(self) -> None:
+        """Tell screen readers the sources of the formulas: of the text they get a sign in the place of each."""
+        if self._is_finished and self._described != self._objects.made:
+            self._described = self._objects.made
+            sources = sources_in(self.document())
+            self.setAccessibleDescription(f"Formulas: {'; '.join(sources)}" if sources else "")
 
     def _on_formula_answered(self) -> None:
         turns().want(self)

@@ -48,12 +48,14 @@ class FormulaObjects(QPyTextObject):
     Attributes:
         width: How wide a formula within a line may be before it is made smaller, in pixels; 0: as wide as it is.
         ratio: Device pixels for each pixel of the screen it is drawn on.
+        made: How many formats were made so far.
     """
 
     def __init__(self, document: QTextDocument, theme: Theme) -> None:
         super().__init__(document)
         self.width = 0.0
         self.ratio = 1.0
+        self.made = 0
         self.theme = theme
         self._objects: list[_Object] = []
         self._numbers: dict[tuple[Drawing, float], int] = {}
@@ -71,6 +73,7 @@ class FormulaObjects(QPyTextObject):
         result.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignMiddle)
         result.setProperty(SOURCE, formula.source)
         result.setProperty(_NUMBER, number)
+        self.made += 1
         color = characters.foreground().color()
         formula_service().pictures.picture(
             drawing, size, color, self.ratio, self.theme
@@ -156,6 +159,16 @@ def characters_of(block: QTextBlock) -> Iterator[tuple[str, str]]:
         for character in fragment.text():
             yield character, source if character == OBJECT and source else character
         piece += 1
+
+
+def sources_in(document: QTextDocument) -> list[str]:
+    """The sources of a document's formulas, in order."""
+    block, found = document.begin(), list[str]()
+    while block.isValid():
+        if OBJECT in block.text():
+            found += [shown for character, shown in characters_of(block) if character == OBJECT]
+        block = block.next()
+    return found
 
 
 def with_sources(block: QTextBlock, start: int, end: int) -> str:
