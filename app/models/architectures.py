@@ -32,6 +32,11 @@ KEEPS_STATES = (
 HYBRID = (*KEEPS_STATES, "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "minimax-01", "plamo2", "qwen3next")
 """Models in which some layers have a recurrent state instead of a KV cache."""
 
+KEEPS_FLASH_ATTENTION = ("qwen3next", "qwen35", "qwen35moe")
+"""Hybrids in which llama.cpp computes attention where the KV cache is, wherever they are split between CPU and GPU.
+
+Tried with qwen35; the others have the same graph."""
+
 LARGE_GRAPHS = (
     "bailingmoe3",
     "deepseek4",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.models.architectures import LARGE_GRAPHS
+from app.models.architectures import KEEPS_FLASH_ATTENTION, LARGE_GRAPHS
 from app.models.gpu_split import gpus_of_layers
 from app.models.memory_shape import Layer, ModelShape
 from app.protocol.limits import LEAST_PICKED_VOCABULARY, KvType
@@ -100,9 +100,9 @@ class ModelMemory:
         ahead = self._inputs_ahead() if len(set(where)) > 1 else 0
         for number in self._computing(where):
             places[number].compute = self._graph() + ahead
-        if copied := self._copied():
+        if self._copied():
             first = next((number for number, share in enumerate(shares) if share), 0)
-            places[first].compute = self._graph(copied) + self._copied_cache() + ahead
+            places[first].compute = self._copying_graph() + ahead
         return places
 
     def by_layer(self) -> list[int]:
@@ -117,20 +117,32 @@ class ModelMemory:
     def besides(self, gpus: int) -> list[int]:
         """Bytes that each of several GPUs needs besides its layers."""
         each, ahead = self._graph(), self._inputs_ahead()
-        first = self._graph(self._copied()) + self._copied_cache()
-        return [first + ahead, *[each + ahead] * (gpus - 1)]
+        return [self._copying_graph() + ahead, *[each + ahead] * (gpus - 1)]
+
+    def _copying_graph(self) -> int:
+        """On the first GPU, which also computes long batches with what is in system memory, and gets copies of it, one
+        layer at a time.
+        """
+        cache = max(map(self._cache, self._layers_in_system), default=0)
+        return max(self._graph(self._copied()), self._scores()) + cache
 
     def _copied(self) -> int:
-        """The first GPU computes long batches with weights in system memory, too, and gets copies of them one by one:
-        bytes of the largest.
-        """
+        """Bytes of the largest weights that are copied."""
         if any(layer.weights for layer in self._layers_in_system):
             return self.shape.largest_matrix
         return self.shape.largest_experts if sum(self._apart) else 0
 
-    def _copied_cache(self) -> int:
-        """It also computes with the KV caches in system memory: bytes of the largest layer's."""
-        return max(map(self._cache, self._layers_in_system), default=0)
+    def _scores(self) -> int:
+        """The graph's buffer if llama.cpp turns flash attention off: where the last layer in system memory attends, and
+        the first one on a GPU has a running state, it computes that attention on the GPU.
+        """
+        shape = self.shape
+        if not self._layers_in_system or not self._layers_on_gpu or shape.architecture in KEEPS_FLASH_ATTENTION:
+            return 0
+        last, first = self._layers_in_system[-1], self._layers_on_gpu[0]
+        if not (last.keys and first.state) or self.kv_type != "f16":  # other types need flash attention
+            return 0
+        return (shape.heads * self._cells_of(last) + 8 * shape.width) * self.batch * _FLOAT + self._masks()
 
     def _weights_by_layer(self) -> list[int]:
         """Bytes of each layer that is on a GPU, and of the output."""
@@ -180,7 +192,8 @@ class ModelMemory:
     def _buffers(self) -> int:
         """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
         if self._weights_in_system:
-            return self._graph() + self._outputs() + self.batch * self.shape.feed_forward * _HALF
+            graph = max(self._graph(), self._scores())
+            return graph + self._outputs() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._outputs()
 
     def _graph(self, copied: int = 0) -> int:

@@ -396,6 +396,18 @@ def test_a_gpu_gets_copies_of_what_stays_in_system_memory() -> None:
     assert compute(5, 1_500_000, 2048) == part + cache + masks
 
 
+def test_a_hybrid_may_lose_flash_attention_where_it_is_split() -> None:
+    def compute(architecture: str, layers: int, kv_type: KvType = "f16") -> int:
+        split = [Layer(1_000_000, state=100_000), Layer(1_000_000, keys=256, values=256)] * 4
+        shape = msgspec.structs.replace(MODEL, architecture=architecture, layers=split, heads=32, largest_matrix=1000)
+        return estimate(shape, context_length=1024, kv_type=kv_type, target_gpu_layers=layers).gpu.compute
+
+    scores = 32 * 1024 * 512 * 4
+    assert compute("lfm2", 5) > scores > 2 * compute("lfm2", 4), "with 5 layers the last one on the CPU attends"
+    assert compute("qwen35", 5) == compute("qwen35", 4) == compute("lfm2", 4)
+    assert compute("lfm2", 5, "q8_0") == compute("lfm2", 4, "q8_0")
+
+
 def test_heads_have_to_be_whole_blocks() -> None:
     heads = msgspec.structs.replace(MODEL, key_length=80, value_length=64)
     assert takes_kv_type(heads, "f16") and not takes_kv_type(heads, "q8_0")

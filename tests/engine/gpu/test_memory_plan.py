@@ -39,6 +39,11 @@ def _hybrid(path: Path) -> Path:
     return make(path, "qwen35", **{**WIDE, "vocab_size": 512, "kv_heads": 2}, layers=8, weights="F16")
 
 
+def _without_flash_attention(path: Path) -> Path:
+    """Where attention is the last layer on the CPU."""
+    return make(path, "lfm2", **{**WIDE, "vocab_size": 512}, layers=6, weights="F16")
+
+
 def _with_head(path: Path) -> Path:
     return make_table_model(path, "glm4moe", width=768, heads=8, kv_heads=4, layers=5, feed_forward=1536, weights="F16")
 
@@ -77,6 +82,7 @@ CASES = {
     "with draft": Case(_llama, with_draft=True),
     "hybrid": Case(_hybrid),
     "part of a hybrid": Case(_hybrid, layers=4),
+    "part of a hybrid, without flash attention": Case(_without_flash_attention, layers=3),
     "head": Case(_with_head, with_head=True),
     "hybrid with head": Case(_hybrid_with_head, with_head=True),
     "experts on the GPU": Case(_experts),
