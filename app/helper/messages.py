@@ -161,18 +161,70 @@ class FormulaNotDrawn(msgspec.Struct, frozen=True, tag=True):
     """It isn't valid, has a command that isn't known, or is too large or nested too deeply."""
 
 
+FileReason = Literal[
+    "unreadable",
+    "folder",
+    "special",
+    "empty",
+    "too_large",
+    "too_long",
+    "too_much",
+    "too_many_pages",
+    "image",
+    "binary",
+    "old_office",
+    "encrypted",
+    "no_text",
+    "damaged",
+]
+"""Why a file isn't read; `app.ui.chat.attaching` has the sentences."""
+
+
+class ReadFile(msgspec.Struct, frozen=True, tag=True):
+    """Read a file as text. Answered by `FileRead` or `FileNotRead`."""
+
+    path: str
+
+
+class FileRead(msgspec.Struct, frozen=True, tag=True):
+    """What a model reads of it."""
+
+    text: str
+    media_type: str
+
+
+class FileNotRead(msgspec.Struct, frozen=True, tag=True):
+    """``detail``: what the system says, or a number that belongs to the reason."""
+
+    reason: FileReason
+    detail: str = ""
+
+
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 GrammarAnswer = GrammarChecked | GrammarFailed
-Request = TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | RenderMarkdown | RenderFormula
+Request = (
+    TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | ReadFile | RenderMarkdown | RenderFormula
+)
 FormulaAnswer = FormulaDrawn | FormulaNotDrawn
-Answer = TemplateAnswer | GrammarAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered | FormulaAnswer
+FileAnswer = FileRead | FileNotRead
+Answer = (
+    TemplateAnswer
+    | GrammarAnswer
+    | Highlighted
+    | ChatsRead
+    | ChatsNotRead
+    | FileAnswer
+    | MarkdownRendered
+    | FormulaAnswer
+)
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
+FILE_READ: decoders.Decoder[FileRead | FileNotRead] = decoders.decoder(FileRead | FileNotRead)
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

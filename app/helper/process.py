@@ -16,6 +16,7 @@ from app.helper.messages import (
     CheckGrammar,
     Highlight,
     ReadChats,
+    ReadFile,
     ReadMoreChats,
     RenderFormula,
     RenderMarkdown,
@@ -23,7 +24,7 @@ from app.helper.messages import (
 )
 from app.protocol import frames
 
-_SLOW = (ReadChats, ReadMoreChats)
+_SLOW = (ReadChats, ReadMoreChats, ReadFile)
 
 
 def run() -> int:
@@ -68,6 +69,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import chats
 
         return lambda: chats.answer(request)
+    if isinstance(request, ReadFile):
+        from app.helper.files import reading
+
+        return lambda: reading.answer(request)
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 
