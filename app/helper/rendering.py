@@ -12,7 +12,7 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from app.chats.formats.formulas import Formula, use_formulas
+from app.chats.formats.formulas import Formula, formulas_in, use_formulas
 from app.helper.messages import FormulaDrawn, MarkdownRendered, RenderFormula, RenderMarkdown
 
 _FORMULA_SECONDS = 1.0
@@ -75,4 +75,17 @@ def answer(request: RenderMarkdown) -> MarkdownRendered:
     renderer = parser.renderer
     assert isinstance(renderer, _Renderer)
     renderer.deadline = time.monotonic() + _FORMULA_SECONDS
-    return MarkdownRendered([parser.render(text) for text in request.texts])
+    return MarkdownRendered([parser.render(_with_whole_cells(parser, text)) for text in request.texts])
+
+
+def _with_whole_cells(parser: MarkdownIt, text: str) -> str:
+    """The text with the bars escaped that stand in formulas inside tables: there they would end a cell."""
+    formulas = [formula for formula in formulas_in(text) if "|" in formula.source] if "|" in text else []
+    if not formulas:
+        return text
+    tables = [token.map for token in parser.parse(text) if token.type == "table_open" and token.map]
+    for formula in reversed(formulas):
+        line = text.count("\n", 0, formula.start)
+        if any(first <= line < last for first, last in tables):
+            text = text[: formula.start] + formula.source.replace("|", r"\|") + text[formula.end :]
+    return text

@@ -5,7 +5,8 @@
 First the formulas are unknown, so that the helper process has to draw each of them; then the same answer is shown
 again, and drawn in another theme, when they are known. The figures are the times between two turns of a timer that
 always wants one, in milliseconds; ``cpu`` is what the window's thread computed meanwhile. ``painted`` is one formula
-painted from its picture, ``drawn`` one drawn from its outlines.
+painted from its picture, ``drawn`` one drawn from its outlines. For comparison: ``nothing to do``, beside a process
+that computes as the helper does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 
@@ -34,6 +36,7 @@ _FORMS = (
     r"\[\begin{pmatrix} %d & b \\ c & %d \end{pmatrix} = \begin{cases} x & x > %d \\ -x & \text{else} \end{cases}\]",
 )
 SECONDS = 120.0
+IDLE_SECONDS = 4.0
 
 
 def page(formulas: int) -> str:
@@ -105,6 +108,14 @@ def measure(formulas: int) -> dict[str, object]:
     view.set_text("One $x$ and `code`.")
     wait()
     results: dict[str, object] = {"formulas": formulas, "characters": len(text)}
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    gaps.start()
+    until = time.perf_counter() + IDLE_SECONDS
+    while time.perf_counter() < until:
+        application.processEvents()
+    results["nothing to do"] = gaps.figures()
+    busy.kill()
+    busy.wait()
     for name in ("first", "again"):
         view.set_text("")
         wait()

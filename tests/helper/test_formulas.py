@@ -149,6 +149,15 @@ def test_exported_text_has_its_formulas(helper: Helper) -> None:
     assert "src=" not in html
 
 
+def test_a_bar_in_a_formula_ends_no_cell(helper: Helper) -> None:
+    text = "| a | b |\n|---|---|\n| $|y|$ | $\\|z\\|$ |\n\n$|x|$"
+    (html,) = helper.render_markdown(RenderMarkdown([text])).html
+    assert html.count("<td>") == 2
+    assert html.count("<svg") == 3
+    assert 'aria-label="$|y|$"' in html
+    assert 'aria-label="$\\|z\\|$"' in html
+
+
 def test_a_page_of_many_formulas_ends_in_time(helper: Helper) -> None:
     text = "".join(rf"$\sum_{{i={number}}}^n \frac{{a_i}}{{b_i}}$" + "\n\n" for number in range(3000))
     (html,) = helper.render_markdown(RenderMarkdown([text])).html

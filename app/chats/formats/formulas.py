@@ -57,7 +57,8 @@ _WORDS = re.compile(r"[A-Za-z]{2,}[ ,;:]+[A-Za-z]{2,}| [A-Za-z]{3,} ")
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _TEX_SIGNS = re.compile(r"[\\^_{}=]")
 _ESCAPED_TEXT = re.compile(r"[\w\s.,;:'\"!?#-]*")
-_QUOTE_MARKS = re.compile(r"\n[ \t]*(?:>[ \t]?)+")
+QUOTE_MARKS = re.compile(r"\n[ \t]*(?:>[ \t]?)+")
+"""What the lines of a formula in a quote begin with."""
 _AFTER = re.compile(r"[ \t]*[.,;:]?[ \t]*(?=\n|\Z)")
 _UNFINISHED = re.compile(rf"(?:\\\[|\$\$(?!\$))(?=[ \t]*\n|[^\n]*[\\^_={{&+])|\\begin\{{{_ENVIRONMENTS}\}}")
 
@@ -85,7 +86,7 @@ def formula_at(text: str, at: int) -> Formula | None:
     is_display = opening in _DISPLAY
     tex = found["tex"]
     if "\n" in tex and text[text.rfind("\n", 0, at) + 1 : at].lstrip().startswith(">"):
-        tex = _QUOTE_MARKS.sub("\n", tex)
+        tex = QUOTE_MARKS.sub("\n", tex)
     is_tex = _is_tex(tex, opening, text[found.end() : found.end() + 1]) or (
         opening == r"\[" and _is_alone(text, at, found.end())
     )

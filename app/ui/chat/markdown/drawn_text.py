@@ -170,6 +170,7 @@ class DrawnText(SafeBrowser):
         old_margin = self._width - self._prose_width
         self._prose_width, self._width = prose, code
         self.setFixedWidth(code)
+        self._places.set_widths(code, float(code - prose))  # before everything is laid out again
         self.setLineWrapColumnOrWidth(code)
         self._rendering.writer.margin = float(code - prose)
         if code - prose != old_margin:
@@ -177,7 +178,6 @@ class DrawnText(SafeBrowser):
         self._rendering.writer.width = code
         for table in self._rendering.writer.table_runs:
             table.refit(self.document(), self._formats, code, float(code - prose))
-        self._places.set_widths(code, float(code - prose))
         self._forget_shapes()
         self._frames.set_widths(prose, code)
         self._measure()

@@ -8,8 +8,10 @@ from math import floor
 
 from PySide6.QtCore import QPointF, QRect, QRectF, QSizeF
 from PySide6.QtGui import (
+    QFont,
     QFontInfo,
     QFontMetrics,
+    QFontMetricsF,
     QPainter,
     QPyTextObject,
     QTextBlock,
@@ -29,17 +31,31 @@ SOURCE = QTextFormat.Property.UserProperty.value + 8
 """Property of a formula's character: its source."""
 _NUMBER = QTextFormat.Property.UserProperty.value + 9
 
+_MEASURED = 100
 _SCALE = 1.15
 """The formulas' letters are smaller than those of the usual fonts of the same size."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A formula in a font ``size`` pixels large. ``middle``: how far above the baseline Qt centers it, doubled."""
+    """A formula in a font ``size`` pixels large. ``middle``: how far above the baseline Qt centers it, doubled; half of
+    the height of an x of ``font``."""
 
     drawing: Drawing
     size: float
+    font: QFont
     middle: float
+
+
+def _object(drawing: Drawing, size: float, font: QFont) -> _Object:
+    """With the font that makes Qt take as much room above and below the baseline as the formula needs."""
+    above = ascent_of(drawing, size)
+    below = picture_size(drawing, size)[1] - above
+    result = QFont(font)
+    result.setPixelSize(_MEASURED)
+    wanted = 2 * (above - below) / QFontMetricsF(result).xHeight() * _MEASURED
+    result.setPixelSize(max(1, round(wanted)))
+    return _Object(drawing, size, result, QFontMetrics(result).xHeight() / 2)
 
 
 class FormulaObjects(QPyTextObject):
@@ -67,8 +83,9 @@ class FormulaObjects(QPyTextObject):
         size = QFontInfo(font).pixelSize() * _SCALE
         number = self._numbers.setdefault((drawing, size), len(self._objects))
         if number == len(self._objects):
-            self._objects.append(_Object(drawing, size, QFontMetrics(font).xHeight() / 2))
+            self._objects.append(_object(drawing, size, font))
         result = QTextCharFormat(characters)
+        result.setFont(self._objects[number].font)
         result.setObjectType(TYPE)
         result.setVerticalAlignment(QTextCharFormat.VerticalAlignment.AlignMiddle)
         result.setProperty(SOURCE, formula.source)

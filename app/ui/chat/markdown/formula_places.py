@@ -18,7 +18,7 @@ from app.ui.chat.markdown.wide import BAR_HEIGHT
 
 _MAX_SPAN = 600
 """Formulas put in place together are in so many characters, because everything between them is laid out again."""
-_MAX_TOGETHER = 8
+_MAX_TOGETHER = 4
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
 
+from app.chats.formats.formulas import QUOTE_MARKS
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
 from app.ui.chat.markdown.formula_objects import OBJECT, with_sources
@@ -53,9 +54,10 @@ def text_between(document: QTextDocument, start: int, end: int) -> str:
         is_whole_start = start <= block.position() and end > block.position() + block.length() - 1
         text = cursor.selectedText().replace("\u2028", "\n")
         if OBJECT in text:
-            text = with_sources(
-                block, cursor.selectionStart() - block.position(), cursor.selectionEnd() - block.position()
-            )
+            at = block.position()
+            text = with_sources(block, cursor.selectionStart() - at, cursor.selectionEnd() - at)
+        if "\n" in text and form.intProperty(formats.ROLE) == formats.QUOTE:
+            text = QUOTE_MARKS.sub("\n", text)
         last_row, row = row, _row_of(cursor) if form.hasProperty(formats.CELL) else -1
         if before is not None:
             parts.append(_separator(before, form, is_same_row=row >= 0 and row == last_row))

@@ -282,6 +282,11 @@ def test_copying_gives_the_source(qtbot: QtBot, view: MarkdownView) -> None:
     assert plain_text(TEXT) == TEXT.replace("**", "")
 
 
+def test_copying_a_formula_in_a_quote_leaves_its_marks_out(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "> said\n> \\[\n> x = 1\n> \\]")
+    assert copied(view).replace("\n\n", "\n") == "said\n\\[\nx = 1\n\\]"
+
+
 def test_a_selected_formula_looks_selected(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, r"text $\rule{2em}{1em}$ text")
     before = picture_of(view)
