@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
 
@@ -21,35 +22,36 @@ _GAP = 6
 
 
 class Chip(QFrame):
-    """One attachment, or a file that is being read.
-
-    Signals:
-        opened: It is to be shown.
-        removed: It isn't wanted any more.
-    """
-
-    opened = Signal()
-    removed = Signal()
+    """One attachment, or a file that is being read."""
 
     def __init__(
-        self, name: str, detail: str, parent: QWidget, *, can_open: bool, can_remove: bool, tag: str = ""
+        self,
+        name: str,
+        detail: str,
+        parent: QWidget,
+        *,
+        show: Callable[[], object] | None = None,
+        remove: Callable[[], object] | None = None,
+        tag: str = "",
     ) -> None:
-        """``tag``: whatever the caller knows it by."""
+        """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by."""
         super().__init__(parent)
         self.name = visible(name)
         self.tag = tag
+        self._remove = remove
         themes.set_role(self, "chip")
         self.button = QPushButton(autoDefault=False)
         themes.set_role(self.button, "chip")
         icons.set_icon(self.button, "file")
-        self.button.setEnabled(can_open)
-        self.button.clicked.connect(self.opened)
+        self.button.setEnabled(show is not None)
+        if show is not None:
+            self.button.clicked.connect(lambda _checked: show())
         themes.scale_font(self.button, 0.9)
         self.remove: QToolButton | None = None
-        if can_remove:
+        if remove is not None:
             self.remove = icon_button("close", "", f"Remove {self.name}")
             themes.set_role(self.remove, "chip")
-            self.remove.clicked.connect(self.removed)
+            self.remove.clicked.connect(lambda _checked: remove())
         row(self.button, *filter(None, [self.remove]), gap=0, on=self)
         self._set_detail(detail)
 
@@ -65,13 +67,22 @@ class Chip(QFrame):
         self.button.setAccessibleName(", ".join(filter(None, (self.name, detail))))
         self.button.setToolTip(plain_tooltip(self.name))
 
+    def styled_size(self) -> QSize:
+        """Its size with the style that it will have once it is shown."""
+        for one in filter(None, (self, self.button, self.remove)):
+            one.ensurePolished()
+        layout = self.layout()
+        assert layout is not None
+        layout.invalidate()
+        return layout.sizeHint()
+
     def text(self) -> str:
         """What is read on it."""
         return self.button.accessibleName()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self.remove is not None:
-            self.removed.emit()
+        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self._remove is not None:
+            self._remove()
         else:
             super().keyPressEvent(event)
 
@@ -103,7 +114,7 @@ class Chips(QWidget):
         """Arrange them within this width; returns the height they take."""
         x = y = bottom = 0
         for chip in self.chips:
-            size = chip.sizeHint()
+            size = chip.styled_size()
             if x and x + size.width() > width:
                 x, y = 0, bottom + _GAP
             chip.setGeometry(x, y, min(size.width(), max(width, 1)), size.height())
@@ -130,11 +141,13 @@ def chips_of(
     """A chip for each attachment. ``remove`` gets its place; without it, none can be removed."""
     chips: list[Chip] = []
     for place, one in enumerate(attachments):
-        detail = details_of(one, tokens(one))
-        can_open, can_remove = not one.is_missing, remove is not None
-        chip = Chip(one.name, detail, parent, can_open=can_open, can_remove=can_remove, tag=one.sha256)
-        chip.opened.connect(lambda one=one: show(one))
-        if remove is not None:
-            chip.removed.connect(lambda place=place: remove(place))
+        chip = Chip(
+            one.name,
+            details_of(one, tokens(one)),
+            parent,
+            show=None if one.is_missing else partial(show, one),
+            remove=None if remove is None else partial(remove, place),
+            tag=one.sha256,
+        )
         chips.append(chip)
     return chips

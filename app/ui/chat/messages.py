@@ -285,14 +285,16 @@ class UserMessage(MessageWidget):
         return self._made_actions
 
     def _attachments(self) -> Sequence[Attachment]:
-        return self._kept
+        return tuple(self._kept)
 
     def _show_chips(self) -> None:
         """Those that stay, while it is edited; else all."""
         if self._message.attachments:
             self.chips = self.chips or Chips(self)
-            remove = self._remove if self.editing is not None else None
-            self.chips.show_chips(chips_of(self._kept, self.chips, self._commands.show_attachment, remove))
+            commands, remove = self._commands, self._remove if self.editing is not None else None
+            self.chips.show_chips(
+                chips_of(self._kept, self.chips, commands.show_attachment, remove, commands.tokens_of)
+            )
 
     def _remove(self, place: int) -> None:
         del self._kept[place]
