@@ -21,6 +21,13 @@ from app.protocol.options import (
 )
 
 
+class Image(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An image of a message. An engine reads the file itself, and knows it again by its checksum."""
+
+    sha256: str
+    path: str
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
@@ -28,6 +35,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     content: str
     thinking: str = ""
     """What the model thought before this answer; the template decides whether that goes into the prompt."""
+    images: list[Image] = []
+    """What the model sees before it reads ``content``."""
     sent_at: float | None = None
     """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
     midnight would change the whole prompt. ``None`` in all of them: now."""
@@ -40,6 +49,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
+    projector: str | None = None
+    """A file (``mmproj``) with which the target sees images."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
     settings: LoadSettings = LoadSettings()
@@ -141,6 +152,8 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
+    images: list[Image] = []
+    """What the user has attached."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     template_variables: TemplateVariables = {}

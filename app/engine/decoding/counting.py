@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.continuing import tokens_behind
-from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
+from app.engine.decoding.fitting import content_of
+from app.engine.decoding.prompt import ClosableVocabulary, Hidden, PromptBuilder, Tokens, parts, unheard_of
 from app.engine.decoding.thinking import Marks
 from app.protocol.commands import CheckText, CountTokens, Message
 from app.protocol.events import TokensCounted
@@ -44,14 +45,15 @@ class TokenCounter:
     def count(self, command: CountTokens) -> TokensCounted:
         """Raises `KnownError` if the template fails, and once the model is no longer loaded."""
         system, turns = parts(command.messages)
-        text = Message(role="user", content=command.text.strip())
+        text = Message(role="user", content=command.text.strip(), images=command.images)
+        images = len(self._tokenizer.images(command.images))
         before = list(turns)
         if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
         inputs = self._prompts.inputs(command.messages, command.template_variables)
 
         def length(kept: list[Message]) -> int:
-            return self._tokens([*system, *kept[:-1]], text.content, inputs)
+            return self._tokens([*system, *kept[:-1]], text.content, inputs) + images
 
         cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
@@ -63,7 +65,7 @@ class TokenCounter:
             request=command.request,
             system=max(own, 0),
             messages=max(without - max(own, 0) - bare, 0),
-            text=self._tokens([*system, *kept], text.content, inputs) - without + bare if text.content else 0,
+            text=length([*kept, text]) - without + bare if text.content or images else 0,
             context_length=self._prompts.fitting.context_length,
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
@@ -89,13 +91,13 @@ class TokenCounter:
         frame = self._frame(messages, inputs)
         if frame is None:
             return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
-        hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
+        hidden: Hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
         rest = f"{frame.seam}{next(iter(hidden), text)}{frame.after}"
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         """``None`` if the template doesn't simply write the last message once."""
-        texts = ((message.role, message.content, message.thinking) for message in messages)
+        texts = ((message.role, content_of(message), message.thinking) for message in messages)
         key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
         if key in frames:
             frame = frames.pop(key)
