@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 import msgspec
 
+from app.client.sent_chat import PART_CHARACTERS, SentChat, longest_text
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
-from app.protocol import frames
 from app.protocol.commands import (
     Cancel,
-    ChatPart,
     CheckText,
     Command,
     CountTokens,
@@ -70,10 +69,6 @@ _LEADS_TO: dict[type[Event], EngineState] = {
     TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
-_PART_CHARACTERS = 100_000
-"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
-_MAX_BYTES_PER_CHARACTER = 6
-"""In JSON: ``\\u0001``."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +118,7 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_checks: set[int] = set()
-        self._chat: list[Message] = []
-        """The messages of the chat that was sent to the process last."""
+        self._chat = SentChat()
         self._reader = FrameReader()
         self._unsent: deque[Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
@@ -159,7 +153,7 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_checks.clear()
-        self._chat = []
+        self._chat.forget()
         self._begin(0, state)
 
     def _begin(self, request: int, state: EngineState) -> None:
@@ -220,7 +214,7 @@ class Connection:
     def forget(self) -> None:
         """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
         self.open_forgets += 1
-        self._chat = []
+        self._chat.forget()
         if self.hello is not None:
             self._send(Forget())
 
@@ -234,7 +228,7 @@ class Connection:
 
         An older question that is still open is never answered.
         """
-        number = self._next_question() if len(text) <= _size_limit() else 0
+        number = self._next_question() if len(text) <= longest_text() else 0
         if number:
             self._open_counts = {number}
             try:
@@ -261,17 +255,9 @@ class Connection:
         return self._last_question
 
     def _send_beginning(self, chat: Sequence[Message]) -> tuple[int, list[Message]]:
-        """Send what is new of a chat, but for the end of it, which goes with the command that is about the chat.
-
-        Returns how many messages the process has by then, and the others. Raises `ProtocolError` when one of them is
-        too large.
-        """
-        kept = _length_of_same(self._chat, chat)
-        *parts, rest = _parts(chat[kept:])
-        self._chat = list(chat)
-        for part in parts:
-            self._send(ChatPart(messages=part, kept=kept))
-            kept += len(part)
+        """Send what is new of a chat; returns what goes with the command that is about it (`SentChat.beginning`)."""
+        parts, kept, rest = self._chat.beginning(chat)
+        self._unsent.extend(parts)
         return kept, rest
 
     def _send(self, command: Command) -> None:
@@ -281,7 +267,7 @@ class Connection:
         """Some of what is to be written to the process; call it until there is nothing more. Nothing before the process
         has sent its greeting."""
         data = b""
-        while self.is_sending() and len(data) < _PART_CHARACTERS // 2:
+        while self.is_sending() and len(data) < PART_CHARACTERS // 2:
             data += encode_frame(self._unsent.popleft())
         return data
 
@@ -402,37 +388,3 @@ class Connection:
         self._told_stall = True
         _log.warning("no response for %.0f s while %s", seconds, self.state.value)
         return Stalled(seconds)
-
-
-def _length_of_same(first: Sequence[Message], second: Sequence[Message]) -> int:
-    """How many messages at the beginning of both lists are the same."""
-    length = 0
-    for one, other in zip(first, second, strict=False):
-        if one is not other and one != other:
-            break
-        length += 1
-    return length
-
-
-def _parts(chat: Sequence[Message]) -> list[list[Message]]:
-    """A chat in parts that can be sent; one without messages where there are none.
-
-    Raises `ProtocolError` when a message is too large.
-    """
-    parts: list[list[Message]] = [[]]
-    size, limit = 0, _size_limit()
-    for message in chat:
-        length = len(message.content) + len(message.thinking)
-        if length > limit:
-            raise ProtocolError(f"a message of {length} characters is too large")
-        if size + length > _PART_CHARACTERS and size:
-            parts.append([])
-            size = 0
-        parts[-1].append(message)
-        size += length
-    return parts
-
-
-def _size_limit() -> int:
-    """Of a text in characters: two such texts fit into a frame in any case."""
-    return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

@@ -8,6 +8,17 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
+class Compiled:
+    """A package that another one was compiled with."""
+
+    name: str
+    version: str
+    license: str
+    """An SPDX expression."""
+    purl: str
+
+
+@dataclass(frozen=True)
 class Component:
     """Compared by name and version alone."""
 
@@ -20,6 +31,8 @@ class Component:
     purl: str = field(compare=False)
     kind: str = field(default="library", compare=False)
     """A component type of CycloneDX."""
+    contains: tuple[Compiled, ...] = field(default=(), compare=False)
+    """What was compiled into it. Their licenses are among `texts`."""
 
     @property
     def folder(self) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from installer.bundle import Bundle
-from installer.component import Component
+from installer.component import Compiled, Component
 from installer.places import ROOT
 from installer.python_licenses import expression, normalized, texts
 
@@ -20,6 +20,18 @@ from installer.python_licenses import expression, normalized, texts
 def table() -> dict[str, Any]:
     """``packaging/licences/components.toml``."""
     return tomllib.loads((ROOT / "packaging" / "licences" / "components.toml").read_text("utf-8"))
+
+
+def rust_packages(file: Path) -> tuple[Compiled, ...]:
+    """The lines of ``file`` that look like ``name 1.2.3, 1.3.0, name 1.0.0   license``."""
+    found = []
+    for line in file.read_text("utf-8").splitlines():
+        names, _, license_ = line.partition("  ")
+        name = ""
+        for words in (part.split() for part in names.split(",") if license_):
+            name = words[0] if len(words) == 2 else name
+            found.append(Compiled(name, words[-1], license_.strip(), f"pkg:cargo/{name}@{words[-1]}"))
+    return tuple(found)
 
 
 class Owner(Protocol):
@@ -69,6 +81,7 @@ class PythonPackages:
             license=known.get("licence") or expression(distribution),
             texts=tuple(ROOT / text for text in known.get("texts", ())) or texts(distribution),
             purl=f"pkg:pypi/{name}@{distribution.version}",
+            contains=rust_packages(ROOT / known["rust_packages"]) if "rust_packages" in known else (),
         )
 
 

@@ -18,7 +18,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from installer.bundle import Bundle
-from installer.component import Component
+from installer.component import Compiled, Component
 from installer.inventory import Inventory, take
 
 _HASHED = re.compile(r"(\.(so|dylib|dll|pyd|exe|gguf)|\.so\.[\d.]+|/slipstream(-cli)?)$", re.IGNORECASE)
@@ -51,7 +51,21 @@ def _entry(bundle: Bundle, part: Component, files: list[str]) -> Entry:
         bom_ref=part.purl,
         licenses=[LicenseExpression(part.license)],
         properties=[Property(name="slipstream:licences", value=f"licences/{part.folder}/")],
-        components=[_file(bundle, part, file) for file in files if _HASHED.search(f"/{file}")],
+        components=[
+            *(_file(bundle, part, file) for file in files if _HASHED.search(f"/{file}")),
+            *(_compiled(part, package) for package in part.contains),
+        ],
+    )
+
+
+def _compiled(part: Component, package: Compiled) -> Entry:
+    return Entry(
+        type=ComponentType.LIBRARY,
+        name=package.name,
+        version=package.version,
+        purl=PackageURL.from_string(package.purl),
+        bom_ref=f"{part.purl}#{package.purl}",
+        licenses=[LicenseExpression(package.license)],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from installer import sbom
 from installer.bundle import Bundle
+from installer.owners import rust_packages
+from installer.places import ROOT
 
 from tests.packaging.small_bundle import COMMIT, SmallBundle, write
 
@@ -46,6 +49,20 @@ def test_parts_have_a_package_url_a_license_and_the_checksums_of_their_libraries
     assert [(file["name"], file["hashes"]) for file in llama["components"]] == [
         (library, [{"alg": "SHA-256", "content": digest}])
     ]
+
+
+def test_what_was_compiled_into_a_package_is_part_of_it(tmp_path: Path) -> None:
+    file = ROOT / "packaging" / "licences" / "llguidance" / "rust-packages.txt"
+    found = {(package.name, package.version): package.license for package in rust_packages(file)}
+    assert found["bit-set", "0.5.3"] == found["bit-set", "0.8.0"] == "MIT OR Apache-2.0"
+    assert found["tokenizers", "0.21.2"] == "Apache-2.0"
+    assert all(re.fullmatch(r"[\w-]+", name) and re.fullmatch(r"[\d.]+", version) for name, version in found)
+    small = SmallBundle(tmp_path)
+    small.module("llguidance", small.distribution("llguidance", "1.9.1", "License: MIT"))
+    parts = {part["name"]: part for part in _written(small.write())["components"]}
+    inside = {(part["name"], part.get("version")) for part in parts["llguidance"]["components"]}
+    assert set(found) <= inside
+    assert {part["purl"] for part in parts["llguidance"]["components"] if "purl" in part} >= {"pkg:cargo/serde@1.0.219"}
 
 
 def test_the_same_bundle_gives_the_same_bytes_and_another_one_another_number(tmp_path: Path) -> None:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import llguidance
 import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.detokenizer import TokenTexts
 from app.errors import KnownError
-from app.helper.grammars import first_line, limits
 from app.protocol.events import Piece
+
+# llguidance takes 50 ms to import: only when an answer has a format, not whenever an engine starts.
+if TYPE_CHECKING:
+    import llguidance
 
 _LINE_BREAKS = 2
 """Tokens of line breaks that may stand between thinking and answer."""
@@ -42,6 +44,8 @@ class GrammarVocabulary:
     """The tokens of one model as llguidance needs them. Made once: 150,000 tokens take about a second."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
+        import llguidance
+
         self.size = vocabulary.vocabulary_size
         ids = range(self.size)
         self.ends = frozenset(filter(vocabulary.is_end, ids))
@@ -99,6 +103,10 @@ class Grammar:
 
         Raises `KnownError` if llguidance refuses it, or the model has no token that ends an answer.
         """
+        import llguidance
+
+        from app.helper.grammars import limits
+
         if not vocabulary.ends:
             raise KnownError("This model has no token that ends an answer, so its answers can't follow a format.")
         self._vocabulary = vocabulary
@@ -210,4 +218,6 @@ class Ahead:
 def _check(matcher: llguidance.LLMatcher) -> None:
     """Raise `KnownError` if llguidance gave up."""
     if matcher.is_error():
+        from app.helper.grammars import first_line
+
         raise KnownError(_TOO_COMPLEX.format(reason=first_line(matcher.get_error())))

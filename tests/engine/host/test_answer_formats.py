@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -227,3 +229,10 @@ def test_random_schemas_are_followed_at_a_high_temperature(engine: Engine, load:
             jsonschema.validate(json.loads(plain.answer), schema)
             ended += 1
     assert ended >= 15
+
+
+def test_an_engine_starts_without_llguidance() -> None:
+    code = "import sys; import app.engine.host.worker; print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert "app.engine.decoding.grammar" in result.stdout.split()
+    assert "llguidance" not in result.stdout.split()
