@@ -57,8 +57,8 @@ def problem_of(head: ImageHead | None, name: str, size: int) -> str | None:
         return f"{name} is a {head.kind.upper()} file, which llama.cpp can't read. Save it as PNG or JPEG."
     if head.width * head.height > MOST_PIXELS:
         return (
-            f"{name} has {head.width:,} × {head.height:,} pixels, more than the {MOST_PIXELS // 1_000_000} million that "
-            "an image may have. Make it smaller first."
+            f"{name} has {head.width:,} × {head.height:,} pixels, more than the {MOST_PIXELS // 1_000_000} million "
+            "that an image may have. Make it smaller first."
         )
     return None
 

@@ -18,7 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.protocol.commands import Image
-from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, make_model
+from tests.support.gguf_files import (
+    CHATML_TEMPLATE,
+    RandomWeights,
+    Shape,
+    Tensors,
+    llama_weights,
+    make_model,
+    spm_vocabulary,
+)
 
 Projector = Literal["llava", "gemma3", "qwen2vl"]
 KINDS: tuple[Projector, ...] = ("llava", "gemma3", "qwen2vl")
@@ -95,8 +103,16 @@ def _weights(kind: Projector, target_width: int, random: RandomWeights) -> dict[
 
 
 def make_seeing_model(path: Path, kind: Projector, **options: Any) -> Path:
-    """Write a target that a projector of this ``kind`` is for: with M-RoPE for qwen2vl, else as llama has it."""
-    options = {"chat_template": CHATML_TEMPLATE, "weights": "F32", **options}
+    """Write a target for a projector of this ``kind`` that never ends an answer: with M-RoPE for qwen2vl."""
+
+    def endless(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        made["output.weight"][[vocabulary.eos, vocabulary.eot]] = 0.0
+        return made
+
+    vocabulary = spm_vocabulary()
+    options = {"chat_template": CHATML_TEMPLATE, "weights": "F32", "vocabulary": vocabulary, **options}
+    options["tensors"] = endless
     if kind != "qwen2vl":
         return make_model(path, **options)
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.continuing import tokens_behind
 from app.engine.decoding.fitting import content_of
-from app.engine.decoding.prompt import ClosableVocabulary, Hidden, PromptBuilder, Tokens, parts, unheard_of
+from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
 from app.engine.decoding.thinking import Marks
 from app.protocol.commands import CheckText, CountTokens, Message
 from app.protocol.events import TokensCounted
 
 _REMEMBERED_FRAMES = 8
+_NOTHING = Message(role="user", content="")
 
 
 @dataclass(frozen=True)
@@ -46,26 +47,25 @@ class TokenCounter:
         """Raises `KnownError` if the template fails, and once the model is no longer loaded."""
         system, turns = parts(command.messages)
         text = Message(role="user", content=command.text.strip(), images=command.images)
-        images = len(self._tokenizer.images(command.images))
         before = list(turns)
         if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
         inputs = self._prompts.inputs(command.messages, command.template_variables)
 
         def length(kept: list[Message]) -> int:
-            return self._tokens([*system, *kept[:-1]], text.content, inputs) + images
+            return self._tokens([*system, *kept[:-1]], text, inputs)
 
         cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
-        bare = self._tokens([], "", inputs)
-        own = self._tokens(system, "", inputs) - bare if system else 0
-        without = self._tokens([*system, *kept], "", inputs)
+        bare = self._tokens([], _NOTHING, inputs)
+        own = self._tokens(system, _NOTHING, inputs) - bare if system else 0
+        without = self._tokens([*system, *kept], _NOTHING, inputs)
         dropped = min(cut.end, len(turns)) - cut.first
         return TokensCounted(
             request=command.request,
             system=max(own, 0),
             messages=max(without - max(own, 0) - bare, 0),
-            text=length([*kept, text]) - without + bare if text.content or images else 0,
+            text=length([*kept, text]) - without + bare if text.content or text.images else 0,
             context_length=self._prompts.fitting.context_length,
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
@@ -86,13 +86,13 @@ class TokenCounter:
         """Wait for a tokenization that is running; nothing uses the model after that."""
         self._vocabulary.close()
 
-    def _tokens(self, messages: Sequence[Message], text: str, inputs: TemplateInputs) -> int:
-        """The length of the prompt for ``messages`` and this ``text`` from the user."""
+    def _tokens(self, messages: Sequence[Message], text: Message, inputs: TemplateInputs) -> int:
+        """The length of the prompt for ``messages`` and this one from the user."""
         frame = self._frame(messages, inputs)
         if frame is None:
-            return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
-        hidden: Hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
-        rest = f"{frame.seam}{next(iter(hidden), text)}{frame.after}"
+            return len(self._tokenizer.chat([*messages, text], inputs))
+        shown, hidden = self._tokenizer.content(text)
+        rest = f"{frame.seam}{shown}{frame.after}"
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:

@@ -119,22 +119,15 @@ class ChatTokenizer:
         """
         hidden: Hidden = {}
 
-        def seen(images: Sequence[Image]) -> str:
-            words = {unheard_of(): image for image in images}
-            hidden.update(words)
-            return "".join(words)
-
-        def shown(text: str, role: Role) -> str:
-            if not self.looks_special(text, role):
-                return text
-            word, stripped = unheard_of(), text.strip()
-            hidden[word] = stripped
-            return text.replace(stripped, word, 1)
+        def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
+            words, own = self.content(Message(role=role, content=text, images=list(images)))
+            hidden.update(own)
+            return words
 
         safe = [
             Message(
                 role=one.role,
-                content=seen(one.images) + shown(one.content, one.role),
+                content=shown(one.content, one.role, one.images),
                 thinking=shown(one.thinking, one.role),
             )
             for one in messages
@@ -144,7 +137,17 @@ class ChatTokenizer:
         }
         return self.template.render(safe, replace(inputs, variables=variables)), hidden
 
-    def looks_special(self, text: str, role: Role) -> bool:
+    def content(self, message: Message) -> Rendered:
+        """What the template sees of a message besides its thinking: its images, then its text."""
+        hidden: Hidden = {unheard_of(): image for image in message.images}
+        images, text = "".join(hidden), message.content
+        if self._looks_special(text, message.role):
+            word, stripped = unheard_of(), text.strip()
+            hidden[word] = stripped
+            text = text.replace(stripped, word, 1)
+        return images + text, hidden
+
+    def _looks_special(self, text: str, role: Role) -> bool:
         """Whether a message has the text of a control token, or of another one that the template writes. (In an answer
         the latter are what the model wrote, such as ``<think>``.)"""
         return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.images import text_of
+from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
 from app.engine.decoding.scoring import Choice, logits_behind

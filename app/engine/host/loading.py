@@ -130,8 +130,8 @@ class Loader:
         self._threads = self._number_of_threads()
         self._head = header_of_head(command, self._files.header)
         self._head_stamp = stamp_of((self._head.path,)) if self._head else None
-        self._projector = ModelFiles.of_projector(Path(command.projector)) if command.projector else None
         self._projector_refused: str | None = None
+        self._projector = self._checked_projector()
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
@@ -204,6 +204,13 @@ class Loader:
         owner = key_of({"target": loaded.owner, "head": self._head_stamp})  # copies of the cache end with the head's
         loaded.switcher = ChatSwitcher(loaded.context, self._caches, owner, self._is_canceled)
         return head, None
+
+    def _checked_projector(self) -> ModelFiles | None:
+        try:
+            return ModelFiles.of_projector(Path(self._command.projector)) if self._command.projector else None
+        except KnownError as error:
+            self._projector_refused = str(error)
+            return None
 
     def _add_projector(self, model: Model) -> None:
         """Load the requested projector of a target. If that isn't possible, it is loaded without."""
