@@ -24,6 +24,7 @@ import msgspec
 from app import __version__
 from app.commands import bench, chats, compare, models, self_draft, selftest
 from app.commands.answer_format import add_format_options, answer_format
+from app.commands.images import image_at
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
@@ -99,6 +100,14 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
+    parser.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="an image to show to the model before the prompt; give it again for more",
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     add_format_options(parser)
@@ -112,7 +121,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     system = [Message(role="system", content=options.system)] if options.system else []
-    messages = [*system, Message(role="user", content=prompt)]
+    messages = [*system, Message(role="user", content=prompt, images=[image_at(path) for path in options.image])]
     wanted = answer_format(options)
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
@@ -156,6 +165,7 @@ def _result(
         "decode_tokens_per_second": figures.decode_tokens_per_second,
         "template": started.template,
         "draft_refused": pair.draft_refused,
+        "draft_failure": finished.draft_failure,
         "draft": {
             "drafted": draft.drafted,
             "tested": draft.tested,

@@ -29,8 +29,9 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
     ``watched``: answers are shown as they are written.
     """
-    if options.target is None and options.draft is not None:
-        wrong_usage("--draft needs --target")
+    for name in ("draft", "mmproj"):
+        if options.target is None and getattr(options, name) is not None:
+            wrong_usage(f"--{name} needs --target")
     target, draft = options.target, options.draft
     if target is None:
         target = paths.resource("guide", "guide-target.gguf")
@@ -41,6 +42,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
         request=0,
         target=str(Path(target).absolute()),
         draft=draft_file,
+        projector=str(options.mmproj.absolute()) if options.mmproj else None,
         head=head_choice(options),
         settings=load_settings(options),
     )
@@ -52,6 +54,8 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
             show_progress("")
             if pair.draft_refused:
                 print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+            if pair.projector_refused:
+                print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
             if pair.head_refused:
                 print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
             yield engine, pair
