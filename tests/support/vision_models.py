@@ -70,14 +70,18 @@ def make_projector(path: Path, kind: Projector, *, target_width: int = 64, seed:
     return path
 
 
-def _weights(kind: Projector, target_width: int, random: RandomWeights) -> dict[str, NDArray[np.float32]]:
+def _weights(kind: Projector, target_width: int, random: RandomWeights) -> dict[str, NDArray[Any]]:
     def matrix(rows: int, columns: int) -> NDArray[np.float32]:
         return random.matrix(rows, columns, columns**-0.5)
 
     def patches() -> NDArray[np.float32]:
         return matrix(WIDTH, 3 * PATCH * PATCH).reshape(WIDTH, 3, PATCH, PATCH)
 
-    made = {"v.patch_embd.weight": patches(), "v.post_ln.weight": np.ones(WIDTH), "v.post_ln.bias": np.zeros(WIDTH)}
+    made: dict[str, NDArray[Any]] = {
+        "v.patch_embd.weight": patches(),
+        "v.post_ln.weight": np.ones(WIDTH),
+        "v.post_ln.bias": np.zeros(WIDTH),
+    }
     for layer in range(LAYERS):
         block = f"v.blk.{layer}."
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
@@ -107,7 +111,7 @@ def make_seeing_model(path: Path, kind: Projector, **options: Any) -> Path:
 
     def endless(shape: Shape, random: RandomWeights) -> Tensors:
         made = llama_weights(shape, random)
-        made["output.weight"][[vocabulary.eos, vocabulary.eot]] = 0.0
+        made["output.weight"][[token for token in (vocabulary.eos, vocabulary.eot) if token is not None]] = 0.0
         return made
 
     vocabulary = spm_vocabulary()

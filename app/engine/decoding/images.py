@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 _FIRST = 1 << 30
 """Set in the first cell of an image. The lowest bits of that cell are the number of positions."""
@@ -47,7 +48,7 @@ def cells_of(identity: str, cells: int, positions: int) -> list[int]:
     return numbers
 
 
-def spans_of(tokens: Sequence[int]) -> list[Span]:
+def spans_of(tokens: Sequence[int] | NDArray[np.int32]) -> list[Span]:
     """The images in ``tokens``, which don't begin within one."""
     array = np.asarray(tokens, np.int64)
     found: list[Span] = []

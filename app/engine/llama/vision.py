@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 import numpy as np
@@ -106,7 +107,7 @@ class Vision:
         params.cb_eval = self._callback
         params.progress_callback = report
         backend.errors.clear()
-        self._handle = mtmd_cpp.mtmd_init_from_file(os.fsencode(path), model, params) or 0
+        self._handle: Any = mtmd_cpp.mtmd_init_from_file(os.fsencode(path), model, params)
         try:
             self._raise_failure()
             if canceled:
@@ -316,7 +317,7 @@ class Vision:
         if self._handle:
             self.forget()
             mtmd_cpp.mtmd_free(self._handle)
-            self._handle = 0
+            self._handle = None
 
 
 def _parts(chunks: int) -> list[int]:
