@@ -37,8 +37,13 @@ CELLS = {"llava": 36, "gemma3": 9}
 """How many an image takes; with qwen2vl, one for each 16 × 16 pixels."""
 
 
-def make_projector(path: Path, kind: Projector, *, target_width: int = 64, seed: int = 7) -> Path:
-    """Write a projector with random weights for models of this width."""
+def make_projector(
+    path: Path, kind: Projector, *, target_width: int = 64, width: int = WIDTH, size: int = SIZE, seed: int = 7
+) -> Path:
+    """Write a projector with random weights for models of ``target_width``.
+
+    It has ``width`` numbers for each patch of images that it scales to ``size`` × ``size`` pixels.
+    """
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type("mmproj")
     writer.add_name(path.stem)
@@ -47,9 +52,9 @@ def make_projector(path: Path, kind: Projector, *, target_width: int = 64, seed:
     writer.add_string("clip.projector_type", _TYPES[kind])
     writer.add_bool("clip.use_gelu", True)
     for key, value in {
-        "image_size": SIZE,
+        "image_size": size,
         "patch_size": PATCH,
-        "embedding_length": WIDTH,
+        "embedding_length": width,
         "feed_forward_length": HIDDEN,
         "block_count": LAYERS,
         "projection_dim": target_width,
@@ -61,7 +66,7 @@ def make_projector(path: Path, kind: Projector, *, target_width: int = 64, seed:
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-    for name, array in _weights(kind, target_width, RandomWeights(seed, 0.0)).items():
+    for name, array in _weights(kind, target_width, width, size, RandomWeights(seed, 0.0)).items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -70,39 +75,41 @@ def make_projector(path: Path, kind: Projector, *, target_width: int = 64, seed:
     return path
 
 
-def _weights(kind: Projector, target_width: int, random: RandomWeights) -> dict[str, NDArray[Any]]:
+def _weights(
+    kind: Projector, target_width: int, width: int, size: int, random: RandomWeights
+) -> dict[str, NDArray[Any]]:
     def matrix(rows: int, columns: int) -> NDArray[np.float32]:
         return random.matrix(rows, columns, columns**-0.5)
 
     def patches() -> NDArray[np.float32]:
-        return matrix(WIDTH, 3 * PATCH * PATCH).reshape(WIDTH, 3, PATCH, PATCH)
+        return matrix(width, 3 * PATCH * PATCH).reshape(width, 3, PATCH, PATCH)
 
     made: dict[str, NDArray[Any]] = {
         "v.patch_embd.weight": patches(),
-        "v.post_ln.weight": np.ones(WIDTH),
-        "v.post_ln.bias": np.zeros(WIDTH),
+        "v.post_ln.weight": np.ones(width),
+        "v.post_ln.bias": np.zeros(width),
     }
     for layer in range(LAYERS):
         block = f"v.blk.{layer}."
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
-            made |= {f"{block}{name}.weight": matrix(WIDTH, WIDTH), f"{block}{name}.bias": np.zeros(WIDTH)}
+            made |= {f"{block}{name}.weight": matrix(width, width), f"{block}{name}.bias": np.zeros(width)}
         for name in ("ln1", "ln2"):
-            made |= {f"{block}{name}.weight": np.ones(WIDTH), f"{block}{name}.bias": np.zeros(WIDTH)}
-        made |= {f"{block}ffn_up.weight": matrix(HIDDEN, WIDTH), f"{block}ffn_up.bias": np.zeros(HIDDEN)}
-        made |= {f"{block}ffn_down.weight": matrix(WIDTH, HIDDEN), f"{block}ffn_down.bias": np.zeros(WIDTH)}
-    count = (SIZE // PATCH) ** 2
+            made |= {f"{block}{name}.weight": np.ones(width), f"{block}{name}.bias": np.zeros(width)}
+        made |= {f"{block}ffn_up.weight": matrix(HIDDEN, width), f"{block}ffn_up.bias": np.zeros(HIDDEN)}
+        made |= {f"{block}ffn_down.weight": matrix(width, HIDDEN), f"{block}ffn_down.bias": np.zeros(width)}
+    count = (size // PATCH) ** 2
     if kind == "llava":
-        made["v.position_embd.weight"] = matrix(count, WIDTH)
-        made |= {"mm.0.weight": matrix(target_width, WIDTH), "mm.0.bias": np.zeros(target_width)}
-        made |= {"mm.2.weight": 3 * matrix(target_width, target_width), "mm.2.bias": np.zeros(target_width)}
+        made["v.position_embd.weight"] = matrix(count, width)
+        made |= {"mm.0.weight": matrix(width, width), "mm.0.bias": np.zeros(width)}
+        made |= {"mm.2.weight": 3 * matrix(target_width, width), "mm.2.bias": np.zeros(target_width)}
     elif kind == "gemma3":
-        made |= {"v.position_embd.weight": matrix(count, WIDTH), "v.patch_embd.bias": np.zeros(WIDTH)}
-        made["mm.input_projection.weight"] = matrix(WIDTH, target_width)
-        made["mm.soft_emb_norm.weight"] = np.full(WIDTH, 3.0)
+        made |= {"v.position_embd.weight": matrix(count, width), "v.patch_embd.bias": np.zeros(width)}
+        made["mm.input_projection.weight"] = matrix(width, target_width)
+        made["mm.soft_emb_norm.weight"] = np.full(width, 3.0)
     else:
         made["v.patch_embd.weight.1"] = patches()
-        made |= {"mm.0.weight": matrix(4 * WIDTH, 4 * WIDTH), "mm.0.bias": np.zeros(4 * WIDTH)}
-        made |= {"mm.2.weight": 3 * matrix(target_width, 4 * WIDTH), "mm.2.bias": np.zeros(target_width)}
+        made |= {"mm.0.weight": matrix(4 * width, 4 * width), "mm.0.bias": np.zeros(4 * width)}
+        made |= {"mm.2.weight": 3 * matrix(target_width, 4 * width), "mm.2.bias": np.zeros(target_width)}
     return made
 
 
