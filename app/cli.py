@@ -121,7 +121,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     system = [Message(role="system", content=options.system)] if options.system else []
-    messages = [*system, Message(role="user", content=prompt, images=[image_at(path) for path in options.image])]
+    images = tuple(image_at(path) for path in options.image)
+    messages = [*system, Message(role="user", content=prompt, images=images)]
     wanted = answer_format(options)
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):

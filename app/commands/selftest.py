@@ -234,13 +234,13 @@ def _images(work: Workplace) -> str:
         )
         if (refused := engine.load(command).projector_refused) is not None:
             raise KnownError(f"The projector is not used. {refused}")
-        lengths = [_image_prompt(engine, images) for images in ([], [image_at(folder / "image.png")])]
+        lengths = [_image_prompt(engine, images) for images in ((), (image_at(folder / "image.png"),))]
     if lengths[1] <= lengths[0]:
         raise KnownError("An image added nothing to a prompt.")
     return f"an image was read as {lengths[1] - lengths[0]} tokens"
 
 
-def _image_prompt(engine: EngineProcess, images: list[Image]) -> int:
+def _image_prompt(engine: EngineProcess, images: tuple[Image, ...]) -> int:
     """The length of the prompt of a short answer."""
     message = Message(role="user", content=_QUESTION, images=images)
     *_, finished = engine.generate(

@@ -21,10 +21,11 @@ from app.protocol.options import (
 )
 
 
-class Image(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An image of a message. An engine reads the file itself, and knows it again by its checksum."""
+class Image(msgspec.Struct, frozen=True, gc=False):
+    """An image that goes with a message; the engine reads the file."""
 
     sha256: str
+    """Of the file, in hexadecimal."""
     path: str
 
 
@@ -35,11 +36,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     content: str
     thinking: str = ""
     """What the model thought before this answer; the template decides whether that goes into the prompt."""
-    images: list[Image] = []
-    """What the model sees before it reads ``content``."""
     sent_at: float | None = None
     """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
     midnight would change the whole prompt. ``None`` in all of them: now."""
+    images: tuple[Image, ...] = ()
+    """They stand before the content, in this order."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -152,7 +153,7 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
-    images: list[Image] = []
+    images: tuple[Image, ...] = ()
     """What the user has attached."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""

@@ -38,12 +38,12 @@ def chats(folder: Path) -> list[list[Message]]:
     """One image, several, and several turns."""
     first, second, third = (make_image(folder / f"{n}.png", *size, seed=n) for n, size in enumerate(_SIZES))
     return [
-        [Message(role="user", content="What is this?", images=[first])],
-        [Message(role="user", content="Which one is larger?", images=[second, third])],
+        [Message(role="user", content="What is this?", images=(first,))],
+        [Message(role="user", content="Which one is larger?", images=(second, third))],
         [
-            Message(role="user", content="Look.", images=[third]),
+            Message(role="user", content="Look.", images=(third,)),
             Message(role="assistant", content="I see."),
-            Message(role="user", content="And this?", images=[first]),
+            Message(role="user", content="And this?", images=(first,)),
         ],
     ]
 

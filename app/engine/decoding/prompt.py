@@ -120,7 +120,7 @@ class ChatTokenizer:
         hidden: Hidden = {}
 
         def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
-            words, own = self.content(Message(role=role, content=text, images=list(images)))
+            words, own = self.content(Message(role=role, content=text, images=tuple(images)))
             hidden.update(own)
             return words
 

@@ -101,7 +101,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def user(text: str, *images: Image) -> Message:
-    return Message(role="user", content=text, images=list(images))
+    return Message(role="user", content=text, images=images)
 
 
 def answer(engine: Engine, *messages: Message, cancel_after: int | None = None, **options: Any) -> Answer:
@@ -246,7 +246,7 @@ def test_counting_encodes_nothing(
     pair_of(name).load(engine)
     one, other = (make_image(tmp_path / f"{seed}.png", 100 + 30 * seed, 90, seed=seed) for seed in range(2))
     before = [user("What is this?", one), reply("A picture.")]
-    for text, images in (("Why?", [other]), ("", [other]), ("Why?", [])):
+    for text, images in (("Why?", (other,)), ("", (other,)), ("Why?", ())):
         counted = engine.count_tokens(CountTokens(request=1, messages=before, text=text, images=images))
         sent = [*before, user(text, *images)]
         assert not encoded
