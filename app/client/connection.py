@@ -22,6 +22,7 @@ from app.protocol.commands import (
     CountTokens,
     Forget,
     Generate,
+    Image,
     Load,
     MeasurePlain,
     Message,
@@ -223,7 +224,14 @@ class Connection:
         if self.hello is not None:
             self._send(ReadMemory())
 
-    def count_tokens(self, chat: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
+    def count_tokens(
+        self,
+        chat: Sequence[Message],
+        text: str,
+        overflow: Overflow,
+        thinking: str = "",
+        images: tuple[Image, ...] = (),
+    ) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
@@ -236,7 +244,15 @@ class Connection:
             except ProtocolError:
                 return 0
             self._send(
-                CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow, thinking=thinking)
+                CountTokens(
+                    request=number,
+                    messages=rest,
+                    kept=kept,
+                    text=text,
+                    images=images,
+                    overflow=overflow,
+                    thinking=thinking,
+                )
             )
         return number
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
+from app.chats.prompt_parts import prompt_images
 from app.chats.settings import ChatSettings
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
@@ -161,6 +162,7 @@ class ContextMeter(QObject):
             model.answer_ended.connect(self._on_branch_changed),
             model.settings_changed.connect(self._delay.start),
             model.unsent.typed.connect(self._delay.start),
+            model.unsent.attachments_changed.connect(self._delay.start),
             model.state_changed.connect(self._on_chat_state_changed),
         ]
         self._forget()
@@ -220,7 +222,8 @@ class ContextMeter(QObject):
         asked = self._conversation[1]
         self._asked_for = asked, overflow
         thinking = self._thinking(model.settings)
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow, thinking)
+        images = prompt_images(model.unsent.attachments)
+        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow, thinking, images)
         if not self._asked:
             self._forget()
         elif not self._patience.isActive():
