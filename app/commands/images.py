@@ -37,4 +37,4 @@ def projector_for(options: argparse.Namespace, target: Path) -> Path | None:
     found = find_projector(read_header(target.absolute()))
     if found is None:
         raise KnownError(f"{target.name} can't see images without its projector. Name one with --mmproj.")
-    return found
+    return found.path

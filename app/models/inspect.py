@@ -71,7 +71,7 @@ def readable(header: GgufHeader) -> str:
         ("Experts", f"{header.experts:,}, {header.experts_used:,} used per token" if header.experts else ""),
         ("MTP head", _head_row(header)),
         ("Projector", f"for models of width {header.projection:,}" if header.is_projector else ""),
-        ("Sees with", printable(beside.name) if (beside := find_projector(header)) else ""),
+        ("Sees with", printable(beside.path.name) if (beside := find_projector(header)) else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
         ("Template", f"built in, {len(template):,} characters" if template is not None else "none (ChatML is used)"),

@@ -41,7 +41,7 @@ _ROWS_AT_ONCE = 8
 """Rows as long as an embedding that are in memory for each patch, besides the two of the feed-forward part."""
 
 
-def find_projector(target: GgufHeader) -> Path | None:
+def find_projector(target: GgufHeader) -> GgufHeader | None:
     """The projector for ``target`` in its folder; ``None`` if there is none. Reads headers of files on the disk."""
     candidates: list[GgufHeader] = []
     for path in _named(target.path.parent):
@@ -51,7 +51,7 @@ def find_projector(target: GgufHeader) -> Path | None:
             continue
         if fits(target, header):
             candidates.append(header)
-    return max(candidates, key=lambda one: _rank(target, one)).path if candidates else None
+    return max(candidates, key=lambda one: _rank(target, one), default=None)
 
 
 def fits(target: ModelFacts, projector: GgufHeader) -> bool:

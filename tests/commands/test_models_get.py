@@ -278,7 +278,8 @@ def test_a_projector_comes_if_it_is_asked_for(server: HubServer, home: Path, tmp
     path = home / "models/owner/m/m-mmproj-Q8_0.gguf"
     assert json.loads(told.out)["projector"]["path"] == str(path)
     assert path.read_bytes() == projectors[2].read_bytes()
-    assert find_projector(read_header(home / "models/owner/m/m-Q4_0.gguf")) == path
+    found = find_projector(read_header(home / "models/owner/m/m-Q4_0.gguf"))
+    assert found is not None and found.path == path
     server.add("owner/blind", {"m-Q4_0.gguf": model})
     assert call("get", "owner/blind", "--with-images") == 1
     assert "owner/blind has no file (mmproj) with which m-Q4_0" in capsys.readouterr().err

@@ -18,21 +18,26 @@ def target(tmp_path: Path) -> Path:
     return make_seeing_model(tmp_path / "Tiny-VL-2B-Q8_0.gguf", "qwen2vl")
 
 
+def found(target: Path) -> Path | None:
+    projector = find_projector(read_header(target))
+    return projector.path if projector else None
+
+
 def test_only_what_fits_is_found(target: Path, tmp_path: Path) -> None:
-    assert find_projector(read_header(target)) is None
+    assert found(target) is None
     make_projector(tmp_path / "mmproj-wider.gguf", "qwen2vl", target_width=96)
     make_projector(tmp_path / "mmproj-gemma.gguf", "gemma3")
     make_model(tmp_path / "mmproj-of-a-model.gguf")
     (tmp_path / "mmproj-empty.gguf").write_bytes(b"")
-    assert find_projector(read_header(target)) is None
+    assert found(target) is None
     wanted = make_projector(tmp_path / "mmproj-F16.gguf", "qwen2vl")
-    assert find_projector(read_header(target)) == wanted
+    assert found(target) == wanted
 
 
 def test_the_one_with_the_models_name_comes_first(target: Path, tmp_path: Path) -> None:
     names = ("mmproj-Other-7B-F16.gguf", "Tiny-VL-2B-mmproj-Q8_0.gguf", "mmproj-Tiny-VL-7B-F16.gguf")
     made = [make_projector(tmp_path / name, "qwen2vl") for name in names]
-    assert find_projector(read_header(target)) == made[1]
+    assert found(target) == made[1]
 
 
 def test_a_projector_for_any_family(tmp_path: Path) -> None:

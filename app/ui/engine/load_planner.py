@@ -173,12 +173,12 @@ class LoadPlanner(QObject):
         plan = make_plan(*shapes, machine, wishes)
         if (found := find_projector(target)) is None:
             return fitted(files, plan, shapes)
-        with_images = msgspec.structs.replace(wishes, projector_bytes=projector_bytes(self._headers.read(str(found))))
+        with_images = msgspec.structs.replace(wishes, projector_bytes=projector_bytes(found))
         seeing = make_plan(*shapes, machine, with_images)
         if plan.fits and (not seeing.fits or (seeing.gives_up and not plan.gives_up)):
             pair = fitted(files, plan, shapes)
             return replace(pair, remark=" ".join(filter(None, (pair.remark, NO_MEMORY_FOR_IMAGES))))
-        return fitted(replace(files, projector=str(found)), seeing, shapes)
+        return fitted(replace(files, projector=str(found.path)), seeing, shapes)
 
 
 def _read_catalog() -> None:
