@@ -130,17 +130,59 @@ class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
     html: list[str]
 
 
+FileReason = Literal[
+    "unreadable",
+    "folder",
+    "special",
+    "empty",
+    "too_large",
+    "too_long",
+    "too_much",
+    "too_many_pages",
+    "image",
+    "binary",
+    "old_office",
+    "encrypted",
+    "no_text",
+    "damaged",
+]
+"""Why a file isn't read; `app.ui.chat.attaching` has the sentences."""
+
+
+class ReadFile(msgspec.Struct, frozen=True, tag=True):
+    """Read a file as text. Answered by `FileRead` or `FileNotRead`."""
+
+    path: str
+
+
+class FileRead(msgspec.Struct, frozen=True, tag=True):
+    """What a model reads of it."""
+
+    text: str
+    media_type: str
+
+
+class FileNotRead(msgspec.Struct, frozen=True, tag=True):
+    """``detail``: what the system says, or a number that belongs to the reason."""
+
+    reason: FileReason
+    detail: str = ""
+
+
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 GrammarAnswer = GrammarChecked | GrammarFailed
-Request = TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | RenderMarkdown
-Answer = TemplateAnswer | GrammarAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered
+Request = TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | ReadFile | RenderMarkdown
+Answer = (
+    TemplateAnswer | GrammarAnswer | Highlighted | ChatsRead | ChatsNotRead | FileRead | FileNotRead | MarkdownRendered
+)
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
+FILE_READ: decoders.Decoder[FileRead | FileNotRead] = decoders.decoder(FileRead | FileNotRead)
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

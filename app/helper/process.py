@@ -16,13 +16,14 @@ from app.helper.messages import (
     CheckGrammar,
     Highlight,
     ReadChats,
+    ReadFile,
     ReadMoreChats,
     RenderMarkdown,
     Request,
 )
 from app.protocol import frames
 
-_SLOW = (ReadChats, ReadMoreChats)
+_SLOW = (ReadChats, ReadMoreChats, ReadFile)
 
 
 def run() -> int:
@@ -67,6 +68,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import chats
 
         return lambda: chats.answer(request)
+    if isinstance(request, ReadFile):
+        from app.helper.files import reading
+
+        return lambda: reading.answer(request)
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 
