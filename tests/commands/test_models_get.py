@@ -266,8 +266,9 @@ def test_a_head_comes_with_its_model(server: HubServer, home: Path, tmp_path: Pa
 def test_a_projector_comes_if_it_is_asked_for(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
     model = make_seeing_model(tmp_path / "m.gguf", "qwen2vl")
     projectors = [
-        make_projector(tmp_path / f"{kind}-{width}.gguf", kind, target_width=width)
-        for kind, width in (("qwen2vl", 96), ("gemma3", 64), ("qwen2vl", 64))
+        make_projector(tmp_path / "wider.gguf", "qwen2vl", target_width=96),
+        make_projector(tmp_path / "gemma.gguf", "gemma3"),
+        make_projector(tmp_path / "right.gguf", "qwen2vl"),
     ]
     names = "mmproj-F16.gguf", "mmproj-BF16.gguf", "vision/m-mmproj-Q8_0.gguf"
     server.add("owner/m", {"m-Q4_0.gguf": model, **dict(zip(names, projectors, strict=True))})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import TypeAlias
@@ -23,11 +24,15 @@ pre { padding: 0.75rem; border-radius: 8px; background: #8882; overflow-x: auto;
 code { font-family: ui-monospace, monospace; font-size: 0.875em; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
+img { display: block; max-width: 100%; max-height: 30rem; margin: 0.5rem 0; border-radius: 8px; }
 blockquote { border-left: 3px solid #8888; margin-left: 0; padding-left: 1rem; }
 @media print { pre { white-space: pre-wrap; } }
 """
 # A browser then loads nothing, whatever a text contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+_MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"BM": "image/bmp"}
 
 
 def write(chat: ChatRecord, render: Render) -> str:
@@ -39,7 +44,7 @@ def write(chat: ChatRecord, render: Render) -> str:
         if thinking:
             summary = escape(thinking_title(message))
             body.append(f"<details><summary>{summary}</summary>\n{thinking}</details>")
-        body += [text, _ending(message)]
+        body += [*_images(message), text, _ending(message)]
     return "\n".join(
         (
             '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">',
@@ -68,6 +73,20 @@ def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str
     branch = chat.branch()
     html = render([text for message in branch for text in (message.thinking, message.text)])
     return list(zip(branch, html[::2], html[1::2], strict=True))
+
+
+def _images(message: MessageRecord) -> list[str]:
+    """The images of a message, which are inside the page."""
+    return [
+        f'<img alt="{escape(one.name)}" src="data:{kind};base64,{base64.b64encode(one.data).decode()}">'
+        for one in message.attachments
+        if one.kind == "image" and (kind := _media_type(one.data))
+    ]
+
+
+def _media_type(data: bytes) -> str:
+    """Of an image by its content; empty for other files."""
+    return next((kind for begins, kind in _MEDIA_TYPES.items() if data.startswith(begins)), "")
 
 
 def _ending(message: MessageRecord) -> str:

@@ -24,6 +24,7 @@ from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.ui.chat.actions import Actions, Asked, UserActions, fill_menu
 from app.ui.chat.editing import Editing
+from app.ui.chat.images import ImageStrip
 from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
@@ -262,6 +263,8 @@ class UserMessage(MessageWidget):
         super().__init__(message, commands, parent)
         self._ground = QRectF()
         self.view.set_text(message.text, folds=True)
+        images = [one for one in message.attachments if one.kind == "image"]
+        self._images = ImageStrip(images, commands.load_thumbnail, self) if images else None
 
     @property
     def buttons(self) -> UserActions:
@@ -285,7 +288,7 @@ class UserMessage(MessageWidget):
         if self._made_actions is not None:
             self._made_actions.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
         self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())
-        top = actions.height() + 4
+        top = self._stack(actions.height() + 4, _PADDING, inner, (self._images, 0))
         if self.editing is None:
             self.view.move(_PADDING, top)
             bottom = top + self.view.content_height() + _PADDING

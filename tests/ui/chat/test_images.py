@@ -1,0 +1,124 @@
+"""Images of messages in the window: read through the helper, and shown small."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, QSize
+from PySide6.QtGui import QImage
+from PySide6.QtWidgets import QLabel
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import Attachment, StoredMessage
+from app.errors import KnownError
+from app.helper import Helper
+from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.ui.chat import images
+from app.ui.chat.images import ImageStrip, Thumbnails, decoded, image_file, pasted_image
+from app.ui.chat.messages import UserMessage
+from app.ui.chat.transcript import Transcript
+from tests.protocol.test_images import encoded
+from tests.support.vision_models import make_image
+
+
+@pytest.fixture(scope="module")
+def helper() -> Iterator[Helper]:
+    helper = Helper(20.0)
+    yield helper
+    helper.stop()
+
+
+def attached(path: Path, width: int = 160, height: int = 96) -> Attachment:
+    image = make_image(path, width, height)
+    size = path.stat().st_size
+    return Attachment(image.sha256, "image", path.name, size, "image/png", width, height, path=image.path)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp"])
+def test_a_file_is_attached_as_it_is(helper: Helper, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "picture"
+    path.write_bytes(encoded(kind))
+    content = image_file(path, helper)
+    assert (content.kind, content.name, content.media_type) == ("image", "picture", f"image/{kind}")
+    assert (content.width, content.height, content.data) == (123, 45, encoded(kind))
+
+
+def test_webp_becomes_png(helper: Helper, tmp_path: Path) -> None:
+    path = tmp_path / "a.webp"
+    path.write_bytes(encoded("webp"))
+    content = image_file(path, helper)
+    assert read_head(content.data) == ImageHead("png", 123, 45) and content.media_type == "image/png"
+
+
+def test_files_that_are_refused(helper: Helper, tmp_path: Path) -> None:
+    for name, data, message in (
+        ("a.txt", b"text", "it is no PNG"),
+        ("a.webp", encoded("webp")[:30], "damaged"),
+        ("missing", None, "No such file"),
+    ):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        with pytest.raises(KnownError, match=message):
+            image_file(path, helper)
+
+
+def test_a_pasted_image(qtbot: QtBot) -> None:
+    image = QImage(30, 20, QImage.Format.Format_ARGB32)
+    image.fill(0x80336699)
+    content = pasted_image(image)
+    assert read_head(content.data) == ImageHead("png", 30, 20) and (content.width, content.height) == (30, 20)
+    with pytest.raises(KnownError, match="no image"):
+        pasted_image(QImage())
+
+
+def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded("png", 400, 100)
+    assert decoded(data, QSize(100, 100)).size() == QSize(100, 25)
+    assert decoded(data).size() == QSize(400, 100)
+    assert decoded(data[:100]).isNull() and decoded(b"").isNull()
+    monkeypatch.setattr(images, "MOST_PIXELS", 39_999)
+    assert decoded(data).isNull() and MOST_PIXELS > 39_999
+
+
+def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
+    owner = QObject()
+    thumbnails, shown = Thumbnails(owner), list[QImage]()
+    image = attached(tmp_path / "a.png")
+    thumbnails.load(image, 48, shown.append)
+    qtbot.waitUntil(lambda: len(shown) == 1)
+    assert shown[0].size() == QSize(80, 48)
+    Path(image.path).unlink()
+    thumbnails.load(image, 48, shown.append)
+    assert len(shown) == 2
+    thumbnails.close()
+    owner.deleteLater()
+
+
+def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
+    transcript = Transcript()
+    qtbot.addWidget(transcript)
+    transcript.resize(800, 600)
+    transcript.show()
+    present = attached(tmp_path / "a.png")
+    gone = Attachment(hashlib.sha256(b"").hexdigest(), "image", "b.png", 9, is_missing=True)
+    plain = StoredMessage("m1", "c", None, "user", "Hello", "complete", 0.0)
+    seeing = StoredMessage("m2", "c", "m1", "user", "Hello", "complete", 0.0, attachments=(present, gone))
+    transcript.add_all([plain, seeing])
+
+    def messages() -> list[UserMessage]:
+        return [one.widget for one in transcript.column.entries if isinstance(one.widget, UserMessage)]
+
+    qtbot.waitUntil(lambda: len(messages()) == 2)
+    without, with_images = messages()
+    strip = with_images.findChild(ImageStrip)
+    assert strip is not None and without.findChild(ImageStrip) is None
+    first, second = strip.findChildren(QLabel)
+    qtbot.waitUntil(lambda: not first.pixmap().isNull())
+    assert first.accessibleName() == "Image: a.png (160 × 96 pixels)"
+    assert second.text() == "b.png, which is no longer there"
+    qtbot.waitUntil(lambda: with_images.height() >= without.height() + strip.height())
+    assert strip.geometry().bottom() < with_images.view.geometry().top() + 1
