@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,11 @@ ImageKind = Literal["png", "jpeg", "gif", "bmp", "webp"]
 READABLE: tuple[ImageKind, ...] = ("png", "jpeg", "gif", "bmp")
 """What llama.cpp decodes."""
 
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PNG_PIXEL_BYTES, _PNG_ROW_BYTES = 8, 16
+"""The most that a pixel takes in a PNG file before it is compressed; and what a row takes besides, if the image is
+interlaced."""
+_STEP = 1024 * 1024
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 """Markers of JPEG segments with dimensions."""
 _JPEG_BARE = {0x01, *range(0xD0, 0xD9)}
@@ -61,6 +67,27 @@ def problem_of(head: ImageHead | None, name: str, size: int) -> str | None:
             "that an image may have. Make it smaller first."
         )
     return None
+
+
+def is_bomb(data: bytes, head: ImageHead) -> bool:
+    """Whether a PNG file contains more than its pixels can need: llama.cpp would take memory for all of it."""
+    if head.kind != "png":
+        return False
+    most = head.width * head.height * _PNG_PIXEL_BYTES + head.height * _PNG_ROW_BYTES + _STEP
+    inflater, place, total = zlib.decompressobj(), len(_PNG), 0
+    try:
+        while place + 8 <= len(data):
+            length, kind = struct.unpack_from(">I4s", data, place)
+            part = data[place + 8 : place + 8 + length] if kind == b"IDAT" else b""
+            while part:
+                total += len(inflater.decompress(part, _STEP))
+                if total > most:
+                    return True
+                part = inflater.unconsumed_tail
+            place += 12 + length
+    except zlib.error:
+        pass  # it is damaged, which whoever decodes it says
+    return False
 
 
 def _png(data: bytes) -> tuple[int, int]:
@@ -115,7 +142,7 @@ def _webp(data: bytes) -> tuple[int, int]:
 
 
 _KINDS: tuple[tuple[ImageKind, bytes, Callable[[bytes], tuple[int, int]]], ...] = (
-    ("png", b"\x89PNG\r\n\x1a\n", _png),
+    ("png", _PNG, _png),
     ("jpeg", b"\xff\xd8", _jpeg),
     ("gif", b"GIF8", _gif),
     ("bmp", b"BM", _bmp),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage, QImageWriter
 
-from app.protocol.images import MOST_BYTES, MOST_PIXELS, ImageHead, problem_of, read_head
+from app.protocol.images import MOST_BYTES, MOST_PIXELS, ImageHead, is_bomb, problem_of, read_head
 from tests.support.vision_models import make_image
 
 
@@ -47,6 +48,19 @@ def test_every_beginning_of_a_file_is_harmless(kind: str) -> None:
 @pytest.mark.parametrize("data", [b"", b"text", b"%PDF-1.7", b"RIFF\0\0\0\0WAVEfmt ", b"\xff\xd8" + b"\xff" * 100])
 def test_other_files(data: bytes) -> None:
     assert read_head(data) is None
+
+
+@pytest.mark.parametrize(("rows", "is_too_much"), [(45, False), (400_000, True)])
+def test_a_png_with_more_than_its_pixels(rows: int, is_too_much: bool) -> None:
+    data = encoded("png")
+    start = data.index(b"IDAT") - 4
+    length = struct.unpack_from(">I", data, start)[0]
+    body = zlib.compress(bytes(rows * 493), 9)
+    chunk = struct.pack(">I", len(body)) + b"IDAT" + body + struct.pack(">I", zlib.crc32(b"IDAT" + body))
+    changed = data[:start] + chunk + data[start + 12 + length :]
+    head = read_head(changed)
+    assert head is not None and is_bomb(changed, head) is is_too_much
+    assert not is_bomb(data, head) and not is_bomb(data[: start + 20] + bytes(500), head)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

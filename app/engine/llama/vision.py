@@ -26,7 +26,7 @@ from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Image
-from app.protocol.images import HEAD_BYTES, MOST_BYTES, problem_of, read_head
+from app.protocol.images import HEAD_BYTES, MOST_BYTES, is_bomb, problem_of, read_head
 
 EMBEDDING_BYTES = 256 * 1024 * 1024
 """What the embeddings of recent images may take together."""
@@ -240,10 +240,12 @@ class Vision:
         """The embeddings of all chunks of an image, from its file."""
         name = Path(known.image.path).name
         data = _read(known.image)
+        if (head := read_head(data)) is None or is_bomb(data, head):
+            raise _damaged(name)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         bitmap = mtmd_cpp.mtmd_helper_bitmap_init_from_buf(self._handle, buffer, len(data), False)
         if not bitmap:
-            raise KnownError(f"The image {name} is damaged. Open it in another program and save it again.")
+            raise _damaged(name)
         chunks = 0
         try:
             chunks = self._split(bitmap, name)
@@ -254,7 +256,7 @@ class Vision:
             ]
             lengths = [mtmd_cpp.mtmd_input_chunk_get_n_tokens(part) for part in parts]
             if lengths != [len(chunk.cells) for chunk in known.chunks]:
-                raise KnownError(f"The image {name} is damaged. Open it in another program and save it again.")
+                raise _damaged(name)
             return [self._encoded_part(part, length) for part, length in zip(parts, lengths, strict=True)]
         finally:
             mtmd_cpp.mtmd_bitmap_free(bitmap)
@@ -318,6 +320,10 @@ class Vision:
             self.forget()
             mtmd_cpp.mtmd_free(self._handle)
             self._handle = None
+
+
+def _damaged(name: str) -> KnownError:
+    return KnownError(f"The image {name} is damaged. Open it in another program and save it again.")
 
 
 def _parts(chunks: int) -> list[int]:
