@@ -230,13 +230,15 @@ class Connection:
         text: str,
         overflow: Overflow,
         thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
         images: tuple[Image, ...] = (),
     ) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
         """
-        number = self._next_question() if len(text) <= longest_text() else 0
+        number = self._next_question() if len(text) + sum(map(len, parts)) <= longest_text() else 0
         if number:
             self._open_counts = {number}
             try:
@@ -249,6 +251,8 @@ class Connection:
                     messages=rest,
                     kept=kept,
                     text=text,
+                    attached=attached,
+                    parts=list(parts),
                     images=images,
                     overflow=overflow,
                     thinking=thinking,

@@ -153,6 +153,10 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
+    attached: int = 0
+    """The tokens of what is attached to that, besides ``images``."""
+    parts: list[str] = []
+    """Texts to be counted on their own: attachments whose tokens aren't known yet."""
     images: tuple[Image, ...] = ()
     """What the user has attached."""
     overflow: Overflow = "drop_oldest"

@@ -19,7 +19,7 @@ def encoded(kind: str, width: int = 123, height: int = 45) -> bytes:
     image.fill(0x336699)
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    assert QImageWriter(buffer, kind.encode()).write(image)  # type: ignore[call-overload]
+    assert QImageWriter(buffer, kind.encode()).write(image)
     return bytes(buffer.data().data())
 
 

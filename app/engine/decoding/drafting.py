@@ -77,7 +77,7 @@ class Drafting:
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
         self._sequence, self._grammar = sequence, task.grammar
-        if sequence.text is not sequence and "mtp" in self._drafters:
+        if sequence.has_images and "mtp" in self._drafters:
             del self._drafters["mtp"]
             self.failure = _IMAGES
         for name, drafter in list(self._drafters.items()):

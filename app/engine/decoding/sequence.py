@@ -64,11 +64,20 @@ class TokenSequence:
         """Tokens of the prompt that the next turn's prompt is expected to begin with."""
         self.left_out = 0
         """In a sequence without its images: how many cells these have. All of them belong to the prompt."""
-        self.text: TokenSequence = self
-        """The same without images, which only the target can process: for drafters, and for penalties."""
+        self._text: TokenSequence | None = None
         if has_images(self.tokens):
-            self.text = TokenSequence(text_of(self.tokens), len(text_of(self.tokens[: self.shared_length])))
-            self.text.left_out = len(self) - len(self.text)
+            self._text = TokenSequence(text_of(self.tokens), len(text_of(self.tokens[: self.shared_length])))
+            self._text.left_out = len(self) - len(self._text)
+
+    @property
+    def text(self) -> TokenSequence:
+        """The same without images, which only the target can process: for drafters, and for penalties."""
+        return self._text or self
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images in it."""
+        return self._text is not None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -76,8 +85,8 @@ class TokenSequence:
     def append(self, token: int) -> None:
         """Add ``token`` to the answer."""
         self.tokens.append(token)
-        if self.text is not self:
-            self.text.append(token)
+        if self._text is not None:
+            self._text.append(token)
 
     def last(self, count: int) -> list[int]:
         """The last ``count`` tokens, or fewer if there aren't as many."""

@@ -51,6 +51,8 @@ class Model:
                 failure, canceled = error, True
             return not canceled
 
+        self.vision: Vision | None = None
+        """What it sees images with."""
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
@@ -79,8 +81,6 @@ class Model:
         """Numbers in a hidden state."""
         self.has_output_on_gpu = bool(gpu_layers and backend.offload_handles())
         """Whether logits are computed there: llama.cpp counts the output as the first of the layers on a GPU."""
-        self.vision: Vision | None = None
-        """What it sees images with."""
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 

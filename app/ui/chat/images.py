@@ -1,34 +1,20 @@
-"""Images to attach, and small pictures of attached ones. What reads or decodes files runs in a lane."""
+"""Images to attach: read and decoded in a lane."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-import shiboken6
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, Qt
-from PySide6.QtGui import QImage, QImageReader, QPixmap
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize, Qt
+from PySide6.QtGui import QImage, QImageReader
 
 from app.chats.attachments import Content
-from app.chats.model import Attachment
 from app.errors import KnownError
 from app.helper import Helper, HelperError
 from app.helper.messages import FileNotRead, LookAtImage
 from app.models.text import printable
 from app.protocol.images import MOST_PIXELS, ImageHead, problem_of
-from app.ui.widgets import theme as themes
-from app.ui.widgets.layouts import row
-from app.ui.widgets.tasks import Lane
-from app.ui.widgets.theme import SPACING
 
-Load = Callable[[Attachment, int, Callable[[QImage], None]], object]
-
-HEIGHT = 96
-"""Of a thumbnail, in pixels of a display without zoom; it may be twice as wide."""
-_LOADED = 256
-"""Thumbnails that are kept."""
+PASTED_IMAGE = "Pasted image"
 
 
 def image_file(path: Path, helper: Helper) -> Content:
@@ -63,7 +49,7 @@ def pasted_image(image: QImage) -> Content:
     data = _as_png(image)
     if image.isNull() or (problem := problem_of(head, "The pasted image", len(data))):
         raise KnownError(problem if not image.isNull() else "The clipboard has no image that can be read.")
-    return Content("image", "Pasted image.png", data, "image/png", head.width, head.height)
+    return Content("image", f"{PASTED_IMAGE}.png", data, "image/png", head.width, head.height)
 
 
 def decoded(data: bytes, within: QSize | None = None) -> QImage:
@@ -85,70 +71,3 @@ def _as_png(image: QImage) -> bytes:
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
     image.save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
-
-
-class Thumbnails(QObject):
-    """Small pictures of attachments, decoded in a lane and kept by their checksums."""
-
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._lane = Lane(self, "thumbnails")
-        self._known: dict[tuple[str, int], QImage] = {}
-
-    def load(self, attachment: Attachment, height: int, show: Callable[[QImage], None]) -> None:
-        """``show`` gets the picture, at once or later; never, if there is none."""
-        key = attachment.sha256, height
-        if (known := self._known.get(key)) is not None:
-            show(known)
-            return
-
-        def loaded(image: QImage) -> None:
-            if not image.isNull():
-                while len(self._known) >= _LOADED:
-                    del self._known[next(iter(self._known))]
-                self._known[key] = image
-                show(image)
-
-        if attachment.path:
-            self._lane.submit(partial(_thumbnail, attachment.path, height), loaded)
-
-    def close(self) -> None:
-        """Load nothing any more."""
-        self._lane.close()
-
-
-def _thumbnail(path: str, height: int) -> QImage:
-    try:
-        return decoded(Path(path).read_bytes(), QSize(2 * height, height))
-    except OSError:
-        return QImage()
-
-
-class ImageStrip(QWidget):
-    """Thumbnails of the images of a message beside each other; names where they can't be shown."""
-
-    def __init__(self, images: list[Attachment], load: Load, parent: QWidget | None = None) -> None:
-        """``load``: `Thumbnails.load`."""
-        super().__init__(parent)
-        self._labels = [QLabel(_described(image)) for image in images]
-        row(*self._labels, None, gap=2 * SPACING, on=self)
-        ratio = self.devicePixelRatioF()
-        for label, image in zip(self._labels, images, strict=True):
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setToolTip(_described(image))
-            label.setAccessibleName(f"Image: {_described(image)}")
-            load(image, round(themes.px(HEIGHT) * ratio), partial(_show, label, ratio))
-        self.setFixedHeight(themes.px(HEIGHT))
-
-
-def _described(image: Attachment) -> str:
-    size = f" ({image.width:,} × {image.height:,} pixels)" if image.width else ""
-    return f"{printable(image.name)}{size}" + (", which is no longer there" if image.is_missing else "")
-
-
-def _show(label: QLabel, ratio: float, image: QImage) -> None:
-    if not shiboken6.isValid(label):  # the message is no longer shown
-        return
-    pixmap = QPixmap.fromImage(image)
-    pixmap.setDevicePixelRatio(ratio)
-    label.setPixmap(pixmap)

@@ -280,6 +280,8 @@ class ChatModel(QObject):
         is_unsent = text == self.unsent.text
         if self.state.is_busy or not (text.strip() or (is_unsent and self.unsent.attachments)):
             return False
+        if is_unsent and self.unsent.reading:
+            return False  # the message isn't complete
         attachments = self.unsent.take()[1] if is_unsent else ()
         if self.state is ChatState.OPENING:
             self._queued = _Queued(text, attachments)
@@ -288,13 +290,27 @@ class ChatModel(QObject):
             self._ask(text, attachments)
         return True
 
-    def attach(self, content: Content) -> None:
-        """Attach this to the message in the composer."""
-        self.saver.read(
-            lambda store: store.keep(content),
-            lambda attachment: self.unsent.attach([*self.unsent.attachments, attachment]),
-            self.failed.emit,
-        )
+    def attach(self, content: Content, in_place_of: Attachment | None = None, *, reading: int = 0) -> None:
+        """Attach this to the message in the composer; if that has this one, in its place.
+
+        ``reading``: the number it has in `UnsentMessage.reading`, if it has one; it may have been given up meanwhile.
+        """
+
+        def kept(attachment: Attachment) -> None:
+            if reading and not self.unsent.end_reading(reading):
+                return
+            attachments = list(self.unsent.attachments)
+            if in_place_of in attachments:
+                attachments[attachments.index(in_place_of)] = attachment
+            elif in_place_of is None and attachment not in attachments:
+                attachments.append(attachment)
+            self.unsent.attach(attachments)
+
+        def failed(error: KnownError) -> None:
+            self.unsent.end_reading(reading)
+            self.failed.emit(error)
+
+        self.saver.read(lambda store: store.keep(content), kept, failed)
 
     def edit(self, message_id: str, text: str, attachments: Sequence[Attachment] | None = None) -> bool:
         """Another wording; the old one stays as an earlier version. One of the user's is answered.

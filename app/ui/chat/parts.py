@@ -33,8 +33,9 @@ class ChatCommands:
 
     regenerate: Callable[[str], object] = _nothing
     compare: Callable[[str], object] = _nothing
-    edit: Callable[[str, str], object] = _nothing
-    """With the new wording."""
+    edit: Callable[[str, str, Sequence[Attachment]], object] = _nothing
+    """With the new wording, and what goes with it."""
+    show_attachment: Callable[[Attachment], object] = _nothing
     continue_answer: Callable[[str], object] = _nothing
     ways_to_regenerate: Callable[[str], Sequence[tuple[str, Callable[[], object]]]] = lambda _message_id: ()
     """What an answer can be written again with: what a menu says, and what does it. An empty text: a line between."""

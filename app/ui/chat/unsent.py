@@ -25,6 +25,7 @@ class UnsentMessage(QObject):
     Attributes:
         text: As it is now.
         attachments: So are these.
+        reading: Names of files that are still being read, to be attached.
         is_known: Whether what is stored has been read. Until then nothing is saved, so that nothing is overwritten.
 
     Signals:
@@ -42,6 +43,8 @@ class UnsentMessage(QObject):
         super().__init__(parent)
         self.text = ""
         self.attachments: tuple[Attachment, ...] = ()
+        self.reading: dict[int, str] = {}
+        self._begun = 0
         self.is_known = is_known
         self._saver = saver
         self._key = key
@@ -66,6 +69,20 @@ class UnsentMessage(QObject):
             self.attachments = tuple(attachments)
             self._save_attachments()
             self.attachments_changed.emit()
+
+    def begin_reading(self, name: str) -> int:
+        """A file of this name is being read. Returns its number."""
+        self._begun += 1
+        self.reading[self._begun] = name
+        self.attachments_changed.emit()
+        return self._begun
+
+    def end_reading(self, number: int) -> bool:
+        """It is read, or isn't wanted any more. Returns whether it was wanted until now."""
+        was_wanted = self.reading.pop(number, None) is not None
+        if was_wanted:
+            self.attachments_changed.emit()
+        return was_wanted
 
     def take(self) -> tuple[str, tuple[Attachment, ...]]:
         """Remove the message, which will be stored elsewhere. Returns its text and attachments."""
@@ -114,7 +131,8 @@ class UnsentMessage(QObject):
 
     def is_saved(self) -> bool:
         """Whether `ChatSaver` was given the text as it is now."""
-        return not self._timer.isActive() and (self.is_known or not (self.text or self.attachments))
+        is_stored = self.is_known or not (self.text or self.attachments)
+        return is_stored and not self.reading and not self._timer.isActive()
 
     def finish(self, not_sent: str, attachments: Sequence[Attachment] = ()) -> None:
         """The window closes. Save the message together with one that was to be sent but wasn't."""

@@ -107,12 +107,14 @@ class Engine(QObject):
         text: str,
         overflow: Overflow,
         thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
         images: tuple[Image, ...] = (),
     ) -> int:
         """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
 
-        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty. ``images``: go
-        with the text.
+        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty. ``attached``:
+        how many tokens go with the text, besides those of ``images``. ``parts``: texts to be counted on their own.
 
         Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
         requested, the template refuses the chat, or the engine ends or loads something else.

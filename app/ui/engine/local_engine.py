@@ -93,9 +93,11 @@ class LocalEngine(Engine):
         text: str,
         overflow: Overflow,
         thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
         images: tuple[Image, ...] = (),
     ) -> int:
-        number = self._connection.count_tokens(messages, text, overflow, thinking, images)
+        number = self._connection.count_tokens(messages, text, overflow, thinking, attached, parts, images)
         self._after()
         return number
 

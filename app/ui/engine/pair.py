@@ -125,6 +125,10 @@ class PairLoader(QObject):
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
 
+    def sees_images(self) -> bool:
+        """Whether the loaded model does, or none is loaded."""
+        return self._pair is None or self._pair.projector is not None
+
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning

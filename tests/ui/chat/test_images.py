@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QObject, QSize
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Attachment, StoredMessage
@@ -17,8 +16,10 @@ from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui.chat import images
-from app.ui.chat.images import ImageStrip, Thumbnails, decoded, image_file, pasted_image
+from app.ui.chat.chips import Chip
+from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
+from app.ui.chat.thumbnails import Thumbnails, thumbnail_size
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
@@ -90,7 +91,7 @@ def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
     image = attached(tmp_path / "a.png")
     thumbnails.load(image, 48, shown.append)
     qtbot.waitUntil(lambda: len(shown) == 1)
-    assert shown[0].size() == QSize(80, 48)
+    assert shown[0].size() == QSize(80, 48) == thumbnail_size(image, 48)
     Path(image.path).unlink()
     thumbnails.load(image, 48, shown.append)
     assert len(shown) == 2
@@ -105,20 +106,21 @@ def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
     transcript.show()
     present = attached(tmp_path / "a.png")
     gone = Attachment(hashlib.sha256(b"").hexdigest(), "image", "b.png", 9, is_missing=True)
-    plain = StoredMessage("m1", "c", None, "user", "Hello", "complete", 0.0)
-    seeing = StoredMessage("m2", "c", "m1", "user", "Hello", "complete", 0.0, attachments=(present, gone))
-    transcript.add_all([plain, seeing])
+    seeing = StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0, attachments=(present, gone))
+    transcript.add_all([seeing])
 
-    def messages() -> list[UserMessage]:
-        return [one.widget for one in transcript.column.entries if isinstance(one.widget, UserMessage)]
+    def chips() -> list[Chip]:
+        messages = [one.widget for one in transcript.column.entries if isinstance(one.widget, UserMessage)]
+        return messages[0].chips.chips if messages and messages[0].chips else []
 
-    qtbot.waitUntil(lambda: len(messages()) == 2)
-    without, with_images = messages()
-    strip = with_images.findChild(ImageStrip)
-    assert strip is not None and without.findChild(ImageStrip) is None
-    first, second = strip.findChildren(QLabel)
-    qtbot.waitUntil(lambda: not first.pixmap().isNull())
-    assert first.accessibleName() == "Image: a.png (160 × 96 pixels)"
-    assert second.text() == "b.png, which is no longer there"
-    qtbot.waitUntil(lambda: with_images.height() >= without.height() + strip.height())
-    assert strip.geometry().bottom() < with_images.view.geometry().top() + 1
+    qtbot.waitUntil(lambda: len(chips()) == 2)
+    first, second = chips()
+    assert first.button.iconSize() == QSize(160, 96)
+
+    def is_shown() -> bool:
+        pixel = first.button.icon().pixmap(first.button.iconSize()).toImage().pixelColor(50, 50)
+        return pixel.alpha() == 255
+
+    qtbot.waitUntil(is_shown)
+    assert second.button.iconSize() != QSize(160, 96) and "missing" in second.text()
+    transcript.thumbnails.close()
