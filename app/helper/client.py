@@ -105,6 +105,10 @@ class Helper:
         """Turn texts into HTML. Raises `HelperError`."""
         return self._call(request, messages.MARKDOWN_RENDERED)
 
+    def draw_formula(self, request: messages.RenderFormula) -> messages.FormulaAnswer:
+        """Draw a formula. Raises `HelperError`."""
+        return self._call(request, messages.FORMULA)
+
     def stop(self) -> None:
         """End the process, and with it everything in its memory. A request in progress fails with `Died`."""
         if (process := self._process) is not None:

@@ -131,6 +131,37 @@ class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
     html: list[str]
 
 
+class RenderFormula(msgspec.Struct, frozen=True, tag=True):
+    """Draw a formula. ``is_display``: as one on a line of its own. Answered by `FormulaDrawn` or `FormulaNotDrawn`."""
+
+    tex: str
+    is_display: bool
+
+
+class FormulaPart(msgspec.Struct, frozen=True, array_like=True):
+    """An outline to be filled, or a line ``stroke`` wide. ``color``: empty for that of the text; ``commands``: those of
+    SVG's M, L, Q, C and Z; ``numbers``: their absolute coordinates, the y axis pointing down, 0 on the baseline.
+    All in thousandths of the font size."""
+
+    color: str
+    stroke: int
+    commands: str
+    numbers: list[int]
+
+
+class FormulaDrawn(msgspec.Struct, frozen=True, tag=True):
+    """A formula; ``ascent`` and ``descent`` are its height above and below the baseline, in the same units."""
+
+    width: int
+    ascent: int
+    descent: int
+    parts: list[FormulaPart]
+
+
+class FormulaNotDrawn(msgspec.Struct, frozen=True, tag=True):
+    """It isn't valid, has a command that isn't known, or is too large or nested too deeply."""
+
+
 FileReason = Literal[
     "unreadable",
     "folder",
@@ -188,18 +219,27 @@ TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 GrammarAnswer = GrammarChecked | GrammarFailed
 Request = (
-    TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | ReadFile | LookAtImage | RenderMarkdown
+    TemplateRequest
+    | CheckGrammar
+    | Highlight
+    | ReadChats
+    | ReadMoreChats
+    | ReadFile
+    | LookAtImage
+    | RenderMarkdown
+    | RenderFormula
 )
+FormulaAnswer = FormulaDrawn | FormulaNotDrawn
+FileAnswer = FileRead | FileNotRead | ImageLookedAt
 Answer = (
     TemplateAnswer
     | GrammarAnswer
     | Highlighted
     | ChatsRead
     | ChatsNotRead
-    | FileRead
-    | FileNotRead
-    | ImageLookedAt
+    | FileAnswer
     | MarkdownRendered
+    | FormulaAnswer
 )
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
@@ -212,3 +252,4 @@ IMAGE_LOOKED_AT: decoders.Decoder[ImageLookedAt | FileNotRead] = decoders.decode
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""
+FORMULA: decoders.Decoder[FormulaAnswer] = decoders.decoder(FormulaAnswer)

@@ -19,6 +19,7 @@ from app.helper.messages import (
     ReadChats,
     ReadFile,
     ReadMoreChats,
+    RenderFormula,
     RenderMarkdown,
     Request,
 )
@@ -80,7 +81,12 @@ def _prepared(request: Request) -> Callable[[], Answer]:
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 
+        rendering.prepare(request)
         return lambda: rendering.answer(request)
+    if isinstance(request, RenderFormula):
+        from app.helper import formulas
+
+        return lambda: formulas.answer(request)
     if isinstance(request, CheckGrammar):
         from app.helper import grammars
 

@@ -391,7 +391,7 @@ def test_what_is_too_long_is_said_and_its_beginning_can_be_used(desk: Desk) -> N
 
 def shown(qtbot: QtBot, message: StoredMessage, commands: ChatCommands) -> UserMessage:
     owner = QWidget()
-    qtbot.addWidget(owner, before_close_func=lambda _: owner)  # it is kept as long as the test runs
+    qtbot.addWidget(owner, before_close_func=lambda _: owner.hide())  # it is kept as long as the test runs
     widget = UserMessage(message, commands, owner)
     widget.resize(600, widget.fit(Widths(600, 600)))
     owner.show()
