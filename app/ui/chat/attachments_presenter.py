@@ -30,7 +30,7 @@ from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
 BLIND = (
-    "This model can't see images. Models that can need a second file (mmproj) beside them: "
+    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
     "slipstream models get NAME --with-images downloads both."
 )
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]

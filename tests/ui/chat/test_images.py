@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject, QSize
+from PySide6.QtCore import QMimeData, QObject, QSize
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
@@ -16,6 +16,7 @@ from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui.chat import images
+from app.ui.chat.attachment_preview import ImagePreview
 from app.ui.chat.chips import Chip
 from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
@@ -23,6 +24,7 @@ from app.ui.chat.thumbnails import Thumbnails, thumbnail_size
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
+from tests.ui.chat.test_attachments import Desk, drop, mime
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +126,64 @@ def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
     qtbot.waitUntil(is_shown)
     assert second.button.iconSize() != QSize(160, 96) and "missing" in second.text()
     transcript.thumbnails.close()
+
+
+# ---------------------------------------------------------------- in the composer
+
+
+@pytest.fixture
+def seeing_desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(qtbot, tmp_path)
+    yield desk
+    desk.close()
+
+
+def names(desk: Desk) -> list[str]:
+    return [chip.name for chip in desk.composer.attachments.chips.chips]
+
+
+def test_a_dropped_image_goes_with_the_message(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    image = make_image(tmp_path / "a.png", 160, 96)
+    drop(desk.area, mime(image.path))
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
+    (kept,) = desk.model.unsent.attachments
+    assert (kept.kind, kept.sha256, kept.width, kept.height) == ("image", image.sha256, 160, 96)
+    (chip,) = desk.composer.attachments.chips.chips
+    assert chip.name == "a.png" and chip.button.iconSize() == QSize(66, 40)
+    desk.load()
+    desk.composer.set_text("What is this?")
+    desk.composer.button.click()
+    desk.qtbot.waitUntil(lambda: bool(desk.model.messages))
+    assert desk.model.messages[0].attachments == (kept,) and not desk.model.unsent.attachments
+
+
+def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
+    desk, data = seeing_desk, QMimeData()
+    image = QImage(30, 20, QImage.Format.Format_RGB32)
+    image.fill(0x336699)
+    data.setImageData(image)
+    assert desk.composer.editor.canInsertFromMimeData(data)
+    desk.composer.editor.insertFromMimeData(data)
+    desk.qtbot.waitUntil(lambda: names(desk) == ["Pasted image.png"] and bool(desk.model.unsent.attachments))
+    data.setText("And words.")
+    desk.composer.editor.insertFromMimeData(data)
+    assert desk.composer.text() == "And words." and len(desk.model.unsent.attachments) == 1
+
+
+def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    desk.attachments.sees_images = lambda: False
+    drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
+    assert desk.wait_for_notice().startswith("This model can't see images.")
+    desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
+
+
+def test_a_click_shows_the_image(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    drop(desk.area, mime(make_image(tmp_path / "a.png", 160, 96).path))
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
+    desk.composer.attachments.chips.chips[0].button.click()
+    (preview,) = desk.composer.window().findChildren(ImagePreview)
+    desk.qtbot.waitUntil(lambda: preview.picture.pixmap().size() == QSize(160, 96))
+    preview.close()
