@@ -33,7 +33,12 @@ MESSAGE = f"""
 """
 MESSAGE_AS_STORED = f"{COLUMNS}, 1, 1, {LONG_COLUMNS}"
 """The same for one whose place among its versions doesn't matter."""
-SEARCHED = "m.text || iif(m.thinking = '', '', char(10) || m.thinking)"
+SHOWN_TEXT = """
+    m.text || coalesce((SELECT char(10) || group_concat(name, char(10)) FROM
+        (SELECT name FROM attachments WHERE message_id = m.id ORDER BY position)), '')
+"""
+"""The text of a message, and below it the names of what is attached."""
+SEARCHED = f"{SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking)"
 """All that a search looks at, and the search index has."""
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,

@@ -16,7 +16,7 @@ from operator import add
 from typing import Any
 
 from app.chats.model import Chat, Found, Snippet
-from app.chats.rows import CHAT, SEARCHED
+from app.chats.rows import CHAT, SEARCHED, SHOWN_TEXT
 from app.chats.search_index import LEAST, MOST, SearchIndex, SearchIndexError
 from app.chats.search_text import fold, message_snippets, words_of
 from app.chats.search_upkeep import Upkeep
@@ -129,7 +129,7 @@ class _Run:
         most = {chat_id: MOST_SNIPPETS if place < _WITH_ALL else 1 for place, chat_id in enumerate(ordered)}
         wanted = {chat_id: self._wanted(chat_id, most[chat_id]) for chat_id in ordered}
         every = list(dict.fromkeys(one for some in wanted.values() for one in some))
-        texts = _by_id(self._connection, "seq, id, text, thinking", "messages", "seq", every)
+        texts = _by_id(self._connection, f"m.seq, m.id, {SHOWN_TEXT}, m.thinking", "messages m", "m.seq", every)
         shown = (
             self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
             for chat_id in ordered

@@ -127,8 +127,9 @@ def _add_chat(
     dates = [message.created_at for message in record.messages if message.created_at is not None]
     created = record.created_at or min(dates, default=record.updated_at or now)
     updated = record.updated_at or max(dates, default=created)
-    question = next((message.text for message in record.messages if message.role == "user"), "")
-    title = " ".join(record.title.split())[:_LONGEST_NAME] or title_of(question)
+    asked = next((message for message in record.messages if message.role == "user"), None)
+    texts = [asked.text, *(one.name for one in asked.attachments)] if asked is not None else []
+    title = " ".join(record.title.split())[:_LONGEST_NAME] or next(filter(None, map(title_of, texts)), "")
     settings = chat_settings(to_json(record.settings)) if record.settings else None
     connection.execute(
         """

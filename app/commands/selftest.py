@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 import traceback
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.commands.images import image_at
 from app.errors import KnownError
-from app.helper.messages import FormulaDrawn, RenderFormula
+from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
 from app.models.text import printable
 from app.protocol.commands import Generate, Image, Load, Message
 from app.protocol.events import Figures, GenerationFinished, Round
@@ -52,6 +53,21 @@ _SCHEMA = (
     '"additionalProperties": false}'
 )
 _FORMULA = r"\sum_{i=1}^n \frac{\alpha_i}{2}"
+_PDF = b"""%PDF-1.4
+1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
+2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj
+3 0 obj << /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R
+/Resources << /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >> endobj
+4 0 obj << /Length 24 >> stream
+BT /F 9 Tf (Text) Tj ET
+endstream endobj
+trailer << /Root 1 0 R >>
+%%EOF
+"""
+_WORD = (
+    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    "<w:body><w:p><w:r><w:t>Text</w:t></w:r></w:p></w:body></w:document>"
+)
 _DRAFT_LENGTH = 5
 _MAX_TOKENS = 96
 _DETAIL_CHARACTERS = 400
@@ -386,6 +402,20 @@ def _formula(_: Workplace) -> str:
     return f"a formula of {len(found.parts)} parts was drawn"
 
 
+def _files(work: Workplace) -> str:
+    """The helper process must read files to attach, for which it needs libraries that nothing else does."""
+    folder = work.home()
+    (folder / "text.pdf").write_bytes(_PDF)
+    with zipfile.ZipFile(folder / "text.docx", "w") as archive:
+        archive.writestr("word/document.xml", _WORD)
+    for name in ("text.pdf", "text.docx"):
+        found = helper.shared().read_file(ReadFile(str(folder / name)))
+        if not isinstance(found, FileRead) or found.text != "Text":
+            raise KnownError(f"A file to attach can't be read: {name}.")
+    helper.shared().stop()
+    return "a PDF file and a Word document were read"
+
+
 def _has_gpu(work: Workplace) -> bool:
     with contextlib.suppress(KnownError), _engine_at(work) as engine:  # another check says why the engine fails
         return bool(engine.hello().devices)
@@ -440,6 +470,7 @@ CHECKS: dict[str, Check] = {
     "format": _format,
     "images": _images,
     "formula": _formula,
+    "files": _files,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

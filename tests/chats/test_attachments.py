@@ -23,6 +23,7 @@ from app.chats.backup import backup_folder, daily_backups
 from app.chats.database import MEMORY
 from app.chats.formats import slipstream
 from app.chats.formats.reading import ChatReading
+from app.chats.formats.writing import WRITE
 from app.chats.model import Attachment, StoredMessage
 from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.schema import VERSION
@@ -355,6 +356,42 @@ def test_our_json_has_them(store: ChatStore, tmp_path: Path) -> None:
         other.delete_chats([chat.id])
         other.erase_deleted()
         assert files(tmp_path / "other" / "chats.sqlite") == []
+
+
+def test_a_search_finds_the_names_of_attached_files(store: ChatStore) -> None:
+    chat = store.create_chat("Tea")
+    asked = ask(store, chat.id, notes(store, name="Temperatures.csv"), notes(store, name="b.md"), text="How hot?")
+    ask(store, store.create_chat("Other").id, text="temper")
+    for _ in range(2):
+        (found,) = store.search("temperatures")
+        assert (found.chat.id, [one.text for one in found.snippets]) == (chat.id, ["How hot? Temperatures.csv b.md"])
+        while store.update_index():
+            pass
+    store.delete_message(asked.id, False)
+    assert store.search("temperatures") == []
+
+
+@pytest.mark.parametrize("name", ["markdown", "html", "openai", "llama.cpp"])
+def test_other_formats_have_the_text(store: ChatStore, name: str) -> None:
+    chat = store.create_chat()
+    ask(store, chat.id, notes(store, "a < b\n", "<notes>.md"), text="Why?")
+    written = WRITE[name].write(store.record(chat.id), lambda texts: [f"<p>{text}</p>" for text in texts])
+    expected = {
+        "markdown": "## You\n\n`<notes>.md`\n\n```\na < b\n```\n\nWhy?",
+        "html": "<summary>&lt;notes&gt;.md</summary>\n<pre>a &lt; b\n</pre></details>\n<p>Why?</p>",
+        "openai": '{"role": "user", "content": "`<notes>.md`\\n\\n```\\na < b\\n```\\n\\nWhy?"}',
+        "llama.cpp": '"extra": [{"type": "TEXT", "name": "<notes>.md", "content": "a < b\\n"}]',
+    }
+    assert expected[name] in written
+
+
+def test_what_llama_cpp_is_given_comes_back(store: ChatStore, tmp_path: Path) -> None:
+    ask(store, (chat := store.create_chat()).id, notes(store), text="")
+    file = tmp_path / "chat.jsonl"
+    file.write_text(WRITE["llama.cpp"].write(store.record(chat.id), list), encoding="utf-8")
+    (added,) = store.add_records(ChatReading([file]).next().chats).added
+    assert store.chat(added).title == "notes.md"
+    assert [one.text for one in store.branch(added)[0].attachments] == ["Grüner Tee\n"]
 
 
 def test_other_attachments_make_another_chat(store: ChatStore) -> None:

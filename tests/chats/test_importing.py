@@ -20,6 +20,7 @@ from app.chats.formats.records import ChatRecord, MessageRecord
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported
 from app.chats.model import StoredMessage, to_json
+from app.chats.prompt_parts import prompt_text
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore, new_id
 from app.errors import Canceled, KnownError
@@ -262,4 +263,6 @@ def test_other_exports_can_be_imported(tmp_path: Path, name: str) -> None:
 
 
 def said(store: ChatStore, chat_id: str) -> list[tuple[str, str, str]]:
-    return [(message.role, message.thinking, message.text) for message in store.branch(chat_id)]
+    """What the model would read."""
+    branch = store.branch(chat_id)
+    return [(message.role, message.thinking, prompt_text(message.text, message.attachments)) for message in branch]

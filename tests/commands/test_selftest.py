@@ -22,7 +22,18 @@ from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
 NAMES = [
-    *("program", "engine", "guide", "format", "images", "formula", "chats", "folders", "resources", "keyring", "TLS"),
+    "program",
+    "engine",
+    "guide",
+    "format",
+    "images",
+    "formula",
+    "files",
+    "chats",
+    "folders",
+    "resources",
+    "keyring",
+    "TLS",
     "window",
 ]
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")

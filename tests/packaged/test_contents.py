@@ -83,6 +83,8 @@ def test_the_list_of_parts_names_the_large_ones(inside: Path) -> None:
         "llama.cpp",
         "llama-cpp-python",
         "numpy",
+        "defusedxml",
+        "pypdf",
         "huggingface-hub",
         "llguidance",
         "ziamath",

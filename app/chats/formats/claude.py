@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text, with_file
+from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "claude"
 _TOOLS = ("tool_use", "tool_result")
@@ -50,13 +50,15 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
             case "image":
                 left_out["images"] += 1
     whole = "\n\n".join(filter(None, written)) or text(message.get("text"))
+    attachments: list[AttachmentRecord] = []
     for attachment in mappings(message.get("attachments")):
         if content := text(attachment.get("extracted_content")):
-            whole = with_file(whole, text(attachment.get("file_name")), content)
+            name = text(attachment.get("file_name")) or UNNAMED
+            attachments.append(AttachmentRecord(kind="text", name=name, text=content))
         else:
             left_out["files"] += 1
     left_out["files"] += len([one for one in items(message.get("files")) if mapping(one)])
-    if not whole.strip() and not any(thinking):
+    if not whole.strip() and not any(thinking) and not attachments:
         return None
     return MessageRecord(
         id="",
@@ -65,4 +67,5 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
         text=whole,
         created_at=seconds(message.get("created_at")),
         thinking="\n\n".join(filter(None, thinking)),
+        attachments=attachments,
     )

@@ -8,7 +8,7 @@ from html import escape
 from typing import TypeAlias
 
 from app.chats.formats.markdown import author_of, date_of, ending_of, thinking_title, title_of
-from app.chats.formats.records import ChatRecord, MessageRecord
+from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
 
 Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Turns Markdown into harmless HTML."""
@@ -38,7 +38,7 @@ _MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "im
 
 
 def write(chat: ChatRecord, render: Render) -> str:
-    """The shown branch. What the model thought is folded."""
+    """The shown branch. What the model thought is folded, as are the texts of attached files."""
     title, date = escape(title_of(chat)), escape(date_of(chat))
     body = [f"<h1>{title}</h1>", f'<p class="quiet">{date}</p>' if date else ""]
     for message, thinking, text in _rendered(chat, render):
@@ -46,7 +46,7 @@ def write(chat: ChatRecord, render: Render) -> str:
         if thinking:
             summary = escape(thinking_title(message))
             body.append(f"<details><summary>{summary}</summary>\n{thinking}</details>")
-        body += [*_images(message), text, _ending(message)]
+        body += [*map(_folded, message.attachments), text, _ending(message)]
     return "\n".join(
         (
             '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">',
@@ -60,12 +60,13 @@ def write(chat: ChatRecord, render: Render) -> str:
 
 
 def for_paper(chat: ChatRecord, render: Render) -> str:
-    """The same for Qt's rich text, which has no folding and fewer styles."""
+    """The same for Qt's rich text, which has no folding and fewer styles; of attached files only their names."""
     body = [f"<h1>{escape(title_of(chat))}</h1>", f"<p><i>{escape(date_of(chat))}</i></p>"]
     for message, thinking, text in _rendered(chat, render):
         body.append(f"<h3>{escape(author_of(message))}</h3>")
         if thinking:
             body.append(f"<blockquote><i>{escape(thinking_title(message))}</i>{thinking}</blockquote>")
+        body += [f"<p><i>{escape(one.name)}</i></p>" for one in message.attachments]
         body += [text, _ending(message)]
     return "\n".join(filter(None, body))
 
@@ -77,13 +78,14 @@ def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str
     return list(zip(branch, html[::2], html[1::2], strict=True))
 
 
-def _images(message: MessageRecord) -> list[str]:
-    """The images of a message, which are inside the page."""
-    return [
-        f'<img alt="{escape(one.name)}" src="data:{kind};base64,{base64.b64encode(one.data).decode()}">'
-        for one in message.attachments
-        if one.kind == "image" and (kind := _media_type(one.data))
-    ]
+def _folded(attachment: AttachmentRecord) -> str:
+    """A text is folded, an image is inside the page."""
+    name = escape(attachment.name)
+    if attachment.kind == "text":
+        return f"<details><summary>{name}</summary>\n<pre>{escape(attachment.text)}</pre></details>"
+    if media_type := _media_type(attachment.data):
+        return f'<img alt="{name}" src="data:{media_type};base64,{base64.b64encode(attachment.data).decode()}">'
+    return f'<p class="quiet">{name}</p>'
 
 
 def _media_type(data: bytes) -> str:

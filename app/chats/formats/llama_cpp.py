@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import mapping, mappings, seconds, text, with_file, without_thinking
+from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
 
 NAME = "llama_cpp"
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -79,12 +79,13 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
             thinking, written = without_thinking(written)
     if message.get("toolCalls") not in (None, "", []):
         left_out["tools"] += 1
+    attachments: list[AttachmentRecord] = []
     for extra in mappings(message.get("extra")):
         if content := text(extra.get("content")):
-            written = with_file(written, text(extra.get("name")), content)
+            attachments.append(AttachmentRecord(kind="text", name=text(extra.get("name")) or UNNAMED, text=content))
         else:
             left_out["images" if extra.get("type") == "IMAGE" else "files"] += 1
-    if not written.strip() and not thinking.strip():
+    if not written.strip() and not thinking.strip() and not attachments:
         return None
     return MessageRecord(
         id="",
@@ -94,6 +95,7 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
         created_at=seconds(message.get("timestamp")),
         thinking=thinking,
         model=text(message.get("model")),
+        attachments=attachments,
     )
 
 
@@ -131,6 +133,8 @@ def write(chat: ChatRecord) -> str:
             written["reasoningContent"] = message.thinking
         if message.model:
             written["model"] = message.model
+        if files := [one for one in message.attachments if one.kind == "text"]:
+            written["extra"] = [{"type": "TEXT", "name": one.name, "content": one.text} for one in files]
         lines.append(_line(written))
     return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
 

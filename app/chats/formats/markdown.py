@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from app.chats.formats.records import ChatRecord, MessageRecord
+from app.chats.formats.values import file_text
 
 _UNTITLED = "New chat"
 _ENDINGS = {
@@ -16,7 +17,7 @@ _ENDINGS = {
 
 def write(chat: ChatRecord) -> str:
     """Title, date, then each message under a heading with its author; texts are unchanged. What the model thought is a
-    quotation before its answer.
+    quotation before its answer; the texts of attached files stand before the message they belong to.
     """
     blocks = [f"# {title_of(chat)}"]
     if started := date_of(chat):
@@ -26,6 +27,8 @@ def write(chat: ChatRecord) -> str:
         if message.thinking.strip():
             lines = [f"*{thinking_title(message)}*", "", *message.thinking.strip("\n").split("\n")]
             blocks.append("\n".join(f"> {line}" if line else ">" for line in lines))
+        blocks += [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
+        blocks += [f"*({one.name})*" for one in message.attachments if one.kind == "image"]
         if message.text.strip():
             blocks.append(message.text.strip("\n"))
         if ending := ending_of(message):

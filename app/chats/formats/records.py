@@ -30,6 +30,8 @@ Reason = Literal[
 """Why something isn't imported; `app.chats.importing` has the sentences."""
 LeftOut: TypeAlias = Counter[str]
 """How many things were left out, by `Reason`."""
+UNNAMED = "Attached text"
+"""A file whose name isn't known."""
 
 
 _Pixels = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]

@@ -11,7 +11,7 @@ from typing import Any
 
 from app.chats.formats.branches import arranged, in_a_row
 from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
 
 OPENAI, SHAREGPT = "openai", "sharegpt"
 _ROLES = {
@@ -107,7 +107,8 @@ def write_openai(chat: ChatRecord) -> str:
     prompt = text(chat.settings.get("system_prompt"))
     messages: list[dict[str, str]] = [{"role": "system", "content": prompt}] if prompt else []
     for message in chat.branch():
-        written = {"role": str(message.role), "content": message.text}
+        files = [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
+        written = {"role": str(message.role), "content": "\n\n".join(filter(None, [*files, message.text]))}
         if message.thinking:
             written["reasoning_content"] = message.thinking
         messages.append(written)

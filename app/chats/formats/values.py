@@ -57,11 +57,6 @@ def without_thinking(answer: str) -> tuple[str, str]:
     return found[2].strip("\n"), answer[found.end() :]
 
 
-def with_file(message: str, name: str, content: str) -> str:
-    """A message with the text of a file that was attached to it."""
-    return "\n\n".join(filter(None, [message.rstrip(), file_text(name, content)]))
-
-
 def file_text(name: str, content: str) -> str:
     """The text of a file as a part of a message: its name, and its content between fences."""
     fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))

@@ -89,6 +89,15 @@ class Chip(QFrame):
         self.button.setAccessibleName(", ".join(filter(None, (self.name, detail))))
         self.button.setToolTip(plain_tooltip(self.name))
 
+    def styled_size(self) -> QSize:
+        """Its size with the style that it will have once it is shown."""
+        for one in filter(None, (self, self.button, self.remove)):
+            one.ensurePolished()
+        layout = self.layout()
+        assert layout is not None
+        layout.invalidate()
+        return layout.sizeHint()
+
     def text(self) -> str:
         """What is read on it."""
         return self.button.accessibleName()
@@ -127,7 +136,7 @@ class Chips(QWidget):
         """Arrange them within this width; returns the height they take."""
         x = y = bottom = 0
         for chip in self.chips:
-            size = chip.sizeHint()
+            size = chip.styled_size()
             if x and x + size.width() > width:
                 x, y = 0, bottom + _GAP
             chip.setGeometry(x, y, min(size.width(), max(width, 1)), size.height())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.chips import Chip, Chips
 from app.ui.widgets import theme as themes
@@ -40,7 +40,7 @@ class ComposerAttachments(QWidget):
 
     def show_chips(self, chips: Sequence[Chip], *, has_pasted: bool) -> None:
         """Show these; ``has_pasted``: one of them is pasted text."""
-        had_focus = self.isAncestorOf(self.focusWidget() or self)
+        had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
         self.chips.show_chips(chips)
         self.as_text.setVisible(has_pasted)
         self.setVisible(bool(chips))

@@ -293,10 +293,14 @@ class UserMessage(MessageWidget):
         """Those that stay, while it is edited; else all."""
         if self._message.attachments:
             self.chips = self.chips or Chips(self)
-            remove = self._remove if self.editing is not None else None
-            load, height = self._commands.load_thumbnail, themes.px(_PICTURE)
-            show = self._commands.show_attachment
-            self.chips.show_chips(chips_of(self._kept, self.chips, show, remove, load=load, height=height))
+            commands, remove = self._commands, self._remove if self.editing is not None else None
+            self.chips.show_chips(
+                chips_of(
+                    *(self._kept, self.chips, commands.show_attachment, remove, commands.tokens_of),
+                    load=commands.load_thumbnail,
+                    height=themes.px(_PICTURE),
+                )
+            )
 
     def _remove(self, place: int) -> None:
         del self._kept[place]

@@ -35,6 +35,8 @@ class ChatCommands:
     compare: Callable[[str], object] = _nothing
     edit: Callable[[str, str, Sequence[Attachment]], object] = _nothing
     """With the new wording, and what goes with it."""
+    tokens_of: Callable[[Attachment], int | None] = lambda _attachment: None
+    """How much of the context an attachment takes, where that is known."""
     show_attachment: Callable[[Attachment], object] = _nothing
     continue_answer: Callable[[str], object] = _nothing
     ways_to_regenerate: Callable[[str], Sequence[tuple[str, Callable[[], object]]]] = lambda _message_id: ()

@@ -251,6 +251,7 @@ class Controller(QObject):
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.ask = self.composer.send
+        chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
         self.attachments.open_model = commands.open_file
         self.attachments.import_chats = self.chat_commands.import_chats

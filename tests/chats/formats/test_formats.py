@@ -29,6 +29,11 @@ def shown(chat: ChatRecord) -> list[tuple[str, str, str]]:
     return [(message.role, message.thinking, message.text) for message in chat.branch()]
 
 
+def attached(chat: ChatRecord) -> list[tuple[str, str]]:
+    """To the first question."""
+    return [(one.name, one.text) for one in chat.messages[0].attachments]
+
+
 def versions(chat: ChatRecord) -> list[str]:
     """The texts of all answers to the first question."""
     return [message.text for message in chat.messages if message.parent == chat.messages[0].id]
@@ -51,8 +56,8 @@ def test_llama_cpp() -> None:
     assert (chat.source, chat.id, chat.title) == ("llama_cpp", "conv-1", "Green tea")
     assert (chat.created_at, chat.updated_at, chat.pinned_at) == (AT + 1, AT + 500, AT + 500)
     assert chat.settings == {"system_prompt": "Be brief."}
-    with_file = f"{QUESTION}\n\n`teas.txt`\n\n```\nSencha\nGyokuro\n```"
-    assert shown(chat) == [("user", "", with_file), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert attached(chat) == [("teas.txt", "Sencha\nGyokuro\n")]
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
     assert versions(chat) == ["90 °C.", "80 °C."]
     assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
     assert batch.left_out == {"images": 1, "tools": 2, "empty": 1}
@@ -100,8 +105,8 @@ def test_claude() -> None:
     assert_sound(chat)
     assert (chat.source, chat.id, chat.title) == ("claude", "cl-1", "Green tea")
     assert (chat.created_at, chat.updated_at) == (AT, AT + 5)
-    with_file = f"{QUESTION}\n\n`teas.txt`\n\n```\nSencha\nGyokuro\n```"
-    assert shown(chat) == [("user", "", with_file), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert attached(chat) == [("teas.txt", "Sencha\nGyokuro\n")]
+    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
     assert_sound(branched)
     assert versions(branched) == ["No.", "Yes."]
     assert shown(branched)[-1] == ("assistant", "", "Yes.")
