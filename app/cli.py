@@ -24,6 +24,7 @@ import msgspec
 from app import __version__
 from app.commands import bench, chats, compare, models, self_draft, selftest
 from app.commands.answer_format import add_format_options, answer_format
+from app.commands.attached import add_attach_option, with_attached
 from app.commands.images import image_at
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
@@ -98,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
+    add_attach_option(parser)
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
     parser.add_argument(
@@ -120,6 +122,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
+    prompt = with_attached(prompt, options.attach)
     system = [Message(role="system", content=options.system)] if options.system else []
     images = tuple(image_at(path) for path in options.image)
     messages = [*system, Message(role="user", content=prompt, images=images)]

@@ -61,7 +61,9 @@ _PDF = b"""%PDF-1.4
 4 0 obj << /Length 24 >> stream
 BT /F 9 Tf (Text) Tj ET
 endstream endobj
-trailer << /Root 1 0 R >>
+trailer << /Root 1 0 R /Size 5 >>
+startxref
+0
 %%EOF
 """
 _WORD = (

@@ -178,7 +178,7 @@ FileReason = Literal[
     "no_text",
     "damaged",
 ]
-"""Why a file isn't read; `app.ui.chat.attaching` has the sentences."""
+"""Why a file isn't read; `app.chats.reading_files` has the sentences."""
 
 
 class ReadFile(msgspec.Struct, frozen=True, tag=True):

@@ -260,9 +260,7 @@ class AttachmentsPresenter(QObject):
             height=height,
         )
         for number, name in unsent.reading.items():
-            chip = Chip(name, "reading…", part.chips, can_open=False, can_remove=True)
-            chip.removed.connect(lambda number=number: unsent.end_reading(number))
-            chips.append(chip)
+            chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))
         part.show_chips(chips, has_pasted=any(_is_pasted(one) for one in unsent.attachments))
         self._composer.set_attached(bool(unsent.attachments), is_reading=bool(unsent.reading))
 

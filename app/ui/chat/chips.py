@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QIcon, QImage, QKeyEvent, QPixmap
 from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
@@ -25,15 +25,7 @@ _GAP = 6
 
 
 class Chip(QFrame):
-    """One attachment, or a file that is being read.
-
-    Signals:
-        opened: It is to be shown.
-        removed: It isn't wanted any more.
-    """
-
-    opened = Signal()
-    removed = Signal()
+    """One attachment, or a file that is being read."""
 
     def __init__(
         self,
@@ -41,15 +33,18 @@ class Chip(QFrame):
         detail: str,
         parent: QWidget,
         *,
-        can_open: bool,
-        can_remove: bool,
+        show: Callable[[], object] | None = None,
+        remove: Callable[[], object] | None = None,
         tag: str = "",
         picture: QSize = _NO_PICTURE,
     ) -> None:
-        """``tag``: whatever the caller knows it by. ``picture``: the size of the one that `show_picture` will show."""
+        """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by.
+        ``picture``: the size of the one that `show_picture` will show.
+        """
         super().__init__(parent)
         self.name = visible(name)
         self.tag = tag
+        self._remove = remove
         themes.set_role(self, "chip")
         self.button = QPushButton(autoDefault=False)
         themes.set_role(self.button, "chip")
@@ -59,14 +54,15 @@ class Chip(QFrame):
         else:
             self.button.setIconSize(picture)
             self.show_picture(QImage())
-        self.button.setEnabled(can_open)
-        self.button.clicked.connect(self.opened)
+        self.button.setEnabled(show is not None)
+        if show is not None:
+            self.button.clicked.connect(lambda _checked: show())
         themes.scale_font(self.button, 0.9)
         self.remove: QToolButton | None = None
-        if can_remove:
+        if remove is not None:
             self.remove = icon_button("close", "", f"Remove {self.name}")
             themes.set_role(self.remove, "chip")
-            self.remove.clicked.connect(self.removed)
+            self.remove.clicked.connect(lambda _checked: remove())
         row(self.button, *filter(None, [self.remove]), gap=0, on=self)
         self._set_detail(detail)
 
@@ -103,8 +99,8 @@ class Chip(QFrame):
         return self.button.accessibleName()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self.remove is not None:
-            self.removed.emit()
+        if event.key() in (Qt.Key.Key_Delete, Qt.Key.Key_Backspace) and self._remove is not None:
+            self._remove()
         else:
             super().keyPressEvent(event)
 
@@ -169,16 +165,18 @@ def chips_of(
     """
     chips: list[Chip] = []
     for place, one in enumerate(attachments):
-        detail = details_of(one, tokens(one))
-        can_open, can_remove = not one.is_missing, remove is not None
         has_picture = load is not None and one.kind == "image" and bool(one.path)
-        picture = thumbnail_size(one, height) if has_picture else _NO_PICTURE
-        chip = Chip(one.name, detail, parent, can_open=can_open, can_remove=can_remove, tag=one.sha256, picture=picture)
+        chip = Chip(
+            one.name,
+            details_of(one, tokens(one)),
+            parent,
+            show=None if one.is_missing else partial(show, one),
+            remove=None if remove is None else partial(remove, place),
+            tag=one.sha256,
+            picture=thumbnail_size(one, height) if has_picture else _NO_PICTURE,
+        )
         if load is not None and has_picture:
             load(one, round(height * parent.devicePixelRatioF()), partial(_show_picture, chip))
-        chip.opened.connect(lambda one=one: show(one))
-        if remove is not None:
-            chip.removed.connect(lambda place=place: remove(place))
         chips.append(chip)
     return chips
 

@@ -17,9 +17,10 @@ from app.protocol.images import MOST_PIXELS, ImageHead, problem_of
 PASTED_IMAGE = "Pasted image"
 
 
-def image_file(path: Path, helper: Helper) -> Content:
-    """What is to be attached of an image file. WebP becomes PNG, because the engine can't read it. Raises
-    `KnownError`.
+def image_file(path: Path, helper: Helper) -> Content | None:
+    """What is to be attached of an image file; ``None`` for another kind of file.
+
+    WebP becomes PNG, because the engine can't read it. Raises `KnownError`.
     """
     name = printable(path.name)
     try:
@@ -27,7 +28,7 @@ def image_file(path: Path, helper: Helper) -> Content:
     except HelperError as error:
         raise KnownError(f"{name} can't be read: {error}") from error
     if isinstance(found, FileNotRead):
-        raise KnownError(f"{name} can't be attached: {found.detail or 'it is no PNG, JPEG, GIF, BMP or WebP image'}.")
+        return None  # whoever reads files of other kinds says why it can't be attached
     head = ImageHead("png" if found.kind == "webp" else found.kind, found.width, found.height)
     try:
         if problem := problem_of(head, name, path.stat().st_size):

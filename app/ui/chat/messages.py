@@ -287,7 +287,7 @@ class UserMessage(MessageWidget):
         return self._made_actions
 
     def _attachments(self) -> Sequence[Attachment]:
-        return self._kept
+        return tuple(self._kept)
 
     def _show_chips(self) -> None:
         """Those that stay, while it is edited; else all."""

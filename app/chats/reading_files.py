@@ -1,0 +1,51 @@
+"""Reads files that are to be attached, through a helper process, and says why one can't be."""
+
+from __future__ import annotations
+
+from app.chats.attachments import Content
+from app.errors import KnownError
+from app.helper import Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
+from app.helper.messages import FileNotRead, FileReason, ReadFile
+
+_SENTENCES: dict[FileReason, str] = {
+    "unreadable": "{name} can't be read: {detail}.",
+    "folder": "{name} is a folder. Attach the files in it instead.",
+    "special": "{name} is a device or a pipe, and not a file that can be attached.",
+    "empty": "{name} is empty.",
+    "too_large": "{name} is larger than 100 MB, which is the most that can be attached.",
+    "too_long": "{name} has {detail} characters of text. The most that can be attached is 4,000,000.",
+    "too_much": "{name} becomes far too large when it is unpacked. It may be damaged.",
+    "too_many_pages": "{name} has {detail} pages. The most that can be attached is 3,000.",
+    "image": "{name} is a picture. Only files with text can be attached.",
+    "binary": "{name} isn't a kind of file that can be attached. "
+    "Text, code, CSV, Markdown, web pages, PDF files and Word documents (.docx) can.",
+    "old_office": "{name} is in an older Office format, or protected with a password. "
+    "Save it as .docx or PDF and attach that.",
+    "encrypted": "{name} is protected with a password. Attach a copy that isn't.",
+    "no_text": "This PDF has no text: {name} may be a scan, which is only pictures of pages. "
+    "Run text recognition (OCR) on it in another app first.",
+    "damaged": "{name} is damaged, so it can't be read.",
+}
+
+
+def content_of(path: str, name: str, helper: Helper) -> Content:
+    """The text of a file. ``name``: how to call it. Raises `KnownError`."""
+    try:
+        found = helper.read_file(ReadFile(path))
+    except HelperError as error:
+        raise KnownError(_failure(error, name)) from error
+    if isinstance(found, FileNotRead):
+        detail = f"{int(found.detail):,}" if found.detail.isdecimal() else found.detail
+        raise KnownError(_SENTENCES[found.reason].format(name=name, detail=detail))
+    return Content("text", name, found.text.encode(), found.media_type)
+
+
+def _failure(error: HelperError, name: str) -> str:
+    match error:
+        case TookTooLong():
+            return f"Reading {name} takes too long. It may be very large or damaged."
+        case TooMuchMemory():
+            return f"{name} needs too much memory to be read. It may be very large or damaged."
+        case NotStarted():
+            return f"{name} can't be read because a process couldn't be started: {error}."
+    return f"{name} can't be read: the process that reads it ended unexpectedly."

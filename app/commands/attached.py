@@ -1,0 +1,34 @@
+"""``--attach``: files that go with a prompt."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.chats.formats.values import file_text
+from app.chats.reading_files import content_of
+from app.helper import READING_SECONDS, Helper
+from app.models.text import printable
+
+
+def add_attach_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file to put before the prompt: text, code, CSV, a web page, PDF or Word document; may be repeated",
+    )
+
+
+def with_attached(prompt: str, paths: Sequence[str]) -> str:
+    """The prompt behind the texts of these files. Raises `KnownError`."""
+    if not paths:
+        return prompt
+    helper = Helper(READING_SECONDS)
+    try:
+        found = [content_of(path, printable(Path(path).name or path), helper) for path in paths]
+    finally:
+        helper.stop()
+    return "\n\n".join([*(file_text(one.name, one.data.decode()) for one in found), prompt])
