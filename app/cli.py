@@ -25,6 +25,7 @@ from app import __version__
 from app.commands import bench, chats, compare, models, self_draft, selftest
 from app.commands.answer_format import add_format_options, answer_format
 from app.commands.attached import add_attach_option, with_attached
+from app.commands.images import image_at
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
 from app.commands.session import generate_command, loaded
@@ -101,6 +102,14 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     add_attach_option(parser)
     parser.add_argument("--system", metavar="TEXT", help="system prompt")
     parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
+    parser.add_argument(
+        "--image",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="an image to show to the model before the prompt; give it again for more",
+    )
     add_model_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     add_format_options(parser)
@@ -115,7 +124,8 @@ def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     prompt = with_attached(prompt, options.attach)
     system = [Message(role="system", content=options.system)] if options.system else []
-    messages = [*system, Message(role="user", content=prompt)]
+    images = tuple(image_at(path) for path in options.image)
+    messages = [*system, Message(role="user", content=prompt, images=images)]
     wanted = answer_format(options)
     started, pieces, finished = None, list[Piece](), None
     with loaded(options, watched=not options.json) as (engine, pair):
@@ -159,6 +169,7 @@ def _result(
         "decode_tokens_per_second": figures.decode_tokens_per_second,
         "template": started.template,
         "draft_refused": pair.draft_refused,
+        "draft_failure": finished.draft_failure,
         "draft": {
             "drafted": draft.drafted,
             "tested": draft.tested,

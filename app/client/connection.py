@@ -22,6 +22,7 @@ from app.protocol.commands import (
     CountTokens,
     Forget,
     Generate,
+    Image,
     Load,
     MeasurePlain,
     Message,
@@ -231,6 +232,7 @@ class Connection:
         thinking: str = "",
         attached: int = 0,
         parts: Sequence[str] = (),
+        images: tuple[Image, ...] = (),
     ) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
@@ -251,6 +253,7 @@ class Connection:
                     text=text,
                     attached=attached,
                     parts=list(parts),
+                    images=images,
                     overflow=overflow,
                     thinking=thinking,
                 )

@@ -51,6 +51,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--no-draft", action="store_true", help="decode without a draft (or only with n-grams, using --drafter ngram)"
     )
     models.add_argument(
+        "--mmproj",
+        "--projector",
+        type=Path,
+        metavar="FILE",
+        help="GGUF file of the projector (mmproj) with which the target sees images",
+    )
+    models.add_argument(
         "--threads",
         type=whole(0, MAX_THREADS),
         default=0,

@@ -30,10 +30,11 @@ import psutil
 from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
+from app.commands.images import image_at
 from app.errors import KnownError
 from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
 from app.models.text import printable
-from app.protocol.commands import Generate, Load, Message
+from app.protocol.commands import Generate, Image, Load, Message
 from app.protocol.events import Figures, GenerationFinished, Round
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 
@@ -240,6 +241,35 @@ def _format(work: Workplace) -> str:
     return f"an answer by a JSON schema: {text}"
 
 
+def _images(work: Workplace) -> str:
+    """An answer about an image; the projector's weights are random, so it makes no sense."""
+    folder = paths.resource("selftest")
+    files = [str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft")]
+    with _engine_at(work) as engine:
+        if engine.hello().devices:
+            engine.limit(GPU_SECONDS)
+        settings = LoadSettings(chat_cache_mib=0)
+        command = Load(
+            request=0, target=files[0], draft=files[1], projector=str(folder / "projector.gguf"), settings=settings
+        )
+        if (refused := engine.load(command).projector_refused) is not None:
+            raise KnownError(f"The projector is not used. {refused}")
+        lengths = [_image_prompt(engine, images) for images in ((), (image_at(folder / "image.png"),))]
+    if lengths[1] <= lengths[0]:
+        raise KnownError("An image added nothing to a prompt.")
+    return f"an image was read as {lengths[1] - lengths[0]} tokens"
+
+
+def _image_prompt(engine: EngineProcess, images: tuple[Image, ...]) -> int:
+    """The length of the prompt of a short answer."""
+    message = Message(role="user", content=_QUESTION, images=images)
+    *_, finished = engine.generate(
+        Generate(request=0, messages=[message], sampling=_SAMPLING, seed=_SEED, max_tokens=4)
+    )
+    assert isinstance(finished, GenerationFinished)
+    return finished.figures.prompt_tokens
+
+
 @contextlib.contextmanager
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
     """An engine with its own home folder. If it fails, raises `KnownError` with the most informative line."""
@@ -440,6 +470,7 @@ CHECKS: dict[str, Check] = {
     "engine": _engine,
     "guide": _guide,
     "format": _format,
+    "images": _images,
     "formula": _formula,
     "files": _files,
     "chats": _chats,

@@ -13,6 +13,7 @@ import msgspec
 
 from app import paths
 from app.client.process import EngineProcess
+from app.commands.images import projector_for
 from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.errors import KnownError
@@ -29,18 +30,21 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
     ``watched``: answers are shown as they are written.
     """
-    if options.target is None and options.draft is not None:
-        wrong_usage("--draft needs --target")
+    for name in ("draft", "mmproj"):
+        if options.target is None and getattr(options, name, None) is not None:
+            wrong_usage(f"--{name} needs --target")
     target, draft = options.target, options.draft
     if target is None:
         target = paths.resource("guide", "guide-target.gguf")
         draft = paths.resource("guide", "guide-draft.gguf")
+    projector = projector_for(options, Path(target))
     # The engine's process has another working folder.
     draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())
     command = Load(
         request=0,
         target=str(Path(target).absolute()),
         draft=draft_file,
+        projector=str(projector) if projector else None,
         head=head_choice(options),
         settings=load_settings(options),
     )
@@ -52,6 +56,8 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
             show_progress("")
             if pair.draft_refused:
                 print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+            if pair.projector_refused:
+                print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
             if pair.head_refused:
                 print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
             yield engine, pair

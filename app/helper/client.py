@@ -97,6 +97,10 @@ class Helper:
         """Read a file as text. Raises `HelperError`."""
         return self._call(request, messages.FILE_READ)
 
+    def look_at_image(self, request: messages.LookAtImage) -> messages.ImageLookedAt | messages.FileNotRead:
+        """Read the head of an image file. Raises `HelperError`."""
+        return self._call(request, messages.IMAGE_LOOKED_AT)
+
     def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
         """Turn texts into HTML. Raises `HelperError`."""
         return self._call(request, messages.MARKDOWN_RENDERED)

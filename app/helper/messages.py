@@ -8,6 +8,7 @@ import msgspec
 
 from app import decoders
 from app.chats.formats.records import Batch
+from app.protocol.images import ImageKind
 
 ROLES = ("comment", "keyword", "string", "number", "name")
 """The roles of parts of code; `Highlighted` contains their indexes."""
@@ -200,14 +201,36 @@ class FileNotRead(msgspec.Struct, frozen=True, tag=True):
     detail: str = ""
 
 
+class LookAtImage(msgspec.Struct, frozen=True, tag=True):
+    """What image a file has. Answered by `ImageLookedAt` or `FileNotRead`."""
+
+    path: str
+
+
+class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
+    """What its head says; sizes in pixels."""
+
+    kind: ImageKind
+    width: int
+    height: int
+
+
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 GrammarAnswer = GrammarChecked | GrammarFailed
 Request = (
-    TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | ReadFile | RenderMarkdown | RenderFormula
+    TemplateRequest
+    | CheckGrammar
+    | Highlight
+    | ReadChats
+    | ReadMoreChats
+    | ReadFile
+    | LookAtImage
+    | RenderMarkdown
+    | RenderFormula
 )
 FormulaAnswer = FormulaDrawn | FormulaNotDrawn
-FileAnswer = FileRead | FileNotRead
+FileAnswer = FileRead | FileNotRead | ImageLookedAt
 Answer = (
     TemplateAnswer
     | GrammarAnswer
@@ -225,6 +248,7 @@ RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendere
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
 FILE_READ: decoders.Decoder[FileRead | FileNotRead] = decoders.decoder(FileRead | FileNotRead)
+IMAGE_LOOKED_AT: decoders.Decoder[ImageLookedAt | FileNotRead] = decoders.decoder(ImageLookedAt | FileNotRead)
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""

@@ -15,6 +15,7 @@ from app.helper.messages import (
     ChatsRead,
     CheckGrammar,
     Highlight,
+    LookAtImage,
     ReadChats,
     ReadFile,
     ReadMoreChats,
@@ -73,6 +74,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper.files import reading
 
         return lambda: reading.answer(request)
+    if isinstance(request, LookAtImage):
+        from app.helper.files import images
+
+        return lambda: images.answer(request)
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 

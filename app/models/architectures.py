@@ -83,8 +83,11 @@ HeadPlace = Literal["none", "inside", "alone"]
 _HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
 _DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
+PROJECTOR = "clip"
+"""The architecture of files with which models see images, or hear."""
+
 _REFUSALS = {
-    "clip": "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
+    PROJECTOR: "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
     "controlvector": "is a control vector, not a model.",
     "imatrix": "is an importance matrix for quantizing, not a model.",
     "t5": "is an encoder–decoder model (t5), which Slipstream can't run.",
@@ -99,7 +102,7 @@ _REFUSALS = {
 
 _TYPE_REFUSALS = {
     "adapter": "is an adapter (LoRA), not a complete model. Open the model it was made for.",
-    "mmproj": _REFUSALS["clip"],
+    "mmproj": _REFUSALS[PROJECTOR],
     "imatrix": _REFUSALS["imatrix"],
     "controlvector": _REFUSALS["controlvector"],
 }
@@ -126,7 +129,7 @@ def longest_context(architecture: str, training_context: int) -> int:
 
 def is_part_of_model(architecture: str, general_type: str) -> bool:
     """Whether a file is only part of a model that is in another file, such as a vision part or an adapter."""
-    return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in ("clip", "controlvector", "imatrix")
+    return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in (PROJECTOR, "controlvector", "imatrix")
 
 
 def running_state(architecture: str, keys: Iterable[str] = ()) -> str | None:

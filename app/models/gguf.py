@@ -20,7 +20,7 @@ from typing import BinaryIO, Protocol
 import msgspec
 
 from app.errors import KnownError
-from app.models.architectures import HeadPlace, head_place, refusal, running_state
+from app.models.architectures import PROJECTOR, HeadPlace, head_place, refusal, running_state
 from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
 from app.models.text import printable
@@ -115,6 +115,8 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     running_state: str | None = msgspec.field(name="kept_state")
     """``recurrent`` or ``hybrid`` if the model has a recurrent state, which can't be cut back to an earlier token."""
     tokenizer: TokenizerFacts | None
+    projection: int = 0
+    """Of a projector, which lets a model see images: the length of the embeddings it makes. 0 for all other files."""
 
 
 class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
@@ -134,6 +136,11 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
     def __repr__(self) -> str:
         return f"GgufHeader({str(self.path)!r})"
+
+    @property
+    def is_projector(self) -> bool:
+        """Whether a model can see images with it (``mmproj``)."""
+        return self.architecture == PROJECTOR and self.projection > 0
 
 
 def read_header(path: str | Path) -> GgufHeader:
@@ -279,6 +286,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         split=split,
         tensors=tuple(tensors),
         running_state=running_state(architecture, values),
+        projection=_whole(values, "clip.vision.projection_dim") if architecture == PROJECTOR else 0,
         metadata=values,
     )
 

@@ -12,6 +12,7 @@ from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.memory_shape import shape_of
 from app.models.mtp import has_head, head_problem, is_head_only
 from app.models.pairing import Verdict
+from app.models.projectors import find_projector
 from app.models.text import count_text, printable, size_text
 from app.models.tokenizer import Tokenizer
 
@@ -34,7 +35,7 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         "tensor_types": dict(Counter(tensor.type for tensor in header.tensors).most_common()),
         **_known(header, "layers", "heads", "kv_heads", "width", "training_context"),
         "rope": _known(header.rope, *header.rope.__struct_fields__),
-        **_known(header, "experts", "experts_used", "mtp_layers"),
+        **_known(header, "experts", "experts_used", "mtp_layers", "projection"),
         "kept_state": header.running_state,
         "chat_template": header.chat_template,
         "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
@@ -69,6 +70,8 @@ def readable(header: GgufHeader) -> str:
         ("Rope", _rope_row(header)),
         ("Experts", f"{header.experts:,}, {header.experts_used:,} used per token" if header.experts else ""),
         ("MTP head", _head_row(header)),
+        ("Projector", f"for models of width {header.projection:,}" if header.is_projector else ""),
+        ("Sees with", printable(beside.path.name) if (beside := find_projector(header)) else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
         ("Template", f"built in, {len(template):,} characters" if template is not None else "none (ChatML is used)"),

@@ -34,6 +34,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """The share of each GPU; ignored if there is another number of them, which the engine refuses."""
     draft_device: str = ""
     """`Device.name` of the GPU for the draft."""
+    projector_bytes: int = 0
+    """What the projector takes that is loaded with the target; it goes on the first GPU if any of the target does."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 

@@ -47,13 +47,15 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     draft_kv: int = 0
     head: int = 0
     """An MTP head: its weights, its KV cache and the hidden states it waits for or keeps."""
+    projector: int = 0
+    """What the target sees images with, and its buffers."""
     compute: int = 0
     """Buffers and tables of both models, of the head and of the engine."""
 
     @property
     def total(self) -> int:
         weights, kept = self.target_weights + self.draft_weights, self.target_kv + self.draft_kv
-        return weights + kept + self.head + self.compute
+        return weights + kept + self.head + self.projector + self.compute
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +104,7 @@ class PairMemory:
         target_gpu_layers: int = 0,
         draft_gpu_layers: int = 0,
         expert_layers_on_cpu: int = 0,
+        projector_bytes: int = 0,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
         """With ``context_length`` tokens (at least 1) of cache for each of the models, unless ``draft_context_length``
@@ -110,9 +113,10 @@ class PairMemory:
         ``head`` is the file whose MTP head is loaded: the target's own, or one with only the head.
         GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
         `ALL_LAYERS` means all of them. Of the first ``expert_layers_on_cpu`` layers of the target, the experts stay in
-        system memory. ``batch_size`` is `LoadSettings.micro_batch_size`.
+        system memory. ``projector_bytes``: `Parts.projector`. ``batch_size`` is `LoadSettings.micro_batch_size`.
         """
         cells = cells_for(target, context_length)
+        self._projector, self._sees_on_gpu = projector_bytes, target_gpu_layers != 0
         self._has_own_head = head is not None and not head.is_head_only
         place = partial(
             ModelMemory,
@@ -150,9 +154,13 @@ class PairMemory:
         system = _parts(target.system(), draft.system() if draft else Place(), head.system() if head else Place())
         places = list(zip(*self._on_gpus(gpus), strict=True))
         on_gpus = [_parts(*each) for each in places]
+        sees_on_gpu = self._sees_on_gpu and bool(on_gpus)
+        if sees_on_gpu:
+            on_gpus[0] = msgspec.structs.replace(on_gpus[0], projector=self._projector)
         return MemoryEstimate(
             system=msgspec.structs.replace(
                 system,
+                projector=0 if sees_on_gpu else self._projector,
                 target_kv=system.target_kv + _MARKS * _state(shape),
                 head=system.head + states,
                 compute=system.compute + _PROCESS_BYTES,
@@ -172,6 +180,7 @@ class PairMemory:
         if not layers:
             return ()
         left = [space - taken for space, taken in zip(spaces, self._target.besides(len(spaces)), strict=True)]
+        left[0] -= self._projector
         if self._draft is not None:
             taken = self._draft.on_gpus(gpus.draft([0] * len(left)))
             left = [space - place.total for space, place in zip(left, taken, strict=True)]

@@ -189,6 +189,7 @@ class Placer:
             target_gpu_layers=target_layers if self.limits.gpus else 0,
             draft_gpu_layers=place.layers if self.limits.gpus else 0,
             expert_layers_on_cpu=expert_layers,
+            projector_bytes=self._wishes.projector_bytes,
             batch_size=self._wishes.batch_size,
         )
         split = replace(self._split, draft_gpu=place.gpu)

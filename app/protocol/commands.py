@@ -50,6 +50,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     target: str
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
+    projector: str | None = None
+    """A file (``mmproj``) with which the target sees images."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
     settings: LoadSettings = LoadSettings()
@@ -152,9 +154,11 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     text: str = ""
     """What the user has typed; empty if nothing."""
     attached: int = 0
-    """The tokens of what is attached to that."""
+    """The tokens of what is attached to that, besides ``images``."""
     parts: list[str] = []
     """Texts to be counted on their own: attachments whose tokens aren't known yet."""
+    images: tuple[Image, ...] = ()
+    """What the user has attached."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     template_variables: TemplateVariables = {}

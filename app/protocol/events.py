@@ -93,6 +93,10 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """The file that the head in use is in, if that isn't the target's."""
     drafting_off: str | None = None
     """Why nothing can draft for this target, for the user."""
+    projector: str | None = None
+    """The file with which the target sees images; ``None``: it can't see any."""
+    projector_refused: str | None = None
+    """Why the requested projector isn't used, for the user."""
     context_length: int = 0
     threads: int = 0
     """For passes over one token."""
@@ -321,6 +325,8 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     """The index of the first of them in `CountTokens.messages`."""
     parts: list[int] = []
     """The tokens of each of `CountTokens.parts`."""
+    images: list[int] = []
+    """The tokens of each of `CountTokens.images`, which are among those of ``text``."""
 
 
 class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked"):

@@ -137,6 +137,11 @@ def head_refused(reason: str) -> Notice:
     return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
 
 
+def projector_refused(reason: str) -> Notice:
+    """The projector can't be used; ``reason`` is the engine's sentence."""
+    return Notice("warning", f"{reason} So the model can't see images.", (Action.OPEN_MODELS, Action.DISMISS))
+
+
 def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:
     """A draft model or an MTP head is no longer used in an answer; ``reason`` is the engine's sentence."""
     what = "The draft model failed, so this answer continued without it."

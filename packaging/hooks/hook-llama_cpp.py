@@ -10,4 +10,4 @@ from PyInstaller.utils.hooks import get_package_paths
 
 _libraries = Path(get_package_paths("llama_cpp")[1]) / "lib"
 binaries = [(str(file), "llama_cpp/lib") for file in sorted(_libraries.iterdir())]
-excludedimports = ["llama_cpp.server", "llama_cpp.mtmd_cpp"]
+excludedimports = ["llama_cpp.server"]

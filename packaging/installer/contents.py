@@ -20,13 +20,13 @@ _UNWANTED = re.compile(
             r"/plugins/platforms/\w*(eglfs|linuxfb|vnc|minimal|vkkhrdisplay|direct2d)",
             r"/plugins/platforminputcontexts/\w*virtualkeyboard",
             r"/plugins/platformthemes/\w*gtk3",
-            r"/plugins/imageformats/\w*(gif|icns|jpeg|pdf|tga|tiff|wbmp|webp)",
+            r"/plugins/imageformats/\w*(icns|pdf|tga|tiff|wbmp)",
             r"^PySide6/(Qt/)?(qml|translations)/",
             # How pip put a package here, with hashes of programs that name a path of this machine.
             r"\.dist-info/(RECORD|INSTALLER|REQUESTED|direct_url\.json)$",
             r"(^|/)opengl32sw\.dll$",
             # A second copy beside that in llama_cpp/lib would be loaded as well.
-            r"^(lib)?(ggml|llama)[^/]*$",
+            r"^(lib)?(ggml|llama|mtmd)[^/]*$",
             # Taken from the system: they have to match its drivers, its fonts' settings and its services.
             r"^lib(stdc\+\+|gcc_s|GL|EGL|GLX|GLdispatch|OpenGL|cuda|vulkan|drm|gbm|X11|X11-xcb|xcb|Xau|Xdmcp|fontconfig|freetype)\.so",
             # The plugin for printing needs CUPS; without it, that isn't loaded.

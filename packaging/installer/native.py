@@ -28,6 +28,9 @@ _OPTIONS = {
     "GGML_BACKEND_DL": "ON",
     "GGML_CPU_ALL_VARIANTS": "ON",
     "LLAMA_BUILD_COMMON": "OFF",
+    "LLAMA_BUILD_MTMD": "ON",
+    # It would look for ffmpeg and start it on what a user attaches.
+    "MTMD_VIDEO": "OFF",
     "LLAMA_BUILD_TESTS": "OFF",
     "LLAMA_BUILD_TOOLS": "OFF",
     "LLAMA_BUILD_EXAMPLES": "OFF",
@@ -49,7 +52,7 @@ _BACKEND_OPTIONS = {
 _LEFT_OUT = re.compile(r"ggml-cpu-sapphirerapids\.")
 """GCC drops all but the first bytes of what is stored for LDTILECFG, and llama.cpp dies in the first batch of a
 quantized model (llama.cpp issue 20824). Those processors run the variant ``zen4``: AVX-512 without AMX."""
-_LIBRARY = re.compile(r"^(lib)?(ggml|llama)[\w.-]*\.(so|dylib|dll)(\.\d+)*$")
+_LIBRARY = re.compile(r"^(lib)?(ggml|llama|mtmd)[\w.-]*\.(so|dylib|dll)(\.\d+)*$")
 
 
 def build() -> Path:
@@ -167,8 +170,9 @@ def _collect(built: Path, folder: Path) -> None:
     for file in found:
         if file.is_symlink() and not (folder / file.name).exists():
             (folder / file.name).symlink_to(_linked_name(file.resolve(), found))
-    if not any(file.name.startswith(("libllama.", "llama.")) for file in folder.iterdir()):
-        raise SystemExit("Building llama.cpp produced no libllama.")
+    for name in ("llama", "mtmd"):
+        if not any(file.name.startswith((f"lib{name}.", f"{name}.")) for file in folder.iterdir()):
+            raise SystemExit(f"Building llama.cpp produced no lib{name}.")
 
 
 def _linked_name(file: Path, found: list[Path]) -> str:

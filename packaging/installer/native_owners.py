@@ -19,12 +19,9 @@ _TEXTS = ROOT / "packaging" / "licences"
 
 
 class LlamaCpp:
-    """llama.cpp's libraries, which are built apart from their Python package.
+    """llama.cpp's libraries, which are built apart from their Python package."""
 
-    Not libmtmd: what it has from ``vendor/`` would need its licenses too.
-    """
-
-    _LIBRARY = re.compile(r"^llama_cpp/lib/(lib)?(ggml|llama)[\w.-]*$")
+    _LIBRARY = re.compile(r"^llama_cpp/lib/(lib)?(ggml|llama|mtmd)[\w.-]*$")
 
     def __init__(self, bundle: Bundle) -> None:
         self._source = bundle.llama_source / "vendor" / "llama.cpp"
@@ -39,7 +36,7 @@ class LlamaCpp:
         return Component(
             name="llama.cpp",
             version=f"{version}+{commit[:9]}" if commit else version,
-            license="MIT",
+            license="MIT AND MIT-0",
             texts=(self._source / "LICENSE", _TEXTS / "llama.cpp" / "notices.txt"),
             purl=f"pkg:github/ggml-org/llama.cpp@{commit or version}",
         )

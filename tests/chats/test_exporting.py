@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
 from html import escape
@@ -10,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from app.chats.attachments import Content
 from app.chats.database import MEMORY
 from app.chats.exporting import Export, file_name
 from app.chats.formats.html_page import for_paper
-from app.chats.store import ChatStore
+from app.chats.model import StoredMessage
+from app.chats.store import ChatStore, new_id
 from app.errors import Canceled, KnownError
 from app.helper import Helper, shared
 from tests.chats.test_importing import export, rich_chat
 from tests.support.chats import add_question, begin_answer
+from tests.support.vision_models import make_image
 
 
 def text_of(store: ChatStore, chat_id: str, name: str = "markdown") -> str:
@@ -54,6 +58,20 @@ def test_markdown_quotes_the_thinking(figures: str, heading: str) -> None:
         assert text_of(store, chat.id).splitlines()[4:] == [
             "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
         ]  # fmt: skip
+
+
+def test_a_page_has_its_images_inside(tmp_path: Path) -> None:
+    with ChatStore(MEMORY) as store:
+        chat = store.create_chat("Words")
+        data = Path(make_image(tmp_path / "a.png").path).read_bytes()
+        kept = store.keep(Content("image", 'a" onload="x.png', data, "text/html"))
+        text = store.keep(Content("image", "b.svg", b"<svg onload='x'>", "image/svg+xml"))
+        question = StoredMessage(new_id(), chat.id, None, "user", "Well?", "complete", 0.0, attachments=(kept, text))
+        store.add_message(question)
+        page = text_of(store, chat.id, "html")
+    encoded = base64.b64encode(data).decode()
+    assert f'<img alt="a&quot; onload=&quot;x.png" src="data:image/png;base64,{encoded}">' in page
+    assert page.count("<img ") == 1 and "<svg" not in page
 
 
 HOSTILE = """<script>alert(1)</script> <img src=x onerror=alert(1)>

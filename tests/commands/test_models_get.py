@@ -21,10 +21,12 @@ from app.models.downloads.item import Item, ItemState
 from app.models.downloads.part import Part, part_path
 from app.models.downloads.queue_file import FILE_NAME as QUEUE_NAME
 from app.models.downloads.queue_file import SavedItem
+from app.models.gguf import read_header
 from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
+from app.models.projectors import find_projector
 from app.models.text import size_text
 from tests.support.command_line import ROOT, slipstream
 from tests.support.gguf_files import make_model
@@ -33,6 +35,7 @@ from tests.support.hub_server import HubServer
 from tests.support.library_parts import small_model
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.support.saved_queue import write_queue
+from tests.support.vision_models import make_projector, make_seeing_model
 
 Shown = pytest.CaptureFixture[str]
 
@@ -258,6 +261,29 @@ def test_a_head_comes_with_its_model(server: HubServer, home: Path, tmp_path: Pa
     assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mtp-m.gguf"]
     server.add("owner/m", {"m-Q4_0.gguf": model, "mtp-m.gguf": small_model(tmp_path / "none.gguf")})
     assert as_json(capsys, "get", "owner/m")["head"] is None
+
+
+def test_a_projector_comes_if_it_is_asked_for(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    model = make_seeing_model(tmp_path / "m.gguf", "qwen2vl")
+    projectors = [
+        make_projector(tmp_path / "wider.gguf", "qwen2vl", target_width=96),
+        make_projector(tmp_path / "gemma.gguf", "gemma3"),
+        make_projector(tmp_path / "right.gguf", "qwen2vl"),
+    ]
+    names = "mmproj-F16.gguf", "mmproj-BF16.gguf", "vision/m-mmproj-Q8_0.gguf"
+    server.add("owner/m", {"m-Q4_0.gguf": model, **dict(zip(names, projectors, strict=True))})
+    assert as_json(capsys, "get", "owner/m")["projector"] is None
+    assert call("get", "owner/m", "--with-images", "--json") == 0
+    told = capsys.readouterr()
+    assert "It sees images with m-mmproj-Q8_0.gguf (" in told.err
+    path = home / "models/owner/m/m-mmproj-Q8_0.gguf"
+    assert json.loads(told.out)["projector"]["path"] == str(path)
+    assert path.read_bytes() == projectors[2].read_bytes()
+    found = find_projector(read_header(home / "models/owner/m/m-Q4_0.gguf"))
+    assert found is not None and found.path == path
+    server.add("owner/blind", {"m-Q4_0.gguf": model})
+    assert call("get", "owner/blind", "--with-images") == 1
+    assert "owner/blind has no file (mmproj) with which m-Q4_0" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- what can go wrong

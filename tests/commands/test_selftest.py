@@ -26,6 +26,7 @@ NAMES = [
     "engine",
     "guide",
     "format",
+    "images",
     "formula",
     "files",
     "chats",
@@ -98,7 +99,7 @@ def test_without_any_place_to_write_it_is_said(
 ) -> None:
     home.write_text("a file where the folder should be", encoding="utf-8")
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    for name in ("engine", "guide", "format", "chats", "window"):
+    for name in ("engine", "guide", "format", "images", "chats", "window"):
         assert report(only(name)) == 1
         assert "wasn't tested" in capsys.readouterr().out
     assert report(only("folders")) == 1

@@ -46,7 +46,9 @@ def test_llama_cpp_runs_on_every_processor(inside: Path) -> None:
 
 def test_no_library_is_there_twice(inside: Path) -> None:
     real = [path for path in inside.rglob("*.so*") if not path.is_symlink()]
-    names = [path.name.split(".so")[0] for path in real if path.name.startswith(("libQt6", "libggml", "libllama"))]
+    names = [
+        path.name.split(".so")[0] for path in real if path.name.startswith(("libQt6", "libggml", "libllama", "libmtmd"))
+    ]
     assert sorted(set(names)) == sorted(names)
 
 
@@ -55,6 +57,12 @@ def test_it_can_print_where_the_system_has_cups(inside: Path) -> None:
     assert (qt / "plugins" / "printsupport" / "libcupsprintersupport.so").is_file()
     assert (qt / "lib" / "libQt6PrintSupport.so.6").exists()
     assert list(inside.rglob("libcups.so*")) == []
+
+
+def test_it_can_read_images(inside: Path) -> None:
+    assert list((inside / "llama_cpp" / "lib").glob("libmtmd.so*"))
+    plugins = {path.stem for path in (inside / "PySide6" / "Qt" / "plugins" / "imageformats").iterdir()}
+    assert {"libqjpeg", "libqgif", "libqwebp"} <= plugins
 
 
 def test_nothing_of_qt_is_gpl_only(inside: Path) -> None:

@@ -23,7 +23,7 @@ def test_every_part_has_its_version_license_and_files(small: SmallBundle) -> Non
     assert _lines(take(small.write())) == {
         "anyio 4.16.0 MIT": [],
         "CPython 3.11.7 PSF-2.0": ["_internal/base_library.zip"],
-        "llama.cpp 0.5.2+0c1e57098 MIT": ["_internal/llama_cpp/lib/libllama.so.0"],
+        "llama.cpp 0.5.2+0c1e57098 MIT AND MIT-0": ["_internal/llama_cpp/lib/libllama.so.0"],
         "pyinstaller 6.22.3 GPL-2.0-or-later WITH Bootloader-exception AND Apache-2.0": ["slipstream"],
         "Qt 6.11.3 LGPL-3.0-only": ["_internal/PySide6/Qt/lib/libQt6Core.so.6"],
         "Slipstream 0.1.0 MIT": [],

@@ -44,7 +44,7 @@ def test_the_index_names_every_part_and_its_folder(bundle: Bundle) -> None:
     lines = (bundle.licenses / "README.txt").read_text("utf-8").splitlines()
     rows = [line.split() for line in lines]
     assert ["Qt", "6.11.3", "LGPL-3.0-only", "qt/"] in rows
-    assert ["llama.cpp", "0.5.2+0c1e57098", "MIT", "llama.cpp/"] in rows
+    assert ["llama.cpp", "0.5.2+0c1e57098", "MIT", "AND", "MIT-0", "llama.cpp/"] in rows
     assert all((bundle.licenses / row[-1]).is_dir() for row in rows if row and row[-1].endswith("/"))
 
 

@@ -11,7 +11,7 @@ from installer import native
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Visual Studio's compiler is found by CMake")
 
-BUILT = ("libggml-base.so.0.25.3", "libllama.so.0.5.0")
+BUILT = ("libggml-base.so.0.25.3", "libllama.so.0.5.0", "libmtmd.so.0.5.0")
 
 
 def build_of(folder: Path, *more: str) -> Path:
@@ -32,9 +32,9 @@ def test_each_library_is_there_once_and_its_plain_name_is_a_link(tmp_path: Path)
     folder.mkdir()
     native._collect(build_of(built), folder)
     files = sorted(file.name for file in folder.iterdir() if not file.is_symlink())
-    assert files == ["libggml-base.so.0", "libggml-cpu-x64.so", "libllama.so.0"]
+    assert files == ["libggml-base.so.0", "libggml-cpu-x64.so", "libllama.so.0", "libmtmd.so.0"]
     links = {file.name: str(file.readlink()) for file in folder.iterdir() if file.is_symlink()}
-    assert links == {"libggml-base.so": "libggml-base.so.0", "libllama.so": "libllama.so.0"}
+    assert links == {name: f"{name}.0" for name in ("libggml-base.so", "libllama.so", "libmtmd.so")}
     assert (folder / "libllama.so").read_bytes() == b"libllama.so.0.5.0"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import TypeAlias
@@ -23,13 +24,17 @@ pre { padding: 0.75rem; border-radius: 8px; background: #8882; overflow-x: auto;
 code { font-family: ui-monospace, monospace; font-size: 0.875em; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
+img { display: block; max-width: 100%; max-height: 30rem; margin: 0.5rem 0; border-radius: 8px; }
 blockquote { border-left: 3px solid #8888; margin-left: 0; padding-left: 1rem; }
 svg { max-width: 100%; }
 .formula { display: block; margin: 0.75rem 0; text-align: center; overflow-x: auto; }
 @media print { pre { white-space: pre-wrap; } }
 """
 # A browser then loads nothing, whatever a text contains.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+_MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"BM": "image/bmp"}
 
 
 def write(chat: ChatRecord, render: Render) -> str:
@@ -74,10 +79,18 @@ def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str
 
 
 def _folded(attachment: AttachmentRecord) -> str:
+    """A text is folded, an image is inside the page."""
     name = escape(attachment.name)
-    if attachment.kind == "image":
-        return f'<p class="quiet">{name}</p>'
-    return f"<details><summary>{name}</summary>\n<pre>{escape(attachment.text)}</pre></details>"
+    if attachment.kind == "text":
+        return f"<details><summary>{name}</summary>\n<pre>{escape(attachment.text)}</pre></details>"
+    if media_type := _media_type(attachment.data):
+        return f'<img alt="{name}" src="data:{media_type};base64,{base64.b64encode(attachment.data).decode()}">'
+    return f'<p class="quiet">{name}</p>'
+
+
+def _media_type(data: bytes) -> str:
+    """Of an image by its content; empty for other files."""
+    return next((kind for begins, kind in _MEDIA_TYPES.items() if data.startswith(begins)), "")
 
 
 def _ending(message: MessageRecord) -> str:

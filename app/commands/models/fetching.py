@@ -25,6 +25,7 @@ from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
 from app.models.hub.errors import NoAccessError
 from app.models.hub.heads import look_at
 from app.models.hub.network import Network
+from app.models.hub.projectors import choose_projector
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     values = choosing.settings()
     connection = HubConnection(network_settings(values))
     try:
-        item = _item(connection.hub, options.wanted, with_draft=options.with_draft)
+        item = _item(connection.hub, options.wanted, with_draft=options.with_draft, with_images=options.with_images)
         target, beside = _fetch(connection.network, item, values)
     finally:
         show_progress("")
@@ -52,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
+def _item(hub: Hub, wanted: str, *, with_draft: bool, with_images: bool) -> Item:
     name, _, file = wanted.partition(":")
     if "/" not in name:
         models = {model.id: model for model in load_catalog().models}
@@ -61,16 +62,19 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool) -> Item:
                 f"{printable(name)} is neither a repository (owner/name) nor one of the recommended models: "
                 f"{', '.join(models)}."
             )
-        return resolve(hub, _offer(models[name.casefold()], file))
+        return resolve(hub, _offer(models[name.casefold()], file), with_images=with_images)
     show_progress(f"looking up {printable(name)}")
     repository = hub.repository(name)
     target = chosen(repository, file)
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
+    projector = _projector(hub, repository, target) if with_images else None
     if not with_draft:
         head = _head(hub, repository, target)
-        return Item.of(f"{title} with MTP head" if head else title, target, None, (repository.license,), head)
+        title = f"{title} with MTP head" if head else title
+        return Item.of(title, target, None, (repository.license,), head, projector)
     draft = _draft(hub, repository, target)
-    return Item.of(f"{title} with draft", target, draft.model, (repository.license, draft.license))
+    licenses = repository.license, draft.license
+    return Item.of(f"{title} with draft", target, draft.model, licenses, projector=projector)
 
 
 def _offer(model: CatalogModel, quantization: str) -> Offer:
@@ -98,6 +102,16 @@ def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel 
         return None
     _say(f"Its MTP head comes with it: {found.head.name} ({size_text(found.head.size)}).")
     return found.head
+
+
+def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel:
+    """What the model sees images with. Raises `KnownError` if there is none."""
+    show_progress("looking for its projector")
+    found = choose_projector(hub.network, read_remote_header(hub.network, target), repository.vision)
+    if found is None:
+        raise KnownError(f"{repository.id} has no file (mmproj) with which {target.name} sees images.")
+    _say(f"It sees images with {found.name} ({size_text(found.size)}).")
+    return found
 
 
 # ---------------------------------------------------------------- which of a repository's models
@@ -230,6 +244,7 @@ def _described(item: Item, target: Path, beside: Path | None) -> dict[str, Any]:
         "target": _model(item.target, target),
         "draft": _model(item.draft, beside) if item.draft and beside is not None else None,
         "head": _model(item.head, beside) if item.head and beside is not None else None,
+        "projector": _model(item.projector, target.parent / item.projector[0].name) if item.projector else None,
     }
 
 

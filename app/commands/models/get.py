@@ -23,6 +23,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "models; or a recommended model such as qwen3.5-9b. An MTP head in a file of its own comes with it",
     )
     parser.add_argument("--with-draft", action="store_true", help="also download the best draft that fits")
+    parser.add_argument(
+        "--with-images",
+        action="store_true",
+        help="also download the file with which the model sees images (mmproj), if its repository has one",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

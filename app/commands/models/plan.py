@@ -27,6 +27,7 @@ _PARTS = {
     "draft_weights": "Draft weights",
     "draft_kv": "Draft KV cache",
     "head": "MTP head",
+    "projector": "Projector",
     "compute": "Compute buffers",
 }
 

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.continuing import tokens_behind
+from app.engine.decoding.fitting import content_of
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
 from app.engine.decoding.thinking import Marks
 from app.protocol.commands import CheckText, CountTokens, Message
 from app.protocol.events import TokensCounted
 
 _REMEMBERED_FRAMES = 8
+_NOTHING = Message(role="user", content="")
 
 
 @dataclass(frozen=True)
@@ -44,21 +46,22 @@ class TokenCounter:
     def count(self, command: CountTokens) -> TokensCounted:
         """Raises `KnownError` if the template fails, and once the model is no longer loaded."""
         system, turns = parts(command.messages)
-        text = Message(role="user", content=command.text.strip())
+        text = Message(role="user", content=command.text.strip(), images=command.images)
         before = list(turns)
         if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
         inputs = self._prompts.inputs(command.messages, command.template_variables)
 
         def length(kept: list[Message]) -> int:
-            return self._tokens([*system, *kept[:-1]], text.content, inputs) + command.attached
+            return self._tokens([*system, *kept[:-1]], text, inputs) + command.attached
 
         cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
-        bare = self._tokens([], "", inputs)
-        own = self._tokens(system, "", inputs) - bare if system else 0
-        without = self._tokens([*system, *kept], "", inputs)
-        typed = self._tokens([*system, *kept], text.content, inputs) - without + bare if text.content else 0
+        bare = self._tokens([], _NOTHING, inputs)
+        own = self._tokens(system, _NOTHING, inputs) - bare if system else 0
+        without = self._tokens([*system, *kept], _NOTHING, inputs)
+        has_text = bool(text.content or text.images)
+        typed = self._tokens([*system, *kept], text, inputs) - without + bare if has_text else 0
         dropped = min(cut.end, len(turns)) - cut.first
         return TokensCounted(
             request=command.request,
@@ -69,6 +72,7 @@ class TokenCounter:
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
             parts=[self._part(part) for part in command.parts],
+            images=[len(self._tokenizer.images([image])) for image in command.images],
         )
 
     def _part(self, text: str) -> int:
@@ -91,18 +95,18 @@ class TokenCounter:
         """Wait for a tokenization that is running; nothing uses the model after that."""
         self._vocabulary.close()
 
-    def _tokens(self, messages: Sequence[Message], text: str, inputs: TemplateInputs) -> int:
-        """The length of the prompt for ``messages`` and this ``text`` from the user."""
+    def _tokens(self, messages: Sequence[Message], text: Message, inputs: TemplateInputs) -> int:
+        """The length of the prompt for ``messages`` and this one from the user."""
         frame = self._frame(messages, inputs)
         if frame is None:
-            return len(self._tokenizer.chat([*messages, Message(role="user", content=text)], inputs))
-        hidden = {unheard_of(): text} if self._tokenizer.looks_special(text, "user") else {}
-        rest = f"{frame.seam}{next(iter(hidden), text)}{frame.after}"
+            return len(self._tokenizer.chat([*messages, text], inputs))
+        shown, hidden = self._tokenizer.content(text)
+        rest = f"{frame.seam}{shown}{frame.after}"
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         """``None`` if the template doesn't simply write the last message once."""
-        texts = ((message.role, message.content, message.thinking) for message in messages)
+        texts = ((message.role, content_of(message), message.thinking) for message in messages)
         key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
         if key in frames:
             frame = frames.pop(key)

@@ -21,6 +21,7 @@ _REPEATED_TOKENS, _CYCLE = 128, 8
 https://github.com/ggml-org/llama.cpp/issues/23577.
 """
 _REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
+_IMAGES = "MTP heads can't read images, so this answer is written without the model's own head."
 _INVALID_HEAD = "The MTP head produces invalid numbers, so the model's file is probably damaged. Download it again."
 
 
@@ -76,9 +77,12 @@ class Drafting:
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
         self._sequence, self._grammar = sequence, task.grammar
+        if sequence.has_images and "mtp" in self._drafters:
+            del self._drafters["mtp"]
+            self.failure = _IMAGES
         for name, drafter in list(self._drafters.items()):
             try:
-                drafter.begin(sequence, task)
+                drafter.begin(sequence.text, task)
             except KnownError as error:
                 self._leave_out(name, error)
         self._count_missing()

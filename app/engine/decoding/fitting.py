@@ -40,17 +40,22 @@ class Sizes:
         self._known: dict[int, int] = {}
         """By hash of the text."""
 
-    def of(self, messages: Sequence[Message], count: Callable[[str], int]) -> list[int]:
-        """For each message; ``count`` returns the tokens of a text."""
-        return [self._size(message.content, count) for message in messages]
+    def of(self, messages: Sequence[Message], count: Callable[[Message], int]) -> list[int]:
+        """For each message; ``count`` returns the tokens of its text and its images."""
+        return [self._size(message, count) for message in messages]
 
-    def _size(self, text: str, count: Callable[[str], int]) -> int:
-        size = self._known.get(key := hash(text))
+    def _size(self, message: Message, count: Callable[[Message], int]) -> int:
+        size = self._known.get(key := hash(content_of(message)))
         if size is None:
             if len(self._known) >= _REMEMBERED_SIZES:
                 self._known.clear()
-            size = self._known[key] = count(text) + _AROUND
+            size = self._known[key] = count(message) + _AROUND
         return size
+
+
+def content_of(message: Message) -> tuple[str, ...]:
+    """What a message says and shows, as a key."""
+    return (message.content, *(image.sha256 for image in message.images))
 
 
 class Fitting:
@@ -75,7 +80,7 @@ class Fitting:
         ``keeps_first``: the first turn stays.
         """
         first = _second_question(turns) if keeps_first else 0
-        hashes = list(accumulate(turns, lambda before, turn: hash((before, turn.role, turn.content)), initial=0))
+        hashes = list(accumulate(turns, lambda before, turn: hash((before, turn.role, content_of(turn))), initial=0))
         ends = (
             end
             for begun, end, known in self._remembered
@@ -106,7 +111,7 @@ class Fitting:
         if cut.end > cut.first:
             known = 0
             for turn in turns[: cut.end]:
-                known = hash((known, turn.role, turn.content))
+                known = hash((known, turn.role, content_of(turn)))
             entry = (cut.first, cut.end, known)
             self._remembered = [entry, *(other for other in self._remembered if other != entry)][:_REMEMBERED_CHATS]
 

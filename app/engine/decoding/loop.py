@@ -12,6 +12,7 @@ from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection,
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.grammar import Grammar
+from app.engine.decoding.images import piece_end, text_of
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
@@ -76,7 +77,7 @@ class Decoding:
         self._stops = stops
         self._needed = task.needed
         self._grammar = task.grammar
-        prompt = sequence.tokens[: sequence.prompt_length - len(task.continued)]
+        prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
         self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
@@ -238,7 +239,7 @@ class Decoding:
             while (held := len(target.tokens)) < end:
                 if self._stops.cancelled():
                     raise Canceled
-                target.decode(context[held : min(held + target.chunk, end)], 0)
+                target.decode(context[held : min(piece_end(context, held, target.chunk), end)], 0)
         target.hold(len(draft_tokens))
         tokens = [*context[len(target.tokens) :], *draft_tokens]
         outputs = len(draft_tokens) + 1
@@ -260,7 +261,7 @@ class Decoding:
 
     def _judge(self, logits: Logits, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
-        logits = penalize_rows(logits, self._sequence.tokens, proposal.tokens, task.sampling)
+        logits = penalize_rows(logits, self._sequence.text.tokens, proposal.tokens, task.sampling)
         if self._grammar and self._grammar.in_force:
             assert not isinstance(logits, TopLogits)
             return self._judge_by(self._grammar, logits, proposal)

@@ -15,19 +15,22 @@ from typing import Literal, Protocol
 from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
 from app.errors import KnownError
-from app.protocol.commands import Message
+from app.protocol.commands import Image, Message
 from app.protocol.options import Overflow, Role, TemplateVariables
 
 _MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
-Rendered = tuple[str, dict[str, str]]
-"""A prompt as text, and what stands for those of its messages that contain the text of a control token."""
+Hidden = dict[str, str | Image]
+"""What words stand for that nobody can have typed: messages that contain the text of a control token, and images."""
+Rendered = tuple[str, Hidden]
+"""A prompt as text, with such words in it."""
 
 
 class Tokens(Protocol):
     """Texts to tokens and back: what counting needs of `app.engine.llama.model.Model`."""
 
     def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
+    def image(self, image: Image) -> list[int]: ...
     def piece(self, token: int) -> bytes: ...
 
 
@@ -67,16 +70,29 @@ class ChatTokenizer:
         """The tokens of a rendered chat. Raises `KnownError`."""
         return self.tokens(self.rendered(messages, inputs))
 
+    def size(self, message: Message) -> int:
+        """The tokens of a message's text and images alone. Raises `KnownError` for an image."""
+        return len(self.plain(message.content)) + len(self.images(message.images))
+
     def plain(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
         """The tokens of a text alone. ``special``: with the control tokens in it."""
         return self._vocabulary.tokenize(text, special=special, bos=bos)
 
+    def images(self, images: Sequence[Image]) -> list[int]:
+        """What stands for ``images`` in a prompt. Raises `KnownError`."""
+        return [token for image in images for token in self._vocabulary.image(image)]
+
     def tokens(self, rendered: Rendered, *, goes_on: bool = False) -> list[int]:
-        """The tokens of a prompt; with ``goes_on`` of the rest of one."""
+        """The tokens of a prompt; with ``goes_on`` of the rest of one. Raises `KnownError` for an image."""
         text, hidden = rendered
         bos = not goes_on and not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
         for part, special in self._split(text, hidden):
+            if isinstance(part, Image):
+                tokens = tokens or self._vocabulary.tokenize("", special=False, bos=bos)
+                tokens += self._vocabulary.image(part)
+                goes_on = False  # as llama-server has it
+                continue
             if goes_on and not (special and self.controls.match(part)):
                 tokens += self.continued(part, special=special)
             else:
@@ -101,17 +117,19 @@ class ChatTokenizer:
         The text of a control token within a message is the user's, not a control token. To tell it from the template's
         own wherever the template puts it, the template sees a word in its place that nobody can have typed.
         """
-        hidden: dict[str, str] = {}
+        hidden: Hidden = {}
 
-        def shown(text: str, role: Role) -> str:
-            if not self.looks_special(text, role):
-                return text
-            word, stripped = unheard_of(), text.strip()
-            hidden[word] = stripped
-            return text.replace(stripped, word, 1)
+        def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
+            words, own = self.content(Message(role=role, content=text, images=tuple(images)))
+            hidden.update(own)
+            return words
 
         safe = [
-            Message(role=one.role, content=shown(one.content, one.role), thinking=shown(one.thinking, one.role))
+            Message(
+                role=one.role,
+                content=shown(one.content, one.role, one.images),
+                thinking=shown(one.thinking, one.role),
+            )
             for one in messages
         ]
         variables = {
@@ -119,12 +137,22 @@ class ChatTokenizer:
         }
         return self.template.render(safe, replace(inputs, variables=variables)), hidden
 
-    def looks_special(self, text: str, role: Role) -> bool:
+    def content(self, message: Message) -> Rendered:
+        """What the template sees of a message besides its thinking: its images, then its text."""
+        hidden: Hidden = {unheard_of(): image for image in message.images}
+        images, text = "".join(hidden), message.content
+        if self._looks_special(text, message.role):
+            word, stripped = unheard_of(), text.strip()
+            hidden[word] = stripped
+            text = text.replace(stripped, word, 1)
+        return images + text, hidden
+
+    def _looks_special(self, text: str, role: Role) -> bool:
         """Whether a message has the text of a control token, or of another one that the template writes. (In an answer
         the latter are what the model wrote, such as ``<think>``.)"""
         return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))
 
-    def _split(self, text: str, hidden: dict[str, str]) -> Iterator[tuple[str, bool]]:
+    def _split(self, text: str, hidden: Hidden) -> Iterator[tuple[str | Image, bool]]:
         """Parts of a rendered prompt, and whether control tokens are read in them.
 
         Messages are split behind the first character of what the template writes as one token: it is none there.
@@ -134,6 +162,9 @@ class ChatTokenizer:
             part = hidden.get(word)
             if part is None:
                 yield word, True
+                continue
+            if isinstance(part, Image):
+                yield part, False
                 continue
             cuts = [0, *(match.start() + 1 for match in self._markup.finditer(part)), len(part)]
             yield from ((part[start:end], False) for start, end in pairwise(cuts))
@@ -150,6 +181,11 @@ class ClosableVocabulary:
         """See `Model.tokenize`. Raises `KnownError` once it is closed."""
         with self._lock:
             return self._opened().tokenize(text, special=special, bos=bos)
+
+    def image(self, image: Image) -> list[int]:
+        """See `Model.image`. Raises `KnownError` once it is closed."""
+        with self._lock:
+            return self._opened().image(image)
 
     def piece(self, token: int) -> bytes:
         """See `Model.piece`. Raises `KnownError` once it is closed."""
@@ -191,14 +227,19 @@ class PromptBuilder:
         self.fitting = Fitting(context_length)
         self.sizes = Sizes()
 
-    def raw(self, text: str, continued: int = 0) -> Prompt:
-        """``text`` as it is, with the BOS token where the model wants one. Raises `KnownError` when it is too long.
+    def raw(self, text: str, continued: int = 0, images: Sequence[Image] = ()) -> Prompt:
+        """``text`` as it is, with the BOS token where the model wants one, and with ``images`` before it.
 
-        ``continued``: so many tokens of its answer there are already.
+        ``continued``: so many tokens of its answer there are already. Raises `KnownError` when it is too long.
         """
-        tokens = self.tokenizer.plain(text, bos=True, special=True)
+        if images:
+            words: Hidden = {unheard_of(): image for image in images}
+            tokens = self.tokenizer.tokens(("".join(words) + text, words))
+        else:
+            tokens = self.tokenizer.plain(text, bos=True, special=True)
         if not tokens:
             raise KnownError("The prompt is empty. This model needs at least one token to start from.")
+        self._check_end(tokens)
         self._check_length(len(tokens), continued)
         return Prompt(tokens)
 
@@ -227,6 +268,7 @@ class PromptBuilder:
         if overflow == "stop" and len(turns) > 1:
             self._check_chat(len(tokens))
         self._check_length(len(tokens), continued)
+        self._check_end(tokens)
         self.fitting.remember(turns, cut)
         stops = [] if self.tokenizer.has_template else CHATML_STOPS
         dropped = cut.end - cut.first
@@ -252,7 +294,7 @@ class PromptBuilder:
         room, limit = self.fitting.room - continued, self.fitting.context_length * 3 // 4
         while (tokens := length(cut.kept(turns))) > min(limit, room):
             texts = [*(system or _NO_SYSTEM_PROMPT), *turns]
-            sizes = sizes or self.sizes.of(texts, lambda text: len(tokenizer.plain(text)))
+            sizes = sizes or self.sizes.of(texts, tokenizer.size)
             half = min(self.fitting.context_length // 2, room)
             shorter = self.fitting.shorter(turns, sizes, cut, half / tokens, room / tokens)
             if shorter == cut:
@@ -272,6 +314,12 @@ class PromptBuilder:
         """Forget what earlier chats said."""
         self.fitting.forget()
         self.tokenizer.template.forget()
+
+    @staticmethod
+    def _check_end(tokens: Sequence[int]) -> None:
+        """The next token is computed from the last one, which can't be part of an image."""
+        if tokens[-1] < 0:
+            raise KnownError("There is no text after the last image. Write something about it.")
 
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.accept_rules import gumbel, sample
+from app.engine.decoding.images import piece_end, spans_of, text_of
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, Logits, distributions, masked, penalize_rows
 from app.errors import Canceled
@@ -39,7 +40,7 @@ def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[],
     `LOOKED_AT` are processed in passes of 16 and then again one by one, as in decoding without a draft: the logits are
     those of the last pass of width 1. Raises `Canceled`.
     """
-    split = max(len(tokens) - LOOKED_AT, 0)
+    split = max(len(tokens) - LOOKED_AT, *(span.end for span in spans_of(tokens)), 0)
     cache.roll_back(split)
     _feed(cache, tokens[:split], should_stop)
     cache.hold(len(tokens) - split)
@@ -61,7 +62,7 @@ def _feed(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) 
         while (done := len(cache.tokens)) < len(tokens):
             if should_stop():
                 raise Canceled
-            cache.decode(tokens[done : done + cache.chunk], 0)
+            cache.decode(tokens[done : piece_end(tokens, done, cache.chunk)], 0)
 
 
 @dataclass(frozen=True)
@@ -122,4 +123,4 @@ class Choice:
         return penalized if self.allowed is None else masked(penalized, self.allowed)
 
     def _penalized(self, logits: Floats) -> Floats:
-        return penalize_rows(logits[None], self.history, [], self.sampling)
+        return penalize_rows(logits[None], text_of(self.history), [], self.sampling)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from app.engine.decoding.grammar import Grammar
+from app.engine.decoding.images import has_images, text_of
 from app.engine.decoding.sampling import logits_needed
 from app.engine.decoding.thinking import Marks
 from app.protocol.options import AcceptRule, Sampling
@@ -61,6 +62,22 @@ class TokenSequence:
         self.prompt_length = len(self.tokens)
         self.shared_length = self.prompt_length if shared is None else shared
         """Tokens of the prompt that the next turn's prompt is expected to begin with."""
+        self.left_out = 0
+        """In a sequence without its images: how many cells these have. All of them belong to the prompt."""
+        self._text: TokenSequence | None = None
+        if has_images(self.tokens):
+            self._text = TokenSequence(text_of(self.tokens), len(text_of(self.tokens[: self.shared_length])))
+            self._text.left_out = len(self) - len(self._text)
+
+    @property
+    def text(self) -> TokenSequence:
+        """The same without images, which only the target can process: for drafters, and for penalties."""
+        return self._text or self
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there are images in it."""
+        return self._text is not None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -68,6 +85,8 @@ class TokenSequence:
     def append(self, token: int) -> None:
         """Add ``token`` to the answer."""
         self.tokens.append(token)
+        if self._text is not None:
+            self._text.append(token)
 
     def last(self, count: int) -> list[int]:
         """The last ``count`` tokens, or fewer if there aren't as many."""

@@ -204,9 +204,9 @@ class ModelDrafter(Drafter):
         if allowed is not None:
             assert not isinstance(row, TopLogits)
             row = masked(row, allowed)
-        position = len(self._sequence) + len(draft)
+        position = len(self._sequence) + self._sequence.left_out + len(draft)
         if task.accept != "coupled":
-            seed = block_seed(task.seed, len(self._sequence)) if task.accept == "block" else task.seed
+            seed = block_seed(task.seed, position - len(draft)) if task.accept == "block" else task.seed
             q = distributions(row, sampling)
             is_cut = sampling.temperature > 0 and not q.whole
             lead = lead_of(q.log_probs[0], 0) if is_cut else _best(row)[1] / (sampling.temperature or 1.0)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import msgspec
 
 from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.images import text_of
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
@@ -117,6 +118,8 @@ class Engine:
             head_off=loader.head_off,
             head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
+            projector=str(target.model.vision.path) if target.model.vision else None,
+            projector_refused=target.projector_refused,
             context_length=target.context.length,
             threads=target.context.threads,
             batch_threads=target.context.batch_threads,
@@ -155,6 +158,8 @@ class Engine:
             drafter.forget()
         if self._target:
             self._target.context.clear(overwrite=True)
+            if self._target.model.vision:
+                self._target.model.vision.forget()
             self._target.prompts.forget()
             self._target.counter.forget()
         if self._draft:
@@ -310,7 +315,7 @@ class Engine:
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
         prompt = self._prompt(target, command).tokens
-        allowed = allowed_after(target, command, prompt)
+        allowed = allowed_after(target, command, text_of(prompt))
         tokens = [*prompt, *command.answer]
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
@@ -369,7 +374,9 @@ class Engine:
     def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
-            return target.prompts.raw("".join(message.content for message in command.messages), continued)
+            text = "".join(message.content for message in command.messages)
+            images = [image for message in command.messages for image in message.images]
+            return target.prompts.raw(text, continued, images)
         return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
 
     @staticmethod

@@ -90,6 +90,10 @@ class Target(LoadedModel):
     """Why it isn't used, for the user."""
     drafts_alone: bool
     """Whether a head was requested without a draft model."""
+    projector: ModelFiles | None
+    """What was requested for it to see images with."""
+    projector_refused: str | None
+    """Why it isn't used, for the user."""
 
     @cached_property
     def grammar_vocabulary(self) -> GrammarVocabulary:
@@ -126,6 +130,8 @@ class Loader:
         self._threads = self._number_of_threads()
         self._head = header_of_head(command, self._files.header)
         self._head_stamp = stamp_of((self._head.path,)) if self._head else None
+        self._projector_refused: str | None = None
+        self._projector = self._checked_projector()
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
@@ -133,7 +139,8 @@ class Loader:
         has_snapshots = target.context.checkpoints.running_state
         same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
         same_head = target.head_stamp == self._head_stamp and same_snapshots
-        return same_files and same_head and target.settings == self._settings
+        same_projector = _identity(target.projector) == _identity(self._projector)
+        return same_files and same_head and same_projector and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
@@ -170,6 +177,8 @@ class Loader:
             head_stamp=self._head_stamp,
             head_refused=refused,
             drafts_alone=self._drafts_alone,
+            projector=self._projector,
+            projector_refused=self._projector_refused,
         )
 
     def _number_of_threads(self) -> Threads:
@@ -195,6 +204,28 @@ class Loader:
         owner = key_of({"target": loaded.owner, "head": self._head_stamp})  # copies of the cache end with the head's
         loaded.switcher = ChatSwitcher(loaded.context, self._caches, owner, self._is_canceled)
         return head, None
+
+    def _checked_projector(self) -> ModelFiles | None:
+        try:
+            return ModelFiles.of_projector(Path(self._command.projector)) if self._command.projector else None
+        except KnownError as error:
+            self._projector_refused = str(error)
+            return None
+
+    def _add_projector(self, model: Model) -> None:
+        """Load the requested projector of a target. If that isn't possible, it is loaded without."""
+        if not self._projector:
+            return
+        path = self._projector.header.path
+        log.info("loading projector %s", path.name)
+        on_gpu = self._settings.target_gpu_layers != 0
+        try:
+            model.load_projector(
+                path, on_gpu=on_gpu, threads=self._threads.batch, on_progress=lambda _: not self._is_canceled()
+            )
+        except KnownError as error:
+            log.info("the projector is not used: %s", error)
+            self._projector_refused = str(error)
 
     def _head_model(self, path: Path) -> Model:
         options = replace(self._options, stage="draft", gpu_layers=self._settings.draft_gpu_layers)
@@ -237,12 +268,14 @@ class Loader:
         has_head = is_target and self._head is files.header and head_problem(files.header) is None
         model = self._model(files.header.path, options, options.own_placement, with_head=has_head)
         undo.callback(model.close)
+        if is_target:
+            self._add_projector(model)
         context = context_of(model)
         undo.callback(context.close)
         with context.aborting(self._is_canceled):
             context.decode_largest([0], 1, 1)  # loads the weights from disk and allocates the compute buffers
             context.clear()
-            owner = _owner(context, files, options)
+            owner = _owner(context, files, options, self._projector if model.vision else None)
             keep_copies_on_gpu(context, files.header, options.gpu_layers)
             longest = longest_draft(context, owner)
         files.check_unchanged()
@@ -272,14 +305,20 @@ class Loader:
         return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement)
 
 
-def _owner(context: Context, files: ModelFiles, options: ModelOptions) -> str:
+def _identity(files: ModelFiles | None) -> object:
+    return files and (files.paths, files.stamp)
+
+
+def _owner(context: Context, files: ModelFiles, options: ModelOptions, projector: ModelFiles | None) -> str:
     """A name for everything that the memory of ``context`` depends on."""
     settings = options.settings
+    sight = {"projector": (*projector.stamp, projector.fingerprint())} if projector else {}
     return key_of(
         {
             "file": (*files.stamp, files.fingerprint()),
             "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
             **options.memory_facts(),
+            **sight,
             "engine": engine_name(),
             "devices": gpu_devices(),
             "machine": platform.machine(),

@@ -42,6 +42,14 @@ class ModelFiles:
             raise _changed(path)
         return files
 
+    @classmethod
+    def of_projector(cls, path: Path) -> ModelFiles:
+        """The same for what a model sees images with. Raises `KnownError` for a file that isn't that."""
+        header = read_header(path)
+        if not header.is_projector:
+            raise KnownError(f"{printable(path.name)} is a model, not a projector for images (mmproj).")
+        return cls(header, (path,), stamp_of((path,)))
+
     def check_unchanged(self) -> None:
         """Raise `KnownError` if a file was replaced or written to since `checked`."""
         if stamp_of(self.paths) != self.stamp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
+from app.engine.decoding.images import piece_end
 from app.engine.decoding.sampling import Logits
 from app.engine.decoding.sequence import TokenSequence
 from app.engine.llama.context import Context
@@ -36,7 +37,8 @@ def process_prompt(
             if done in marks:
                 context.remember()
             stop = min((mark for mark in marks if mark > done), default=end)
-            chunk = tokens[done : min(done + context.chunk, stop)]
+            part_end = piece_end(tokens, done, context.chunk)
+            chunk = tokens[done : part_end if tokens[done] < 0 else min(part_end, stop)]
             last = done + len(chunk) == end
             logits = context.decode_largest(chunk, 1 if last else 0, needed)
             if not last:

@@ -73,7 +73,7 @@ def start() -> None:
     In packages, the code that computes is in separate libraries: the best one for this processor and those for GPUs are
     loaded. Built from source, llama.cpp contains the code for one processor.
     """
-    llama_cpp.llama_log_set(_on_log, ctypes.c_void_p(0))
+    llama_cpp.llama_log_set(on_log, ctypes.c_void_p(0))
     if not _handles(CPU):
         _library().ggml_backend_load_all_from_path(os.fsencode(_ggml.libggml_base_path))
     if not _handles(CPU):
@@ -96,7 +96,8 @@ def reason() -> str:
 
 
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
-def _on_log(level: int, text: bytes, _data: object) -> None:
+def on_log(level: int, text: bytes, _data: object) -> None:
+    """For libraries that log as llama.cpp does."""
     global _variant  # noqa: PLW0603 - llama.cpp says it here and nowhere else, once a process
     if level == _LOG_INFO and (loaded := _LOADED_VARIANT.search(text)):
         _variant = loaded[1].decode()

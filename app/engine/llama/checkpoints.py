@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,14 +49,17 @@ different widths causes 1e-6 (F16) to 4e-3 (4-bit KV cache) in random models, a 
 class Memory:
     """The memory of a context. Callers check what its methods return."""
 
-    def __init__(self, context: int) -> None:
-        """``context`` is llama.cpp's handle."""
+    def __init__(self, context: int, position: Callable[[int], int] = int) -> None:
+        """``context`` is llama.cpp's handle. ``position``: which one follows so many tokens; images may take fewer
+        positions than cells.
+        """
         self._context = context
+        self.position = position
         self._memory = llama_cpp.llama_get_memory(context)
 
     def cut(self, length: int) -> bool:
         """Forget all but the first ``length`` tokens. May return True and leave another state."""
-        return bool(llama_cpp.llama_memory_seq_rm(self._memory, SEQUENCE, length, -1))
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, SEQUENCE, self.position(length), -1))
 
     def oldest(self) -> int:
         """The first position that all layers have, −1 if there is none."""
@@ -175,7 +178,7 @@ class Checkpoints:
             return held - length <= min(self.snapshots, self._pass_width - 1)
         if not self.window:
             return True
-        return 0 <= self._memory.oldest() <= max(length - self.window + 1, 0)
+        return 0 <= self._memory.oldest() <= max(self._memory.position(length) - self.window + 1, 0)
 
     def size(self) -> int:
         """The size in bytes of a checkpoint of the current memory, wherever it is kept."""

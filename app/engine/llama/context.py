@@ -11,6 +11,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.decoding.images import Span, has_images, piece_end, spans_of
 from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats, Logits
 from app.engine.llama import backend, top_k
@@ -81,8 +82,9 @@ class Context:
         keep_windows = keep_windows or has_running_state
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(min(length, model.longest_context), _LEAST_CONTEXT)
-        params.n_batch = min(settings.batch_size, params.n_ctx)
-        params.n_ubatch = min(settings.micro_batch_size, params.n_batch)
+        at_once = model.vision.longest_chunk if model.vision and model.vision.attends_to_all else 0
+        params.n_batch = min(max(settings.batch_size, at_once), params.n_ctx)
+        params.n_ubatch = min(max(settings.micro_batch_size, at_once), params.n_batch)
         params.n_outputs_max = params.n_outputs_max_per_seq = outputs
         params.n_threads, params.n_threads_batch = threads, batch_threads or threads
         params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
@@ -105,7 +107,9 @@ class Context:
         self.length: int = min(llama_cpp.llama_n_ctx(self.handle), model.longest_context)
         self.chunk: int = params.n_ubatch
         self.tokens: list[int] = []
-        self._memory = Memory(self.handle)
+        self._images: list[Span] = []
+        """Where images are in ``tokens``."""
+        self._memory = Memory(self.handle, self._position)
         self.checkpoints = Checkpoints(
             self._memory,
             running_state=has_running_state,
@@ -153,6 +157,9 @@ class Context:
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Process ``tokens``. See `decode`."""
+        if self.model.vision and has_images(tokens):
+            self._add_mixed(tokens, outputs)
+            return
         count = len(tokens)
         if count > self._capacity or len(self.tokens) + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
@@ -160,11 +167,13 @@ class Context:
             self._add(tokens[:-outputs], 0)
             tokens, count = tokens[-outputs:], outputs
         if count == 1:  # a draft's token, for which arrays would take longer
-            self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], len(self.tokens), outputs
+            position = self._position(len(self.tokens)) if self._images else len(self.tokens)
+            self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], position, outputs
         else:
             ids, positions, wanted = self._views
             ids[:count] = tokens
-            positions[:count] = range(len(self.tokens), len(self.tokens) + count)
+            begin = self._position(len(self.tokens))
+            positions[:count] = range(begin, begin + count)
             wanted[: count - outputs] = 0
             wanted[count - outputs : count] = 1
         self._batch.n_tokens = count
@@ -175,8 +184,53 @@ class Context:
             self._raise(code)
         self.tokens.extend(tokens)
         self.checkpoints.passed(count)
+        if self._follower:
+            self._follower.read(self.tokens, count)
+
+    def _add_mixed(self, tokens: Sequence[int], outputs: int) -> None:
+        """Process ``tokens`` with images among them, of which the last ``outputs`` are text. See `decode`."""
+        begin, done = len(self.tokens), 0
+        try:
+            while done < len(tokens):
+                end = piece_end(tokens, done, self._capacity)
+                if tokens[done] < 0:
+                    self._add_image(tokens[done:end])
+                else:
+                    self._add(tokens[done:end], outputs if end == len(tokens) else 0)
+                done = end
+        except BaseException:
+            self.roll_back(begin)
+            raise
+
+    def _add_image(self, cells: Sequence[int]) -> None:
+        """Process a whole image, or a part that stands on its own. See `decode`."""
+        vision, begin, end = self.model.vision, len(self.tokens), len(self.tokens) + len(cells)
+        assert vision
+        if end > self.length:
+            raise ValueError(f"an image of {len(cells)} cells does not fit after {begin} of {self.length}")
+        backend.errors.clear()
+        code = vision.decode(self.handle, cells, self._position(begin), self.chunk)
+        self.checkpoints.passed(0)  # no snapshot leads back into it
+        if code != 0:
+            self._go_back(begin, end)
+            self._raise(code)
+        self.tokens.extend(cells)
+        self._images += [Span(begin, end, span.positions) for span in spans_of(cells)]
         if self.head:
-            self.head.read(self.tokens, count)
+            self.head.clear()
+
+    def _position(self, length: int) -> int:
+        """The position that follows the first ``length`` tokens, which end with no part of an image."""
+        return length - sum(image.saved for image in self._images if image.end <= length)
+
+    def _whole(self, length: int) -> int:
+        """``length``, or less: where the image begins that would be cut there."""
+        return next((image.start for image in self._images if image.start < length < image.end), length)
+
+    @property
+    def _follower(self) -> Follower | None:
+        """The head, unless there are images: it can't read them, and starts again where they are gone."""
+        return None if self._images else self.head
 
     @staticmethod
     def _raise(code: int) -> None:
@@ -203,13 +257,18 @@ class Context:
             self._go_back(length, len(self.tokens))
 
     def _go_back(self, length: int, held: int) -> None:
+        had_images = bool(self._images)
         del self.tokens[self.checkpoints.go_back(self._continuable(length), held) :]
-        if self.head:
+        self._images = [image for image in self._images if image.end <= len(self.tokens)]
+        if self.head and not had_images:
             self.head.follow(len(self.tokens), length)
 
     def _continuable(self, length: int) -> int:
         """``length``, or one less if the last token has to be processed again because a head needs its hidden state."""
-        return length if not self.head or self.head.knows(length) else length - 1
+        length = self._whole(length)
+        if not self.head or any(image.end <= length for image in self._images) or self.head.knows(length):
+            return length
+        return length - 1
 
     def hold(self, count: int) -> None:
         """See `Cache.hold`."""
@@ -218,18 +277,21 @@ class Context:
     def remember(self) -> None:
         """See `Cache.remember`."""
         self.checkpoints.remember(len(self.tokens))
-        if self.head and self.checkpoints.remembers(len(self.tokens)):
-            self.head.remember_state(len(self.tokens))
+        if self._follower and self.checkpoints.remembers(len(self.tokens)):
+            self._follower.remember_state(len(self.tokens))
 
     def clear(self, *, overwrite: bool = False) -> None:
         """See `SavableCache.clear`."""
         self.checkpoints.forget()
         self._erase(overwrite)
         self.tokens.clear()
+        self._images.clear()
         if self.head:
             self.head.clear(overwrite=overwrite)
         if overwrite:
             self._views[0][:] = 0
+            if self.model.vision:
+                self.model.vision.forget_embeddings()
 
     def _erase(self, overwrite: bool) -> None:
         self._memory.erase(overwrite)
@@ -245,8 +307,8 @@ class Context:
 
     def save(self) -> State:
         """See `SavableCache.save`. The copy ends with that of the head, if there is one."""
-        if self.head:
-            self.head.catch_up(self.tokens)
+        if self._follower:
+            self._follower.catch_up(self.tokens)
         data = np.empty(self.state_size(), np.uint8)
         own = len(data) - (self.head.copy_size() if self.head else 0)
         is_copied = self._memory.copy_out(data[:own], WHOLE)
@@ -259,7 +321,9 @@ class Context:
     def restore(self, state: State) -> bool:
         """See `SavableCache.restore`."""
         own = len(state.data) - (self.head.copy_length(state.data) if self.head else 0)
-        if not self._memory.copy_back(state.data[:own], WHOLE) or self._memory.newest() != len(state.tokens) - 1:
+        self._images = spans_of(state.tokens)
+        newest = self._position(len(state.tokens)) - 1
+        if not self._memory.copy_back(state.data[:own], WHOLE) or self._memory.newest() != newest:
             self.clear()
             return False
         self.checkpoints.forget()
@@ -307,9 +371,14 @@ class Context:
 
         callback = llama_cpp.ggml_abort_callback(check)  # has to live as long as llama.cpp may call it
         llama_cpp.llama_set_abort_callback(self.handle, callback, None)
+        vision = self.model.vision
+        if vision:
+            vision.should_stop = is_canceled
         try:
             yield
         finally:
+            if vision:
+                vision.should_stop = lambda: False
             llama_cpp.llama_set_abort_callback(self.handle, llama_cpp.ggml_abort_callback(), None)
             if failure is not None:
                 raise failure

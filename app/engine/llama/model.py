@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import llama_cpp
 
@@ -13,6 +14,10 @@ from app.engine.llama import backend
 from app.engine.llama.placement import WHERE_IT_FITS, Placement
 from app.errors import Canceled, KnownError
 from app.models.architectures import longest_context
+from app.protocol.commands import Image
+
+if TYPE_CHECKING:
+    from app.engine.llama.vision import Vision
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -46,6 +51,8 @@ class Model:
                 failure, canceled = error, True
             return not canceled
 
+        self.vision: Vision | None = None
+        """What it sees images with."""
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
@@ -80,6 +87,14 @@ class Model:
     def new_context(self, params: llama_cpp.llama_context_params) -> int:
         """A llama.cpp context handle for `Context`; 0 if there isn't enough memory."""
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
+
+    def load_projector(self, path: Path, *, on_gpu: bool, threads: int, on_progress: Callable[[float], bool]) -> None:
+        """Let it see images. See `Vision`."""
+        try:
+            from app.engine.llama.vision import Vision
+        except (OSError, RuntimeError) as error:
+            raise KnownError("This copy of llama.cpp can't read images: its library libmtmd is missing.") from error
+        self.vision = Vision(path, self._handle, on_gpu=on_gpu, threads=threads, on_progress=on_progress)
 
     @property
     def has_running_state(self) -> bool:
@@ -143,6 +158,12 @@ class Model:
                 return list(buffer[: count - 1 if adds_end else count])
             size = -count
 
+    def image(self, image: Image) -> list[int]:
+        """What stands for an image in a sequence (`app.engine.decoding.images`). Raises `KnownError`."""
+        if self.vision is None:
+            raise KnownError("This model can't see images. Remove them from the chat, or load it with its projector.")
+        return self.vision.tokens(image)
+
     def piece(self, token: int) -> bytes:
         """The bytes ``token`` adds to a text; nothing for control tokens."""
         piece = self._pieces.get(token)
@@ -169,6 +190,9 @@ class Model:
 
     def close(self) -> None:
         """Free the weights."""
+        if self.vision:
+            self.vision.close()
+            self.vision = None
         if self._handle:
             llama_cpp.llama_model_free(self._handle)
             self._handle = None

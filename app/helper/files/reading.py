@@ -26,7 +26,7 @@ _WORD_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.doc
 def answer(request: ReadFile) -> FileRead | FileNotRead:
     """The text of a file, or why there is none."""
     try:
-        with _opened(request.path) as file:
+        with opened(request.path) as file:
             text, media_type = _read(file, PurePath(request.path).name)
     except RefusedError as refusal:
         return FileNotRead(refusal.reason, refusal.detail)
@@ -40,7 +40,7 @@ def answer(request: ReadFile) -> FileRead | FileNotRead:
     return FileRead(text.encode("utf-8", "replace").decode(), media_type)
 
 
-def _opened(path: str) -> BinaryIO:
+def opened(path: str) -> BinaryIO:
     """Only a real file: a pipe or a device might never end."""
     before = os.stat(path)  # noqa: PTH116 - a name that no path can have raises the same
     if stat.S_ISDIR(before.st_mode):

@@ -40,7 +40,7 @@ def destinations(models_folder: Path, item: Item) -> list[Path]:
     """Where the files of an item are stored, in its order. Raises as `destination`."""
     places = [destination(models_folder, file) for file in item.files]
     beside = places[0].parent if places else models_folder
-    return [*places[: len(places) - len(item.head)], *(beside / file.name for file in item.head)]
+    return [*places[: len(places) - len(item.beside)], *(beside / file.name for file in item.beside)]
 
 
 def free_bytes(folder: Path) -> int:

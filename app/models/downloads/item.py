@@ -35,6 +35,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     draft: tuple[RemoteFile, ...] = ()
     head: tuple[RemoteFile, ...] = ()
     """A file with the target's MTP head, which is stored beside the target, where it is found with it."""
+    projector: tuple[RemoteFile, ...] = ()
+    """With what the target sees images, stored beside it, too."""
     license: str = msgspec.field(default="", name="licence")
 
     @classmethod
@@ -45,22 +47,29 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         draft: RemoteModel | None = None,
         licenses: tuple[str, ...] = (),
         head: RemoteModel | None = None,
+        projector: RemoteModel | None = None,
     ) -> Item:
-        """A model, or a target with its draft or head. The same content of a repository always gives the same id."""
-        models = [model for model in (target, draft, head) if model is not None]
+        """A model, or a target with what belongs to it. The same content of a repository always gives the same id."""
+        models = [model for model in (target, draft, head, projector) if model is not None]
         return cls(
             id=" ".join(f"{model.files[0].repository}:{model.files[0].sha256[:16]}" for model in models),
             title=title,
             target=target.files,
             draft=draft.files if draft is not None else (),
             head=head.files if head is not None else (),
+            projector=projector.files if projector is not None else (),
             license=", ".join(dict.fromkeys(license for license in licenses if license)),
         )
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
         """All of them, the target's first."""
-        return self.target + self.draft + self.head
+        return self.target + self.draft + self.beside
+
+    @property
+    def beside(self) -> tuple[RemoteFile, ...]:
+        """Those that are stored in the target's folder."""
+        return self.head + self.projector
 
     @property
     def size(self) -> int:

@@ -140,7 +140,7 @@ class CatalogFile(_Struct, frozen=True, kw_only=True):
 
 
 class VisionFile(_Struct, frozen=True, kw_only=True):
-    """What a model needs to see images (``mmproj``), for a later version. Bytes."""
+    """What a model needs to see images (``mmproj``). Bytes."""
 
     file: FileName
     """In the model's repository."""

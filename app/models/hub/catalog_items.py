@@ -17,26 +17,28 @@ from app.models.hub.repository import RemoteModel, Repository
 from app.models.mtp import is_head_only
 
 
-def resolve(hub: Hub, offer: Offer, *, metal: bool = sys.platform == "darwin") -> Item:
+def resolve(hub: Hub, offer: Offer, *, with_images: bool = False, metal: bool = sys.platform == "darwin") -> Item:
     """Look up what is offered and make one item of it.
 
     The first place that has the model counts: on a Mac the file that is quicker there, then the usual one, then other
     spellings. A model whose head is gone comes without, which its title says. Raises `KnownError`, also if the model or
-    its draft is gone.
+    its draft is gone. ``with_images``: with the file with which the model sees images.
     """
     repository, target = _first(hub, offer, metal)
     # What the repositories say now takes precedence over the catalog.
     licenses = [repository.license or offer.model.license]
     title, accelerator = f"{offer.model.title} {target.quantization}", offer.accelerator
+    projector = _projector(repository, offer) if with_images else None
     if isinstance(accelerator, DraftModel):
         beside = hub.repository(accelerator.repository)
         draft = _chosen(beside.models, accelerator.file, accelerator.quantization)
         if draft is None:
             raise _gone(accelerator)
         licenses.append(beside.license or accelerator.license)
-        return Item.of(f"{title} with draft", target, draft, tuple(licenses))
+        return Item.of(f"{title} with draft", target, draft, tuple(licenses), projector=projector)
     head = _head(hub, repository, accelerator) if isinstance(accelerator, Sidecar) else None
-    return Item.of(f"{title} with MTP head" if head else title, target, None, tuple(licenses), head)
+    title = f"{title} with MTP head" if head else title
+    return Item.of(title, target, None, tuple(licenses), head, projector)
 
 
 def places(offer: Offer, *, metal: bool) -> Iterator[CatalogFile | Alternate]:
@@ -83,6 +85,15 @@ def _head(hub: Hub, repository: Repository, wanted: Sidecar) -> RemoteModel | No
     except (NotFoundError, ModelFileError):
         return None
     return head if is_head_only(header) and header.architecture == wanted.architecture else None
+
+
+def _projector(repository: Repository, offer: Offer) -> RemoteModel:
+    """Raises `KnownError` if there is none."""
+    wanted = offer.model.mmproj
+    found = _chosen(repository.vision, wanted.file) if wanted else None
+    if found is None:
+        raise KnownError(f"{repository.id} has no file (mmproj) with which {offer.model.title} sees images.")
+    return found
 
 
 def _gone(wanted: CatalogFile | Alternate | DraftModel) -> KnownError:

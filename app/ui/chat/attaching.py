@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import QObject
+from PySide6.QtGui import QImage
 
 from app.chats.attachments import Content
 from app.chats.reading_files import content_of
@@ -13,6 +14,7 @@ from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ChatsRead, ReadChats
 from app.models.text import printable, shortened
+from app.ui.chat.images import image_file, pasted_image
 from app.ui.widgets.tasks import Lane
 
 PASTED = "Pasted text"
@@ -38,8 +40,12 @@ class FileReader(QObject):
         self._helper = Helper(READING_SECONDS)
 
     def read(self, path: str, done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
-        """The text of a file."""
-        self._lane.submit(lambda: content_of(path, name_of(path), self._helper), done, failed)
+        """The text of a file, or an image."""
+        self._lane.submit(lambda: self._content(path), done, failed)
+
+    def read_image(self, image: QImage, done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
+        """An image that was pasted."""
+        self._lane.submit(lambda: pasted_image(image), done, failed)
 
     def find_chats(self, path: str, done: Callable[[bool], None]) -> None:
         """Whether a file has chats that were exported from an app; for most names without reading it."""
@@ -52,6 +58,10 @@ class FileReader(QObject):
         """Stop reading."""
         self._helper.stop()
         self._lane.close(_PATIENCE_SECONDS)
+
+    def _content(self, path: str) -> Content:
+        image = image_file(Path(path), self._helper)
+        return image or content_of(path, name_of(path), self._helper)
 
     def _has_chats(self, path: str) -> bool:
         try:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtGui import QGuiApplication, QImage, QPixmap
+from PySide6.QtWidgets import QDialog, QLabel, QPlainTextEdit, QPushButton, QWidget
+from shiboken6 import isValid
 
 from app.chats.model import Attachment
 from app.models.text import is_right_to_left, visible
 from app.ui.chat.chips import details_of
 from app.ui.chat.parts import copy_text
+from app.ui.chat.thumbnails import Load, thumbnail_size
 from app.ui.widgets import theme as themes
 from app.ui.widgets import units
 from app.ui.widgets.controls import label
@@ -47,3 +49,27 @@ class AttachmentPreview(QDialog):
         screen = QGuiApplication.primaryScreen().availableSize()
         self.resize(min(themes.px(_WIDTH), screen.width()), min(themes.px(_HEIGHT), screen.height()))
         self.text.setFocus()
+
+
+class ImagePreview(QDialog):
+    """Shows an image."""
+
+    def __init__(self, attachment: Attachment, load: Load, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(visible(attachment.name))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.picture = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
+        size = f"{units.number(attachment.width)} × {units.number(attachment.height)} pixels"
+        self.picture.setAccessibleName(f"{visible(attachment.name)}, {size}")
+        close = QPushButton("Close", default=True)
+        close.clicked.connect(self.accept)
+        column((self.picture, 1), row(label(size, "quiet"), None, close), margins=DIALOG_MARGINS, on=self)
+        height = min(themes.px(_HEIGHT), QGuiApplication.primaryScreen().availableSize().height() // 2)
+        self.picture.setMinimumSize(thumbnail_size(attachment, height))
+        load(attachment, round(height * self.devicePixelRatioF()), self._show)
+
+    def _show(self, image: QImage) -> None:
+        if isValid(self):
+            pixmap = QPixmap.fromImage(image)
+            pixmap.setDevicePixelRatio(self.devicePixelRatioF())
+            self.picture.setPixmap(pixmap)

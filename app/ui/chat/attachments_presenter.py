@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QMetaObject, QObject, Slot
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog
 from shiboken6 import isValid
 
@@ -20,11 +21,21 @@ from app.ui.chat.chips import Chip, chips_of
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.drop_area import DropArea
+from app.ui.chat.images import PASTED_IMAGE
 from app.ui.chat.model import ChatModel
+from app.ui.chat.thumbnails import Thumbnails
 from app.ui.notices import NoticeList
+from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
+BLIND = (
+    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
+    "slipstream models get NAME --with-images downloads both."
+)
+_Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
+_PICTURE = 40
+"""The height of a thumbnail."""
 _MODEL = ".gguf"
 _MOST_CUTS = 5
 """How often a text is made shorter until it fits: how many tokens a part of it takes is only estimated."""
@@ -36,6 +47,7 @@ class AttachmentsPresenter(QObject):
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
+        sees_images: Whether the loaded model can see images, or none is loaded.
     """
 
     def __init__(
@@ -49,10 +61,12 @@ class AttachmentsPresenter(QObject):
         super().__init__(parent)
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
+        self.sees_images: Callable[[], bool] = lambda: True
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
         self._reader = FileReader(self)
+        self._thumbnails = Thumbnails(self)
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
         self._failures: list[str] = []
@@ -63,6 +77,7 @@ class AttachmentsPresenter(QObject):
         composer.attach_button.clicked.connect(self.choose)
         composer.editor.files_pasted.connect(self.attach_files)
         composer.editor.text_pasted.connect(self.attach_text)
+        composer.editor.image_pasted.connect(self.attach_image)
         composer.attachments.as_text.clicked.connect(self._on_as_text)
         meter.changed.connect(self._on_counted)
 
@@ -77,6 +92,7 @@ class AttachmentsPresenter(QObject):
 
     def close(self) -> None:
         """Stop reading files."""
+        self._thumbnails.close()
         self._reader.close()
 
     # ------------------------------------------------------------ what is attached
@@ -138,7 +154,17 @@ class AttachmentsPresenter(QObject):
         )
 
     def _attach_file(self, model: ChatModel, path: str) -> None:
-        unsent, name = model.unsent, name_of(path)
+        self._attach(model, name_of(path), partial(self._reader.read, path))
+
+    @Slot(QImage)
+    def attach_image(self, image: QImage) -> None:
+        """Attach an image that was pasted."""
+        if self._model is not None:
+            self._failures = []
+            self._attach(self._model, PASTED_IMAGE, partial(self._reader.read_image, image))
+
+    def _attach(self, model: ChatModel, name: str, read: _Read) -> None:
+        unsent = model.unsent
         if len(unsent.attachments) + len(unsent.reading) >= MOST_ATTACHMENTS:
             self._tell(KnownError(f"No more than {MOST_ATTACHMENTS} files can be attached to a message."))
             return
@@ -146,13 +172,16 @@ class AttachmentsPresenter(QObject):
 
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
-                model.attach(content, reading=begun)
+                if content.kind == "image" and not self.sees_images():
+                    failed(KnownError(BLIND))
+                else:
+                    model.attach(content, reading=begun)
 
         def failed(error: KnownError) -> None:
             if isValid(model) and unsent.end_reading(begun):
                 self._tell(error)
 
-        self._reader.read(path, done, failed)
+        read(done, failed)
 
     def _tell(self, error: KnownError) -> None:
         if str(error) not in self._failures:
@@ -224,7 +253,12 @@ class AttachmentsPresenter(QObject):
         if model is None:
             return
         unsent = model.unsent
-        chips = chips_of(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of)
+        load, height = self._thumbnails.load, themes.px(_PICTURE)
+        chips = chips_of(
+            *(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of),
+            load=load,
+            height=height,
+        )
         for number, name in unsent.reading.items():
             chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))
         part.show_chips(chips, has_pasted=any(_is_pasted(one) for one in unsent.attachments))
@@ -240,8 +274,11 @@ class AttachmentsPresenter(QObject):
 
     def preview(self, attachment: Attachment) -> None:
         """Show what the model reads of it."""
-        from app.ui.chat.attachment_preview import AttachmentPreview
+        from app.ui.chat.attachment_preview import AttachmentPreview, ImagePreview
 
+        if attachment.kind == "image":
+            ImagePreview(attachment, self._thumbnails.load, self._composer.window()).open()
+            return
         AttachmentPreview(attachment, self._meter.tokens_of(attachment), self._composer.window()).open()
 
 

@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QIcon, QImage, QKeyEvent, QPixmap
 from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
+from shiboken6 import isValid
 
 from app.chats.model import Attachment
 from app.models.text import visible
 from app.ui.chat.parts import icon_button
+from app.ui.chat.thumbnails import Load, thumbnail_size
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.layouts import row
 
+_NO_PICTURE = QSize(0, 0)
 _WIDEST = 260
 _GAP = 6
 
@@ -33,8 +36,11 @@ class Chip(QFrame):
         show: Callable[[], object] | None = None,
         remove: Callable[[], object] | None = None,
         tag: str = "",
+        picture: QSize = _NO_PICTURE,
     ) -> None:
-        """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by."""
+        """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by.
+        ``picture``: the size of the one that `show_picture` will show.
+        """
         super().__init__(parent)
         self.name = visible(name)
         self.tag = tag
@@ -42,7 +48,12 @@ class Chip(QFrame):
         themes.set_role(self, "chip")
         self.button = QPushButton(autoDefault=False)
         themes.set_role(self.button, "chip")
-        icons.set_icon(self.button, "file")
+        self._picture = picture
+        if picture.isEmpty():
+            icons.set_icon(self.button, "file")
+        else:
+            self.button.setIconSize(picture)
+            self.show_picture(QImage())
         self.button.setEnabled(show is not None)
         if show is not None:
             self.button.clicked.connect(lambda _checked: show())
@@ -54,6 +65,13 @@ class Chip(QFrame):
             self.remove.clicked.connect(lambda _checked: remove())
         row(self.button, *filter(None, [self.remove]), gap=0, on=self)
         self._set_detail(detail)
+
+    def show_picture(self, image: QImage) -> None:
+        """In place of a file's icon; nothing for a null image."""
+        pixmap = QPixmap.fromImage(image) if not image.isNull() else QPixmap(self._picture)
+        if image.isNull():
+            pixmap.fill(Qt.GlobalColor.transparent)
+        self.button.setIcon(QIcon(pixmap))
 
     def show_tokens(self, tokens: int) -> None:
         """They have been counted."""
@@ -137,10 +155,17 @@ def chips_of(
     show: Callable[[Attachment], object],
     remove: Callable[[int], object] | None = None,
     tokens: Callable[[Attachment], int | None] = lambda _attachment: None,
+    *,
+    load: Load | None = None,
+    height: int = 0,
 ) -> list[Chip]:
-    """A chip for each attachment. ``remove`` gets its place; without it, none can be removed."""
+    """A chip for each attachment. ``remove`` gets its place; without it, none can be removed.
+
+    Images have thumbnails of this ``height``, which ``load`` gets (`app.ui.chat.thumbnails.Thumbnails.load`).
+    """
     chips: list[Chip] = []
     for place, one in enumerate(attachments):
+        has_picture = load is not None and one.kind == "image" and bool(one.path)
         chip = Chip(
             one.name,
             details_of(one, tokens(one)),
@@ -148,6 +173,14 @@ def chips_of(
             show=None if one.is_missing else partial(show, one),
             remove=None if remove is None else partial(remove, place),
             tag=one.sha256,
+            picture=thumbnail_size(one, height) if has_picture else _NO_PICTURE,
         )
+        if load is not None and has_picture:
+            load(one, round(height * parent.devicePixelRatioF()), partial(_show_picture, chip))
         chips.append(chip)
     return chips
+
+
+def _show_picture(chip: Chip, image: QImage) -> None:
+    if isValid(chip):
+        chip.show_picture(image)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QKeySequence, QResizeEvent, QTextOption
+from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeySequence, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.composer_attachments import ComposerAttachments
@@ -35,10 +35,12 @@ class _Editor(MessageEditor):
     Signals:
         files_pasted: Files, by their paths, that aren't written into it.
         text_pasted: So is a long text.
+        image_pasted: So is an image.
     """
 
     files_pasted = Signal(list)
     text_pasted = Signal(str)
+    image_pasted = Signal(QImage)
 
     def __init__(self) -> None:
         super().__init__("Your message")
@@ -76,7 +78,7 @@ class _Editor(MessageEditor):
         return QSize(80, self.sizeHint().height())
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return source.hasText() or bool(local_files(source))
+        return source.hasText() or source.hasImage() or bool(local_files(source))
 
     def insertFromMimeData(self, source: QMimeData) -> None:
         if files := local_files(source):
@@ -88,6 +90,8 @@ class _Editor(MessageEditor):
             else:
                 self.insertPlainText(text)
                 self.ensureCursorVisible()
+        elif source.hasImage():
+            self.image_pasted.emit(QImage(source.imageData()))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if local_files(event.mimeData()):

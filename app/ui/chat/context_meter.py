@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
 from app.chats.model import Attachment
-from app.chats.prompt_parts import prompt_text
+from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.settings import ChatSettings
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
@@ -154,6 +154,8 @@ class ContextMeter(QObject):
         """And the tokens of what is attached."""
         self._asked_parts: list[str] = []
         """The hashes of attachments that are being counted."""
+        self._asked_images: list[str] = []
+        """The hashes of images that are counted with the text."""
         self._parts: dict[str, int] = {}
         """By hash, the tokens of attachments for the loaded model."""
         self._counted: TokensCounted | None = None
@@ -244,13 +246,13 @@ class ContextMeter(QObject):
             QTimer.singleShot(PAUSE_MS, self, self._count)  # of a long chat both would take too long together
             return
         asked, attachments = self._conversation[1], model.unsent.attachments
-        attached = sum(self._parts.get(one.sha256, 0) for one in attachments)
+        attached = sum(self._parts.get(one.sha256, 0) for one in attachments if one.kind == "text")
         self._asked_for = asked, overflow, attached
         thinking = self._thinking(model.settings)
-        parts = self._uncounted(attachments)
-        self._asked_parts = list(parts)
+        parts, images = self._uncounted(attachments), prompt_images(attachments)
+        self._asked_parts, self._asked_images = list(parts), [image.sha256 for image in images]
         self._asked = self._engine.count_tokens(
-            asked.messages, model.unsent.text, overflow, thinking, attached, list(parts.values())
+            asked.messages, model.unsent.text, overflow, thinking, attached, list(parts.values()), images
         )
         if not self._asked:
             self._forget()
@@ -275,10 +277,12 @@ class ContextMeter(QObject):
             self._patience.stop()
             self._counted = counted
             new = dict(zip(self._asked_parts, counted.parts, strict=False))
-            self._parts.update(new)
+            before = len(self._parts)
+            self._parts.update(new | dict(zip(self._asked_images, counted.images, strict=False)))
             self._publish()
-            if new:
+            if len(self._parts) > before:
                 self.changed.emit()
+            if new:
                 self._count()  # once more, with all that is attached
 
     @Slot()
@@ -302,5 +306,5 @@ class ContextMeter(QObject):
             len(live.pieces) if live is not None else 0,
             counted.dropped,
             asked[0].first_in_context(counted.first_dropped, counted.dropped),
-            asked[2],
+            asked[2] + sum(counted.images),
         )

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView
 
 _PADDING = 12
+_PICTURE = 96
+"""The height of a thumbnail."""
 _SPOKEN = 120
 """Characters of a message that a screen reader reads at once."""
 
@@ -293,7 +295,11 @@ class UserMessage(MessageWidget):
             self.chips = self.chips or Chips(self)
             commands, remove = self._commands, self._remove if self.editing is not None else None
             self.chips.show_chips(
-                chips_of(self._kept, self.chips, commands.show_attachment, remove, commands.tokens_of)
+                chips_of(
+                    *(self._kept, self.chips, commands.show_attachment, remove, commands.tokens_of),
+                    load=commands.load_thumbnail,
+                    height=themes.px(_PICTURE),
+                )
             )
 
     def _remove(self, place: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPaintEvent
+from PySide6.QtGui import QGuiApplication, QImage, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.chats.model import Attachment
@@ -57,6 +57,8 @@ class ChatCommands:
     """So many versions on: -1 or 1."""
     ask: Callable[[str], object] = _nothing
     """An example of the empty chat."""
+    load_thumbnail: Callable[[Attachment, int, Callable[[QImage], None]], object] = _nothing
+    """The small picture of an attached image, of a height in pixels, is given to what shows it."""
     open_models: Callable[[], object] = _nothing
     get_proposed: Callable[[], object] = _nothing
     """The pair that the card of the first start proposes."""

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
-from app.protocol.commands import Message
+from app.protocol.commands import Image, Message
 from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
@@ -78,10 +78,18 @@ class Engine(QObject):
         """Start without loading anything. Does nothing if it is running."""
         raise NotImplementedError
 
-    def load(self, target: str, draft: str | None, settings: LoadSettings, head: HeadChoice = "auto") -> int:
+    def load(
+        self,
+        target: str,
+        draft: str | None,
+        settings: LoadSettings,
+        head: HeadChoice = "auto",
+        projector: str | None = None,
+    ) -> int:
         """Load a pair; starts the engine if necessary and drops what was loaded or being loaded.
 
-        ``draft`` may be a file with the target's MTP head; ``head`` is about a head inside the target.
+        ``draft`` may be a file with the target's MTP head; ``head`` is about a head inside the target. ``projector``:
+        with what the target sees images.
         """
         raise NotImplementedError
 
@@ -101,11 +109,12 @@ class Engine(QObject):
         thinking: str = "",
         attached: int = 0,
         parts: Sequence[str] = (),
+        images: tuple[Image, ...] = (),
     ) -> int:
         """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
 
         ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty. ``attached``:
-        how many tokens go with the text. ``parts``: texts to be counted on their own.
+        how many tokens go with the text, besides those of ``images``. ``parts``: texts to be counted on their own.
 
         Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
         requested, the template refuses the chat, or the engine ends or loads something else.

@@ -17,6 +17,7 @@ from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
+from app.models.projectors import find_projector, projector_bytes
 from app.protocol.events import MemoryRead
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -24,6 +25,7 @@ from app.ui.engine.interface import Engine, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
 
+NO_MEMORY_FOR_IMAGES = "There isn't enough memory for the file with which this model sees images, so it can't see any."
 SLOW_MS = 2000
 """Milliseconds after which the user is told what the app is waiting for."""
 
@@ -167,7 +169,16 @@ class LoadPlanner(QObject):
         shapes = shape_of(target), draft
         is_refused = files.draft is not None and draft is None
         wishes = wishes_of(files.settings, "off" if is_refused else files.head)
-        return fitted(files, make_plan(*shapes, self._watch.machine(), wishes), shapes)
+        machine = self._watch.machine()
+        plan = make_plan(*shapes, machine, wishes)
+        if (found := find_projector(target)) is None:
+            return fitted(files, plan, shapes)
+        with_images = msgspec.structs.replace(wishes, projector_bytes=projector_bytes(found))
+        seeing = make_plan(*shapes, machine, with_images)
+        if plan.fits and (not seeing.fits or (seeing.gives_up and not plan.gives_up)):
+            pair = fitted(files, plan, shapes)
+            return replace(pair, remark=" ".join(filter(None, (pair.remark, NO_MEMORY_FOR_IMAGES))))
+        return fitted(replace(files, projector=str(found.path)), seeing, shapes)
 
 
 def _read_catalog() -> None:

@@ -14,7 +14,7 @@ from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.process import engine_command
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
-from app.protocol.commands import Load, Message, Quit
+from app.protocol.commands import Image, Load, Message, Quit
 from app.protocol.events import Event, Forgotten, Hello, MemoryRead
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
@@ -66,11 +66,19 @@ class LocalEngine(Engine):
             if self._dying is None:
                 self._launch()
 
-    def load(self, target: str, draft: str | None, settings: LoadSettings, head: HeadChoice = "auto") -> int:
+    def load(
+        self,
+        target: str,
+        draft: str | None,
+        settings: LoadSettings,
+        head: HeadChoice = "auto",
+        projector: str | None = None,
+    ) -> int:
         self.start()
         if self._connection.state.has_ended:
             return 0  # it couldn't even be started, as `engine_exited` has reported
-        request = self._connection.load(Load(request=0, target=target, draft=draft, head=head, settings=settings))
+        command = Load(request=0, target=target, draft=draft, projector=projector, head=head, settings=settings)
+        request = self._connection.load(command)
         self._after()
         return request
 
@@ -87,8 +95,9 @@ class LocalEngine(Engine):
         thinking: str = "",
         attached: int = 0,
         parts: Sequence[str] = (),
+        images: tuple[Image, ...] = (),
     ) -> int:
-        number = self._connection.count_tokens(messages, text, overflow, thinking, attached, parts)
+        number = self._connection.count_tokens(messages, text, overflow, thinking, attached, parts, images)
         self._after()
         return number
 

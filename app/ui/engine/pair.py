@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "stall")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall")
 
 Planned = Callable[["FittedPair"], None]
 
@@ -125,6 +125,10 @@ class PairLoader(QObject):
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
 
+    def sees_images(self) -> bool:
+        """Whether the loaded model does, or none is loaded."""
+        return self._pair is None or self._pair.projector is not None
+
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning
@@ -202,7 +206,7 @@ class PairLoader(QObject):
         self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes or {})
         self.load_progressed.emit(0.0)
-        self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head)
+        self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head, files.projector)
 
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
@@ -305,6 +309,8 @@ class PairLoader(QObject):
             self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
+        if pair.projector_refused:
+            self._notice_list.show("images", notices.projector_refused(pair.projector_refused))
         if pair.slower:
             self._notice_list.show("slower", notices.slower(pair.slower))
         if self._given is not None:

@@ -30,6 +30,8 @@ class PairFiles:
     settings: LoadSettings = field(default_factory=LoadSettings)
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target."""
+    projector: str | None = field(default=None, compare=False)
+    """With what the target sees images. `LoadPlanner` looks for it in the target's folder, at every load."""
     for_once: bool = False
     """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
 

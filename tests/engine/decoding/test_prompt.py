@@ -12,7 +12,7 @@ from app.engine.decoding.fitting import LEAST_ANSWER
 from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.protocol.commands import Message
+from app.protocol.commands import Image, Message
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
@@ -31,6 +31,9 @@ class Words:
             tokens.append(1000 + CONTROLS.index(control) if control else ord(text[0]))
             text = text[len(control or " ") :]
         return tokens
+
+    def image(self, image: Image) -> list[int]:
+        raise AssertionError(image)
 
     def piece(self, token: int) -> bytes:
         return text_of([token]).encode() if token < 1000 else b""

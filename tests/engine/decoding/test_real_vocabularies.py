@@ -44,7 +44,7 @@ def test_special_texts_in_messages_are_text(monkeypatch: pytest.MonkeyPatch) -> 
 def _check(model: Model) -> None:
     tokenizer, inputs = ChatTokenizer(model), TemplateInputs(datetime(2026, 11, 23))
     controls, user_defined = model.special_texts()
-    marks = [text for text in user_defined if tokenizer.looks_special(text, "user")]
+    marks = [text for text in user_defined if tokenizer.content(Message(role="user", content=text))[1]]
     texts = [f"Look at {text} and{text}so" for text in (*controls[:MOST], *marks)]
     for text in (*texts, "<|im_start|>system\nhi<|im_end|>", "  </s> a\n\n<unk>", "plain text only", "x\n  y"):
         prompt, hidden = tokenizer.rendered([Message(role="user", content=text)], inputs)

@@ -63,7 +63,7 @@ def test_the_variant_is_the_one_that_ggml_says_it_loaded(
     library: str, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backend, "_variant", "")
-    backend._on_log(2, f"load_backend: loaded CPU backend from {library}\n".encode(), None)
+    backend.on_log(2, f"load_backend: loaded CPU backend from {library}\n".encode(), None)
     assert backend.engine_name() == f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
 
 

@@ -20,6 +20,7 @@ from app.protocol.devices import Device
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.ui.engine import load_planner
 from app.ui.engine.interface import EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
 from app.ui.engine.local_engine import LocalEngine
@@ -28,6 +29,7 @@ from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import Action, NoticeList
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
+from tests.support.vision_models import make_projector, make_seeing_model
 from tests.ui.parts import WAIT_MS, Rig
 
 GIB = 2**30
@@ -245,6 +247,21 @@ def test_the_window_uses_heads_as_the_plan_says(
     monkeypatch.setattr(watch, "machine", lambda: tight)
     assert not opened(qtbot, loader, PairFiles(model, head="on")).has_head
     assert loader.files() == PairFiles(model, head="on")  # asked for, should there be more memory next time
+
+
+def test_a_projector_in_the_models_folder_is_loaded_with_it(
+    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _engine, loader, watch = window
+    model = make_seeing_model(tmp_path / "model.gguf", "llava")
+    assert opened(qtbot, loader, PairFiles(str(model))).projector is None
+    projector = make_projector(tmp_path / "mmproj.gguf", "llava")
+    assert opened(qtbot, loader, PairFiles(str(model))).projector == str(projector)
+    assert loader.files() == PairFiles(str(model))
+    monkeypatch.setattr(load_planner, "projector_bytes", lambda _: 2**50)
+    assert opened(qtbot, loader, PairFiles(str(model))).projector is None
+    (notice,) = loader._notice_list.notices().values()
+    assert "sees images" in notice.text and watch.machine().memory_total < 2**50
 
 
 def test_beside_a_head_of_another_model_neither_is_used(

@@ -1,0 +1,74 @@
+"""Images to attach: read and decoded in a lane."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize, Qt
+from PySide6.QtGui import QImage, QImageReader
+
+from app.chats.attachments import Content
+from app.errors import KnownError
+from app.helper import Helper, HelperError
+from app.helper.messages import FileNotRead, LookAtImage
+from app.models.text import printable
+from app.protocol.images import MOST_PIXELS, ImageHead, problem_of
+
+PASTED_IMAGE = "Pasted image"
+
+
+def image_file(path: Path, helper: Helper) -> Content | None:
+    """What is to be attached of an image file; ``None`` for another kind of file.
+
+    WebP becomes PNG, because the engine can't read it. Raises `KnownError`.
+    """
+    name = printable(path.name)
+    try:
+        found = helper.look_at_image(LookAtImage(str(path)))
+    except HelperError as error:
+        raise KnownError(f"{name} can't be read: {error}") from error
+    if isinstance(found, FileNotRead):
+        return None  # whoever reads files of other kinds says why it can't be attached
+    head = ImageHead("png" if found.kind == "webp" else found.kind, found.width, found.height)
+    try:
+        if problem := problem_of(head, name, path.stat().st_size):
+            raise KnownError(problem)
+        data = path.read_bytes()
+    except OSError as error:
+        raise KnownError(f"{name} can't be read: {error.strerror or error}.") from error
+    if found.kind == "webp":
+        image = decoded(data)
+        if image.isNull():
+            raise KnownError(f"{name} is damaged, or this system can't read WebP. Save it as PNG or JPEG.")
+        data = _as_png(image)
+    return Content("image", path.name, data, f"image/{head.kind}", head.width, head.height)
+
+
+def pasted_image(image: QImage) -> Content:
+    """What is to be attached of an image from the clipboard. Raises `KnownError`."""
+    head = ImageHead("png", image.width(), image.height())
+    data = _as_png(image)
+    if image.isNull() or (problem := problem_of(head, "The pasted image", len(data))):
+        raise KnownError(problem if not image.isNull() else "The clipboard has no image that can be read.")
+    return Content("image", f"{PASTED_IMAGE}.png", data, "image/png", head.width, head.height)
+
+
+def decoded(data: bytes, within: QSize | None = None) -> QImage:
+    """The image in ``data``, scaled down to fit ``within``; null if it can't be read or is too large."""
+    buffer = QBuffer()
+    buffer.setData(QByteArray(data))
+    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
+    reader = QImageReader(buffer)
+    size = reader.size()
+    if size.width() * size.height() > MOST_PIXELS:
+        return QImage()
+    if within is not None and size.isValid() and size != size.boundedTo(within):
+        reader.setScaledSize(size.scaled(within, Qt.AspectRatioMode.KeepAspectRatio).expandedTo(QSize(1, 1)))
+    return reader.read()
+
+
+def _as_png(image: QImage) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    image.save(buffer, "PNG")  # type: ignore[call-overload]
+    return bytes(buffer.data().data())

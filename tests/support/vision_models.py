@@ -1,0 +1,147 @@
+"""Tiny projectors (``mmproj``) with random weights, and images for them.
+
+Names and shapes are those of ``tools/mtmd/clip.cpp`` in llama.cpp. There are three kinds: *llava* makes embeddings that
+are processed like text, *gemma3* those that attend to each other, and *qwen2vl* those with positions in two dimensions
+(M-RoPE), whose number depends on the image's size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from app.protocol.commands import Image
+from tests.support.gguf_files import (
+    CHATML_TEMPLATE,
+    RandomWeights,
+    Shape,
+    Tensors,
+    llama_weights,
+    make_model,
+    spm_vocabulary,
+)
+
+Projector = Literal["llava", "gemma3", "qwen2vl"]
+KINDS: tuple[Projector, ...] = ("llava", "gemma3", "qwen2vl")
+_TYPES = {"llava": "mlp", "gemma3": "gemma3", "qwen2vl": "qwen2vl_merger"}
+PATCH, SIZE, WIDTH, HEADS, LAYERS, HIDDEN = 8, 48, 32, 2, 2, 64
+"""Of the encoder. An image of 48 × 48 pixels, to which llava and gemma3 scale, has 36 patches."""
+CELLS = {"llava": 36, "gemma3": 9}
+"""How many an image takes; with qwen2vl, one for each 16 × 16 pixels."""
+
+
+def make_projector(
+    path: Path, kind: Projector, *, target_width: int = 64, width: int = WIDTH, size: int = SIZE, seed: int = 7
+) -> Path:
+    """Write a projector with random weights for models of ``target_width``.
+
+    It has ``width`` numbers for each patch of images that it scales to ``size`` × ``size`` pixels.
+    """
+    writer = gguf.GGUFWriter(path, "clip")
+    writer.add_type("mmproj")
+    writer.add_name(path.stem)
+    writer.add_file_type(0)
+    writer.add_bool("clip.has_vision_encoder", True)
+    writer.add_string("clip.projector_type", _TYPES[kind])
+    writer.add_bool("clip.use_gelu", True)
+    for key, value in {
+        "image_size": size,
+        "patch_size": PATCH,
+        "embedding_length": width,
+        "feed_forward_length": HIDDEN,
+        "block_count": LAYERS,
+        "projection_dim": target_width,
+        "attention.head_count": HEADS,
+    }.items():
+        writer.add_uint32(f"clip.vision.{key}", value)
+    if kind == "gemma3":
+        writer.add_uint32("clip.vision.projector.scale_factor", 2)
+    writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
+    writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
+    writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    for name, array in _weights(kind, target_width, width, size, RandomWeights(seed, 0.0)).items():
+        writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _weights(
+    kind: Projector, target_width: int, width: int, size: int, random: RandomWeights
+) -> dict[str, NDArray[Any]]:
+    def matrix(rows: int, columns: int) -> NDArray[np.float32]:
+        return random.matrix(rows, columns, columns**-0.5)
+
+    def patches() -> NDArray[np.float32]:
+        return matrix(width, 3 * PATCH * PATCH).reshape(width, 3, PATCH, PATCH)
+
+    made: dict[str, NDArray[Any]] = {
+        "v.patch_embd.weight": patches(),
+        "v.post_ln.weight": np.ones(width),
+        "v.post_ln.bias": np.zeros(width),
+    }
+    for layer in range(LAYERS):
+        block = f"v.blk.{layer}."
+        for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
+            made |= {f"{block}{name}.weight": matrix(width, width), f"{block}{name}.bias": np.zeros(width)}
+        for name in ("ln1", "ln2"):
+            made |= {f"{block}{name}.weight": np.ones(width), f"{block}{name}.bias": np.zeros(width)}
+        made |= {f"{block}ffn_up.weight": matrix(HIDDEN, width), f"{block}ffn_up.bias": np.zeros(HIDDEN)}
+        made |= {f"{block}ffn_down.weight": matrix(width, HIDDEN), f"{block}ffn_down.bias": np.zeros(width)}
+    count = (size // PATCH) ** 2
+    if kind == "llava":
+        made["v.position_embd.weight"] = matrix(count, width)
+        made |= {"mm.0.weight": matrix(width, width), "mm.0.bias": np.zeros(width)}
+        made |= {"mm.2.weight": 3 * matrix(target_width, width), "mm.2.bias": np.zeros(target_width)}
+    elif kind == "gemma3":
+        made |= {"v.position_embd.weight": matrix(count, width), "v.patch_embd.bias": np.zeros(width)}
+        made["mm.input_projection.weight"] = matrix(width, target_width)
+        made["mm.soft_emb_norm.weight"] = np.full(width, 3.0)
+    else:
+        made["v.patch_embd.weight.1"] = patches()
+        made |= {"mm.0.weight": matrix(4 * width, 4 * width), "mm.0.bias": np.zeros(4 * width)}
+        made |= {"mm.2.weight": 3 * matrix(target_width, 4 * width), "mm.2.bias": np.zeros(target_width)}
+    return made
+
+
+def make_seeing_model(path: Path, kind: Projector, **options: Any) -> Path:
+    """Write a target for a projector of this ``kind`` that never ends an answer: with M-RoPE for qwen2vl."""
+
+    def endless(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        made["output.weight"][[token for token in (vocabulary.eos, vocabulary.eot) if token is not None]] = 0.0
+        return made
+
+    vocabulary = spm_vocabulary()
+    options = {"chat_template": CHATML_TEMPLATE, "weights": "F32", "vocabulary": vocabulary, **options}
+    options["tensors"] = endless
+    if kind != "qwen2vl":
+        return make_model(path, **options)
+
+    def sections(writer: gguf.GGUFWriter) -> None:
+        writer.add_rope_dimension_sections([8, 4, 4, 0])
+
+    return make_model(path, architecture="qwen2vl", edit=sections, **options)
+
+
+def make_image(path: Path, width: int = 64, height: int = 48, *, seed: int = 1) -> Image:
+    """Write a PNG of random colors in large squares, and return what a message says of it."""
+    colors = np.random.default_rng(seed).integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), np.uint8)
+    pixels = colors.repeat(8, axis=0).repeat(8, axis=1)[:height, :width]
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    data = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+    path.write_bytes(data)
+    return Image(sha256=hashlib.sha256(data).hexdigest(), path=str(path))

@@ -1,0 +1,190 @@
+"""Images of messages in the window: read through the helper, and shown small."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QObject, QSize
+from PySide6.QtGui import QImage
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import Attachment, StoredMessage
+from app.errors import KnownError
+from app.helper import Helper
+from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.ui.chat import images
+from app.ui.chat.attachment_preview import ImagePreview
+from app.ui.chat.chips import Chip
+from app.ui.chat.images import decoded, image_file, pasted_image
+from app.ui.chat.messages import UserMessage
+from app.ui.chat.thumbnails import Thumbnails, thumbnail_size
+from app.ui.chat.transcript import Transcript
+from tests.protocol.test_images import encoded
+from tests.support.vision_models import make_image
+from tests.ui.chat.test_attachments import Desk, drop, mime
+
+
+@pytest.fixture(scope="module")
+def helper() -> Iterator[Helper]:
+    helper = Helper(20.0)
+    yield helper
+    helper.stop()
+
+
+def attached(path: Path, width: int = 160, height: int = 96) -> Attachment:
+    image = make_image(path, width, height)
+    size = path.stat().st_size
+    return Attachment(image.sha256, "image", path.name, size, "image/png", width, height, path=image.path)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp"])
+def test_a_file_is_attached_as_it_is(helper: Helper, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "picture"
+    path.write_bytes(encoded(kind))
+    content = image_file(path, helper)
+    assert content is not None
+    assert (content.kind, content.name, content.media_type) == ("image", "picture", f"image/{kind}")
+    assert (content.width, content.height, content.data) == (123, 45, encoded(kind))
+
+
+def test_webp_becomes_png(helper: Helper, tmp_path: Path) -> None:
+    path = tmp_path / "a.webp"
+    path.write_bytes(encoded("webp"))
+    content = image_file(path, helper)
+    assert content is not None
+    assert read_head(content.data) == ImageHead("png", 123, 45) and content.media_type == "image/png"
+
+
+def test_files_that_are_no_images(helper: Helper, tmp_path: Path) -> None:
+    for name, data in (("a.txt", b"text"), ("b.png", encoded("png")[:20]), ("missing", None)):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        assert image_file(path, helper) is None
+    damaged = tmp_path / "a.webp"
+    damaged.write_bytes(encoded("webp")[:30])
+    with pytest.raises(KnownError, match="damaged"):
+        image_file(damaged, helper)
+
+
+def test_a_pasted_image(qtbot: QtBot) -> None:
+    image = QImage(30, 20, QImage.Format.Format_ARGB32)
+    image.fill(0x80336699)
+    content = pasted_image(image)
+    assert read_head(content.data) == ImageHead("png", 30, 20) and (content.width, content.height) == (30, 20)
+    with pytest.raises(KnownError, match="no image"):
+        pasted_image(QImage())
+
+
+def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encoded("png", 400, 100)
+    assert decoded(data, QSize(100, 100)).size() == QSize(100, 25)
+    assert decoded(data).size() == QSize(400, 100)
+    assert decoded(data[:100]).isNull() and decoded(b"").isNull()
+    monkeypatch.setattr(images, "MOST_PIXELS", 39_999)
+    assert decoded(data).isNull() and MOST_PIXELS > 39_999
+
+
+def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
+    owner = QObject()
+    thumbnails, shown = Thumbnails(owner), list[QImage]()
+    image = attached(tmp_path / "a.png")
+    thumbnails.load(image, 48, shown.append)
+    qtbot.waitUntil(lambda: len(shown) == 1)
+    assert shown[0].size() == QSize(80, 48) == thumbnail_size(image, 48)
+    Path(image.path).unlink()
+    thumbnails.load(image, 48, shown.append)
+    assert len(shown) == 2
+    thumbnails.close()
+    owner.deleteLater()
+
+
+def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
+    transcript = Transcript()
+    qtbot.addWidget(transcript)
+    transcript.resize(800, 600)
+    transcript.show()
+    present = attached(tmp_path / "a.png")
+    gone = Attachment(hashlib.sha256(b"").hexdigest(), "image", "b.png", 9, is_missing=True)
+    seeing = StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0, attachments=(present, gone))
+    transcript.add_all([seeing])
+
+    def chips() -> list[Chip]:
+        messages = [one.widget for one in transcript.column.entries if isinstance(one.widget, UserMessage)]
+        return messages[0].chips.chips if messages and messages[0].chips else []
+
+    qtbot.waitUntil(lambda: len(chips()) == 2)
+    first, second = chips()
+    assert first.button.iconSize() == QSize(160, 96)
+
+    def is_shown() -> bool:
+        pixel = first.button.icon().pixmap(first.button.iconSize()).toImage().pixelColor(50, 50)
+        return pixel.alpha() == 255
+
+    qtbot.waitUntil(is_shown)
+    assert second.button.iconSize() != QSize(160, 96) and "missing" in second.text()
+    transcript.thumbnails.close()
+
+
+# ---------------------------------------------------------------- in the composer
+
+
+@pytest.fixture
+def seeing_desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(qtbot, tmp_path)
+    yield desk
+    desk.close()
+
+
+def names(desk: Desk) -> list[str]:
+    return [chip.name for chip in desk.composer.attachments.chips.chips]
+
+
+def test_a_dropped_image_goes_with_the_message(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    image = make_image(tmp_path / "a.png", 160, 96)
+    drop(desk.area, mime(image.path))
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
+    (kept,) = desk.model.unsent.attachments
+    assert (kept.kind, kept.sha256, kept.width, kept.height) == ("image", image.sha256, 160, 96)
+    (chip,) = desk.composer.attachments.chips.chips
+    assert chip.name == "a.png" and chip.button.iconSize() == QSize(66, 40)
+    desk.load()
+    desk.composer.set_text("What is this?")
+    desk.composer.button.click()
+    desk.qtbot.waitUntil(lambda: bool(desk.model.messages))
+    assert desk.model.messages[0].attachments == (kept,) and not desk.model.unsent.attachments
+
+
+def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
+    desk, data = seeing_desk, QMimeData()
+    image = QImage(30, 20, QImage.Format.Format_RGB32)
+    image.fill(0x336699)
+    data.setImageData(image)
+    assert desk.composer.editor.canInsertFromMimeData(data)
+    desk.composer.editor.insertFromMimeData(data)
+    desk.qtbot.waitUntil(lambda: names(desk) == ["Pasted image.png"] and bool(desk.model.unsent.attachments))
+    data.setText("And words.")
+    desk.composer.editor.insertFromMimeData(data)
+    assert desk.composer.text() == "And words." and len(desk.model.unsent.attachments) == 1
+
+
+def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    desk.attachments.sees_images = lambda: False
+    drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
+    assert desk.wait_for_notice().startswith("This model can't see images.")
+    desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
+
+
+def test_a_click_shows_the_image(seeing_desk: Desk, tmp_path: Path) -> None:
+    desk = seeing_desk
+    drop(desk.area, mime(make_image(tmp_path / "a.png", 160, 96).path))
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
+    desk.composer.attachments.chips.chips[0].button.click()
+    (preview,) = desk.composer.window().findChildren(ImagePreview)
+    desk.qtbot.waitUntil(lambda: preview.picture.pixmap().size() == QSize(160, 96))
+    preview.close()
