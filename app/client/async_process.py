@@ -193,6 +193,7 @@ class AsyncEngineProcess:
     async def _answer(self, number: int) -> TextChecked | Tokenized:
         """The answer to a question, which there is none to where it can't be given."""
         if not number:
+            self._check_running()
             raise KnownError("No model is loaded.")
         answer = self._questions[number] = asyncio.get_running_loop().create_future()
         self._wants_to_write.set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -26,13 +26,14 @@ class StreamOptions(msgspec.Struct):
 
 
 class JsonSchema(msgspec.Struct):
-    schema: msgspec.Raw | None = None
+    schema: msgspec.Raw = msgspec.Raw()
+    """Empty: not given."""
 
 
 class ResponseFormat(msgspec.Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
-    schema: msgspec.Raw | None = None
+    schema: msgspec.Raw = msgspec.Raw()
     """llama-server's, with either of the JSON types."""
 
 
@@ -101,7 +102,7 @@ class ChatRequest(Settings, kw_only=True):
 class CompletionRequest(Settings, kw_only=True):
     """``/v1/completions``."""
 
-    prompt: str | Annotated[list[str], msgspec.Meta(min_length=1)] | Annotated[list[int], msgspec.Meta(min_length=1)]
+    prompt: str | Annotated[list[Any], msgspec.Meta(min_length=1)]
     logprobs: int | bool | None = None
     echo: bool | None = None
     suffix: str | None = None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
+import struct
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
@@ -26,6 +29,8 @@ _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+_DROPS = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
+"""As ``SO_LINGER``: the connection is reset when it is closed."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -113,10 +118,9 @@ class HttpConnection:
                 self._http.start_next_cycle()
             await self._linger()
         except (OSError, TimeoutError, h11.ProtocolError):
-            pass  # the client has gone, doesn't read, or violated the protocol in the middle of something
+            self._drop_unsent()  # the client has gone, doesn't read, or violated the protocol
         finally:
-            with contextlib.suppress(Exception):
-                self._writer.transport.abort()
+            self._writer.transport.abort()
 
     # ------------------------------------------------------------ one request
 
@@ -267,6 +271,12 @@ class HttpConnection:
         self._writer.write(data)
         async with asyncio.timeout(self._limits.write):
             await self._writer.drain()
+
+    def _drop_unsent(self) -> None:
+        """Let the system not keep what the client hasn't read."""
+        found = self._writer.get_extra_info("socket")
+        with contextlib.suppress(OSError):
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROPS)
 
     async def _linger(self) -> None:
         """Close, but let the client read its answer: what it is still sending would make the system drop that."""

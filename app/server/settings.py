@@ -79,9 +79,9 @@ def _format(request: Settings) -> AnswerFormat | None:
         return _checked("gbnf", request.grammar) if request.grammar else None
     if request.grammar:
         raise invalid("The request has both a response_format and a grammar.")
-    schema = wanted.json_schema.schema if wanted.json_schema else wanted.schema
-    if schema is not None:
-        return _checked("json_schema", bytes(schema).decode("utf-8", "replace"))
+    schema = bytes(wanted.json_schema.schema if wanted.json_schema else wanted.schema)
+    if schema not in (b"", b"null"):
+        return _checked("json_schema", schema.decode("utf-8", "replace"))
     if wanted.type == "json_schema":
         raise invalid("The response_format has no schema.")
     return AnswerFormat(kind="json_object")
