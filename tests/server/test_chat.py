@@ -13,7 +13,7 @@ from app.protocol.events import Round
 from app.protocol.options import Sampling
 from tests.support.served import Json, Served, text_of
 
-OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+OFF: Json = {"chat_template_kwargs": {"enable_thinking": False}}
 SHORT: Json = {"max_tokens": 12, "temperature": 0.0}
 
 
@@ -53,7 +53,9 @@ def test_efforts(server: Served, effort: str, thinks: bool) -> None:
 
 
 def test_what_a_template_does_not_declare_is_left_out(server: Served) -> None:
-    wanted = {"chat_template_kwargs": {"enable_thinking": False, "messages": "no", "unheard_of": 1, "tools": None}}
+    wanted: Json = {
+        "chat_template_kwargs": {"enable_thinking": False, "messages": "no", "unheard_of": 1, "tools": None}
+    }
     assert server.chat(**wanted)["choices"][0]["message"]["content"] == " yes no."
 
 
@@ -161,7 +163,8 @@ def test_any_json_and_a_grammar(server: Served) -> None:
 
 def test_an_answer_goes_on(server: Served) -> None:
     messages = [{"role": "user", "content": "Well?"}, {"role": "assistant", "content": " yes"}]
-    for wanted in ({}, {"continue_final_message": True}, {"continue_final_message": "content"}):
+    choices: list[Json] = [{}, {"continue_final_message": True}, {"continue_final_message": "content"}]
+    for wanted in choices:
         (choice,) = server.chat(messages=messages, max_tokens=4, **OFF, **wanted)["choices"]
         assert choice["message"]["content"] == " so then so then"  # after letters, the words of its thinking come
 
