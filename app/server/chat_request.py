@@ -15,7 +15,7 @@ from app.server.fields import ChatMessage, ChatRequest, Part
 from app.server.settings import command_for, most_tokens
 
 _TEXT_PARTS = ("text", "input_text", "output_text")
-_NO_TOOLS = "This server doesn't do tools yet. Send the request without tools."
+NO_TOOLS = "This server doesn't do tools yet. Send the request without tools."
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
@@ -50,10 +50,22 @@ def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
         thinking_budget=None if request.thinking_budget_tokens == -1 else request.thinking_budget_tokens,
         template_variables=variables,
     )
+    if begun and request.continue_final_message == "reasoning_content":
+        begun = msgspec.structs.replace(begun, content="")
+    return continuing(command, begun)
+
+
+def continuing(command: Generate, begun: Message | None) -> Asked:
+    """``command`` for an answer that has begun with a message, if there is one."""
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command)
-    text = "" if request.continue_final_message == "reasoning_content" else begun.content
-    question = CheckText(request=0, text=text, thought=begun.thinking, thinking=level, template_variables=variables)
+    question = CheckText(
+        request=0,
+        text=begun.content,
+        thought=begun.thinking,
+        thinking=command.thinking,
+        template_variables=command.template_variables,
+    )
     return Asked(command, question)
 
 
@@ -93,7 +105,7 @@ def merged(messages: Sequence[Message]) -> list[Message]:
     return [Message(role="system", content="\n\n".join(texts)), *messages[len(texts) :]]
 
 
-def text_of(content: str | list[Part] | None) -> str:
+def text_of(content: str | Sequence[Part] | None) -> str:
     """The text of a message. Raises `ApiError` for other content."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -105,7 +117,7 @@ def text_of(content: str | list[Part] | None) -> str:
 
 def _message(message: ChatMessage) -> Message:
     if message.role in ("tool", "function") or message.tool_calls:
-        raise not_supported(_NO_TOOLS)
+        raise not_supported(NO_TOOLS)
     roles: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
     role: Role = roles.get(message.role, "user")
     thought = message.reasoning_content or message.reasoning or ""
@@ -114,6 +126,6 @@ def _message(message: ChatMessage) -> Message:
 
 def _check_supported(request: ChatRequest) -> None:
     if request.tools or request.functions:
-        raise not_supported(_NO_TOOLS)
+        raise not_supported(NO_TOOLS)
     if request.logprobs or request.top_logprobs:
         raise not_supported("This server doesn't give logprobs yet.")

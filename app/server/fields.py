@@ -109,6 +109,37 @@ class CompletionRequest(Settings, kw_only=True):
     best_of: int | None = None
 
 
+class Block(Part):
+    """A part of a message's content in ``/v1/messages``."""
+
+    thinking: str | None = None
+
+
+class AnthropicMessage(msgspec.Struct):
+    role: Literal["user", "assistant", "system"]
+    content: str | list[Block]
+
+
+class Thinking(msgspec.Struct):
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: Positive | None = None
+
+
+class OutputConfig(msgspec.Struct):
+    format: ResponseFormat | None = None
+
+
+class MessagesRequest(Settings, kw_only=True):
+    """``/v1/messages``, Anthropic's."""
+
+    messages: Annotated[list[AnthropicMessage], msgspec.Meta(min_length=1)]
+    system: str | list[Part] | None = None
+    stop_sequences: Annotated[list[StopText], msgspec.Meta(max_length=MOST_STOPS)] | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    tools: list[msgspec.Raw] | None = None
+
+
 class TokenizeRequest(msgspec.Struct, kw_only=True):
     """``/tokenize``: llama-server's fields, and vLLM's ``prompt`` for the text."""
 

@@ -1,10 +1,10 @@
-"""``/v1/chat/completions`` and ``/v1/completions``: from the body of a request to its answer, whole or streamed."""
+"""Requests for answers: from the body of a request to its answer, whole or streamed."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,17 +20,15 @@ from app.protocol.events import (
     RoundsReceived,
 )
 from app.server.answers import Answer, Answers, unavailable
-from app.server.chat_request import asked
+from app.server.anthropic_replies import AnthropicReplies
+from app.server.anthropic_request import asked_by_messages
+from app.server.chat_request import Asked, asked
 from app.server.engine import AnswerEvent, Engine
 from app.server.errors import ApiError, invalid, not_supported
-from app.server.fields import ChatRequest, CompletionRequest, Settings, parsed
-from app.server.http import Reply, StreamReply, json_reply, server_sent
-from app.server.replies import ChatDialect, CompletionDialect, Dialect, Replies
+from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, parsed
+from app.server.http import Reply, StreamReply, json_reply
+from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Replies
 from app.server.settings import command_for
-
-_log = logging.getLogger("slipstream.server")
-_PING = b": ping\n\n"
-_DONE = b"data: [DONE]\n\n"
 
 Events = AsyncGenerator[AnswerEvent | None, None]
 Finished = Callable[[GenerationFinished], None]
@@ -48,17 +46,17 @@ class Generation:
         """``/v1/chat/completions``; ``finished`` is told of the end. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, ChatRequest)
-        wanted = asked(request, pair)
-        command = wanted.command
-        if wanted.continued:
-            try:
-                found = await self._engine.check_text(wanted.continued)
-            except KnownError:
-                raise unavailable() from None
-            if found.tokens is None:
-                raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
-            command = msgspec.structs.replace(command, continued=found.tokens)
-        return await self._reply(command, request, ChatDialect(), pair, model, finished)
+        command = await self._whole_command(asked(request, pair))
+        make = partial(OpenAIReplies, ChatDialect(), request, pair, model)
+        return await self._reply(command, make, finished, stream=bool(request.stream))
+
+    async def messages(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
+        """``/v1/messages``. Raises `ApiError`."""
+        pair = loaded_pair(self._engine)
+        request = parsed(body, MessagesRequest)
+        command = await self._whole_command(asked_by_messages(request, pair))
+        make = partial(AnthropicReplies, pair, model)
+        return await self._reply(command, make, finished, stream=bool(request.stream))
 
     async def completion(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
         """``/v1/completions``: the prompt as it is. Raises `ApiError`."""
@@ -67,15 +65,28 @@ class Generation:
         prompt = _prompt(request)
         command = command_for(request, pair, [Message(role="user", content=prompt)])
         command = msgspec.structs.replace(command, raw=True)
-        return await self._reply(command, request, CompletionDialect(), pair, model, finished)
+        make = partial(OpenAIReplies, CompletionDialect(), request, pair, model)
+        return await self._reply(command, make, finished, stream=bool(request.stream))
+
+    async def _whole_command(self, wanted: Asked) -> Generate:
+        """With the tokens of an answer that has begun. Raises `ApiError`."""
+        if wanted.continued is None:
+            return wanted.command
+        try:
+            found = await self._engine.check_text(wanted.continued)
+        except KnownError:
+            raise unavailable() from None
+        if found.tokens is None:
+            raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
+        return msgspec.structs.replace(wanted.command, continued=found.tokens)
 
     async def _reply(
-        self, command: Generate, request: Settings, dialect: Dialect, pair: PairLoaded, model: str, finished: Finished
+        self, command: Generate, make: Callable[[Answer], Replies], finished: Finished, *, stream: bool
     ) -> Reply | StreamReply:
         async with AsyncExitStack() as stack:
             answer = await stack.enter_async_context(self._answers.begun(command))
-            replies = Replies(dialect, request, pair, model, answer)
-            if not request.stream:
+            replies = make(answer)
+            if not stream:
                 return json_reply(await _whole(answer, replies, finished))
             events = answer.events(self._ping_seconds)
             first = await anext(events)  # a request that is refused gets a status of its own
@@ -109,13 +120,13 @@ async def _parts(
             yield _part(event, replies)
             if isinstance(event, GenerationFinished):
                 finished(event)
-        yield _DONE
+        yield replies.end
     except ApiError as error:  # the status has been sent
-        yield server_sent(error.body())
+        yield replies.encoded(replies.failed(error))
 
 
 def _part(event: AnswerEvent | None, replies: Replies) -> bytes:
-    return _PING if event is None else b"".join(map(server_sent, _json(event, replies)))
+    return replies.ping if event is None else b"".join(map(replies.encoded, _json(event, replies)))
 
 
 def _json(event: AnswerEvent, replies: Replies) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The answers of ``/v1/chat/completions`` and ``/v1/completions``, whole and in parts."""
+"""Answers as JSON, whole and in parts: the form of OpenAI's ``/v1/chat/completions`` and ``/v1/completions``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from app.protocol.events import (
 from app.protocol.options import FinishReason
 from app.server import figures as shown
 from app.server.answers import Answer
+from app.server.errors import ApiError
 from app.server.fields import Settings
+from app.server.http import server_sent
 
 _REASONS: dict[FinishReason, str] = {
     "end": "stop",
@@ -37,6 +39,36 @@ def split(pieces: list[Piece]) -> tuple[str, str]:
         "".join(piece.text for piece in pieces if piece.thinking),
         "".join(piece.text for piece in pieces if not piece.thinking),
     )
+
+
+class Replies(Protocol):
+    """One answer's JSON: whole, or in the parts of a stream."""
+
+    ping: bytes
+    """What a stream has while there is nothing to say."""
+    end: bytes
+    """Behind the last part of a stream."""
+
+    def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
+        """The answer at once."""
+
+    def begin(self) -> Iterator[Json]:
+        """What comes first."""
+
+    def progress(self, event: PromptProgressed) -> Iterator[Json]:
+        """How far the prompt is, where that was asked for."""
+
+    def rounds(self, event: RoundsReceived) -> Iterator[Json]:
+        """The text of some rounds."""
+
+    def finish(self, finished: GenerationFinished) -> Iterator[Json]:
+        """What comes last."""
+
+    def failed(self, error: ApiError) -> Json:
+        """An error in a stream whose status has been sent."""
+
+    def encoded(self, part: Json) -> bytes:
+        """A part as it is sent."""
 
 
 class Dialect(Protocol):
@@ -90,8 +122,11 @@ class CompletionDialect:
         return {"text": thinking + text}
 
 
-class Replies:
-    """One answer's JSON."""
+class OpenAIReplies:
+    """In OpenAI's form; see `Replies`."""
+
+    ping = b": ping\n\n"
+    end = b"data: [DONE]\n\n"
 
     def __init__(self, dialect: Dialect, request: Settings, pair: PairLoaded, model: str, answer: Answer) -> None:
         self._dialect = dialect
@@ -107,7 +142,6 @@ class Replies:
         }
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        """The answer at once."""
         choice = self._choice(self._dialect.choice(*split(pieces)), finished)
         return {
             **self._frame,
@@ -118,12 +152,10 @@ class Replies:
         }
 
     def begin(self) -> Iterator[Json]:
-        """What comes first."""
         for choice in self._dialect.begin():
             yield self._part(choice)
 
     def progress(self, event: PromptProgressed) -> Iterator[Json]:
-        """How far the prompt is, where that was asked for."""
         if self._request.return_progress:
             cached = self._answer.statistics.cached_tokens
             passed = int(1e3 * (time.monotonic() - self._begun))
@@ -131,7 +163,6 @@ class Replies:
             yield {**self._part(self._dialect.delta("", "")), "prompt_progress": counts}
 
     def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        """The text of some rounds: thinking and answer in parts of their own."""
         pieces = [piece for round_ in event.rounds for piece in round_.pieces]
         thinking, text = split(pieces)
         for delta in filter(any, ((thinking, ""), ("", text))):
@@ -141,7 +172,6 @@ class Replies:
             yield part
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
-        """What comes last; the figures go with the usage, if that was asked for."""
         last = self._part(self._dialect.delta("", ""), finished)
         found = self._figures(finished.figures)
         if not self._request.includes_usage:
@@ -149,6 +179,12 @@ class Replies:
             return
         yield last
         yield {**self._part(None), "usage": shown.usage(finished.figures), **found}
+
+    def failed(self, error: ApiError) -> Json:
+        return error.body()
+
+    def encoded(self, part: Json) -> bytes:
+        return server_sent(part)
 
     def _part(self, choice: Json | None, finished: GenerationFinished | None = None) -> Json:
         choices = [] if choice is None else [self._choice(choice, finished)]

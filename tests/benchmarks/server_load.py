@@ -1,4 +1,4 @@
-"""Ten thousand requests to ``slipstream serve`` from several clients at once: what they get, and what it costs in memory.
+"""Ten thousand requests to ``slipstream serve`` from several clients at once: what they get, and its cost in memory.
 
     python -m tests.benchmarks.server_load [--clients N] [--requests N] [--json]
 

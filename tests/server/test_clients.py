@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import anthropic
 import openai
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
@@ -104,6 +105,96 @@ def test_openai_stops_a_stream(client: openai.OpenAI) -> None:
         next(stream)
     answer = client.chat.completions.create(model="any", messages=WELL, max_tokens=2)  # which waits for the engine
     assert answer.choices[0].finish_reason == "length"
+
+
+@pytest.fixture
+def claude(server: Served) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0) as client:
+        yield client
+
+
+def test_anthropic_asks(claude: anthropic.Anthropic) -> None:
+    answer = claude.messages.create(
+        model="any", max_tokens=50, system="Be brief.", messages=[{"role": "user", "content": "Well?"}]
+    )
+    (block,) = answer.content
+    assert block.type == "text" and block.text == " yes no."
+    assert (answer.stop_reason, answer.stop_sequence, answer.model) == ("end_turn", None, "endless")
+    assert (
+        answer.usage.output_tokens == 4 and answer.usage.input_tokens + (answer.usage.cache_read_input_tokens or 0) > 0
+    )
+    stopped = claude.messages.create(
+        model="any", max_tokens=50, stop_sequences=["no"], messages=[{"role": "user", "content": "Well?"}]
+    )
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "no")
+
+
+def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
+    with claude.messages.stream(
+        model="any", max_tokens=50, messages=[{"role": "user", "content": [{"type": "text", "text": "Well?"}]}]
+    ) as stream:
+        assert "".join(stream.text_stream) == " yes no."
+        final = stream.get_final_message()
+    assert final.stop_reason == "end_turn" and final.usage.output_tokens == 4
+
+
+def test_anthropic_sees_the_thinking(claude: anthropic.Anthropic) -> None:
+    with claude.messages.stream(
+        model="any",
+        max_tokens=80,
+        thinking={"type": "enabled", "budget_tokens": 10},
+        messages=[{"role": "user", "content": "Well?"}],
+    ) as stream:
+        final = stream.get_final_message()
+    thinking, text = final.content
+    assert thinking.type == "thinking" and thinking.thinking.startswith("so then so then")
+    assert text.type == "text" and text.text.strip() == "yes no."
+
+
+def test_anthropic_goes_on_with_an_answer(claude: anthropic.Anthropic) -> None:
+    answer = claude.messages.create(
+        model="any",
+        max_tokens=4,
+        messages=[{"role": "user", "content": "Well?"}, {"role": "assistant", "content": "yes"}],
+    )
+    (block,) = answer.content
+    assert block.type == "text" and block.text == " so then so then" and answer.stop_reason == "max_tokens"
+
+
+def test_anthropic_gets_an_answer_by_a_schema(claude: anthropic.Anthropic) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "boolean"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    answer = claude.messages.create(
+        model="any",
+        max_tokens=200,
+        messages=[{"role": "user", "content": "Well?"}],
+        output_config={"format": {"type": "json_schema", "schema": schema}},
+        extra_body={"seed": 1},
+    )
+    (block,) = answer.content
+    assert block.type == "text" and isinstance(json.loads(block.text)["a"], bool)
+
+
+def test_anthropic_sees_what_is_wrong(claude: anthropic.Anthropic) -> None:
+    well: list[anthropic.types.MessageParam] = [{"role": "user", "content": "Well?"}]
+    with pytest.raises(anthropic.BadRequestError):
+        claude.messages.create(model="any", max_tokens=5, messages=well, extra_body={"temperature": -1})
+    with pytest.raises(anthropic.APIStatusError) as refused:
+        claude.messages.create(
+            model="any", max_tokens=5, messages=well, tools=[{"name": "f", "input_schema": {"type": "object"}}]
+        )
+    assert refused.value.status_code == 501
+    image: anthropic.types.ImageBlockParam = {
+        "type": "image",
+        "source": {"type": "base64", "media_type": "image/png", "data": ""},
+    }
+    with pytest.raises(anthropic.APIStatusError) as unsupported:
+        claude.messages.create(model="any", max_tokens=5, messages=[{"role": "user", "content": [image]}])
+    assert unsupported.value.status_code == 501
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")

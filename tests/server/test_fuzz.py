@@ -24,7 +24,7 @@ FIELDS = [
     *("reasoning_effort", "thinking_budget_tokens", "continue_final_message", "timings_per_token", "return_progress"),
     *("with_pieces", "add_special", "echo", "suffix", "best_of", "system", "input", "instructions", "thinking"),
 ]
-PATHS = ["/v1/chat/completions", "/v1/completions", "/tokenize"]
+PATHS = ["/v1/chat/completions", "/v1/completions", "/v1/messages", "/tokenize"]
 ROLES = st.sampled_from(["system", "user", "assistant", "tool", "developer", "nobody"])
 MESSAGES = st.lists(st.fixed_dictionaries({"role": ROLES, "content": st.text(max_size=30) | JSON}), max_size=4)
 SOUND: dict[str, Any] = {
