@@ -1,4 +1,4 @@
-"""Copies of the chat file (one before a migration, one each day), and restoring them.
+"""Copies of the chat file (one before a migration, one each day) and of its attachments, and restoring them.
 
 They contain chats that have since been deleted, so none is kept longer than `MOST_DAYS`.
 """
@@ -13,6 +13,7 @@ import sqlite3
 from datetime import date, datetime
 from pathlib import Path
 
+from app.chats.attachments import attachments_folder, copy_to, hashes, remove_except
 from app.chats.schema import APPLICATION_ID, VERSION
 
 DAILY_BACKUPS = 7
@@ -57,16 +58,34 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
 def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
     """Keep a copy of the file before it is migrated to ``version``."""
     name = f"{path.stem}-before-version-{version}-{datetime.now():%Y-%m-%d-%H%M%S}{path.suffix}"
-    back_up(connection, backup_folder(path) / name)
+    _back_up_all(connection, path, backup_folder(path) / name)
 
 
 def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
     """Make the first backup of a day, unless there is one already; keep the newest seven days."""
     target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
     if not target.exists():
-        back_up(connection, target)
+        _back_up_all(connection, path, target)
         for old in daily_backups(path)[DAILY_BACKUPS:]:
             old.unlink(missing_ok=True)
+        _remove_attachments(path)
+
+
+def _back_up_all(connection: sqlite3.Connection, path: Path, target: Path) -> None:
+    """The chat file ``path`` and its attachments."""
+    copy_to(attachments_folder(target), attachments_folder(path), hashes(connection))
+    back_up(connection, target)
+
+
+def _remove_attachments(path: Path) -> None:
+    """Remove the attachments that are in no backup any more; none if a backup can't be read."""
+    wanted: set[str] = set()
+    try:
+        for backup in _backups(path):
+            wanted |= _attachments_of(backup)
+    except sqlite3.Error:
+        return
+    remove_except(attachments_folder(backup_folder(path) / path.name), wanted)
 
 
 def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
@@ -78,11 +97,18 @@ def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> N
     path.with_name(path.name + ".part").unlink(missing_ok=True)
     for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
         part.unlink(missing_ok=True)
-    old = [backup for backup in backup_folder(path).glob(f"{path.stem}-*{path.suffix}") if _is_old(backup, today)]
+    old = [backup for backup in _backups(path) if _is_old(backup, today)]
     if old and all(backup in old for backup in daily_backups(path)):
         back_up_daily(connection, path, today)
     for backup in old:
         backup.unlink(missing_ok=True)
+    if old:
+        _remove_attachments(path)
+
+
+def _backups(path: Path) -> list[Path]:
+    """The backups of both kinds."""
+    return list(backup_folder(path).glob(f"{path.stem}-*{path.suffix}"))
 
 
 def _is_old(backup: Path, today: datetime) -> bool:
@@ -97,7 +123,9 @@ def _is_old(backup: Path, today: datetime) -> bool:
 
 
 def restore_newest(path: Path) -> Path | None:
-    """Put the newest intact daily backup in the place of ``path``, which must be free; ``None`` if there is none."""
+    """Put the newest intact daily backup, with its attachments, in the place of ``path``, which must be free; ``None``
+    if there is none.
+    """
     for backup in daily_backups(path):
         if _is_sound(backup):
             part = path.with_name(path.name + ".part")
@@ -105,6 +133,7 @@ def restore_newest(path: Path) -> Path | None:
             shutil.copyfile(backup, part)
             part.chmod(0o600)
             _sync(part)
+            copy_to(attachments_folder(path), attachments_folder(backup), _attachments_of(backup))
             part.replace(path)
             return backup
     return None
@@ -116,9 +145,18 @@ def _give_up_when_locked(status: int, _remaining: int, _total: int) -> None:
         raise sqlite3.OperationalError("the file is locked")
 
 
+def _attachments_of(backup: Path) -> set[str]:
+    with contextlib.closing(_read_only(backup)) as connection:
+        return hashes(connection)
+
+
+def _read_only(backup: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{backup.as_uri()}?mode=ro&immutable=1", uri=True)
+
+
 def _is_sound(backup: Path) -> bool:
     try:
-        with contextlib.closing(sqlite3.connect(f"{backup.as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+        with contextlib.closing(_read_only(backup)) as connection:
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()

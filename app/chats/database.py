@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+from app.chats.attachments import attachments_folder
 from app.chats.backup import back_up_before_migration, restore_newest
 from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
 from app.errors import KnownError
@@ -172,12 +173,14 @@ def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations)
 
 
 def _put_aside(path: Path) -> str:
-    """Rename the damaged file with its logs, restore a backup, and say so."""
+    """Rename the damaged file with its logs and attachments, restore a backup, and say so."""
     aside = broken_name(path)
     for ending in ("-wal", "-shm", ""):
         part = path.with_name(path.name + ending)
         if part.exists():
             part.rename(aside.with_name(aside.name + ending))
+    if (attachments := attachments_folder(path)).exists():
+        attachments.rename(aside.with_name(aside.name + ".attachments"))
     backup = restore_newest(path)
     what = f"The file that held your chats was damaged. It is now {aside}."
     if backup is None:

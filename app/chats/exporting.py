@@ -14,6 +14,8 @@ from app.helper.messages import RenderMarkdown
 from app.storage.files import write_export
 
 _AT_ONCE_CHARACTERS = 256 * 1024
+_SIGN_CHARACTERS = 2000
+"""A sign that formulas begin with counts as so many characters, because drawing them takes time."""
 _UNTITLED = "chat"
 _LONGEST_NAME = 60
 
@@ -68,9 +70,9 @@ class Export:
         html: list[str] = []
         start = 0
         while start < len(texts):
-            end, size = start + 1, len(texts[start])
-            while end < len(texts) and size + len(texts[end]) <= _AT_ONCE_CHARACTERS:
-                size += len(texts[end])
+            end, size = start + 1, _effort(texts[start])
+            while end < len(texts) and size + _effort(texts[end]) <= _AT_ONCE_CHARACTERS:
+                size += _effort(texts[end])
                 end += 1
             html += self._rendered(texts[start:end])
             start = end
@@ -88,6 +90,11 @@ class Export:
             if self._is_canceled():
                 raise Canceled
             yield self._read(chat_id)
+
+
+def _effort(text: str) -> int:
+    """How much there is to do for a text, in characters without formulas."""
+    return len(text) + _SIGN_CHARACTERS * (text.count("$") + text.count("\\(") + text.count("\\["))
 
 
 def file_name(title: str, suffix: str) -> str:

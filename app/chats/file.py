@@ -1,4 +1,4 @@
-"""The open chat file and what belongs to it: its log, its note, its search index, its backups."""
+"""The open chat file and what belongs to it: its log, its note, its search index, its attachments, its backups."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import contextlib
 import logging
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from app.chats import erasing
+from app.chats import attachments, erasing
+from app.chats.attachments import AttachmentFiles, Content, attachments_folder
 from app.chats.backup import back_up_daily, remove_old
 from app.chats.database import MEMORY, known_errors, open_database
+from app.chats.model import Attachment, StoredMessage
 from app.chats.search import Search
 from app.chats.search_upkeep import Upkeep
+from app.chats.tree import Deletion
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +42,9 @@ class ChatFile:
         """That an engine may have it."""
         self._upkeep = Upkeep(self._connection, on_disk)
         self._search = Search(self._connection, self._upkeep)
+        self._files = AttachmentFiles(attachments_folder(path) if on_disk is not None else None)
+        self._deletions: weakref.WeakSet[Deletion] = weakref.WeakSet()
+        """Those that may still be undone, for which attachments have to be there."""
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
     def __enter__(self) -> Self:
@@ -63,6 +71,29 @@ class ChatFile:
                 remove_old(self._connection, self._path, self._now())
         except (sqlite3.Error, OSError) as error:
             log.warning("old backups of the chats are still there: %s", error)
+
+    # ------------------------------------------------------------ attachments
+
+    def keep(self, content: Content) -> Attachment:
+        """Write what is to be attached to a message, so that `add_message` or `set_unsent_attachments` can name it."""
+        return self._files.keep(content)
+
+    def attachment_data(self, sha256: str) -> bytes | None:
+        """The content of an attachment; ``None`` if it isn't there any more."""
+        return self._files.read(sha256)
+
+    def _filled(self, message: StoredMessage) -> StoredMessage:
+        """The same with the texts of its attachments."""
+        if not message.attachments:
+            return message
+        return replace(message, attachments=tuple(self._files.filled(one) for one in message.attachments))
+
+    def _sweep(self) -> None:
+        """Remove the contents of attachments that no message has any more. Raises `OSError`, `sqlite3.Error`."""
+        wanted = attachments.hashes(self._connection)
+        for deletion in self._deletions:
+            wanted |= deletion.attached()
+        self._files.sweep(wanted)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast, get_args
 
 from app.protocol.events import Piece
@@ -18,6 +18,7 @@ from app.protocol.options import DrafterName
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
+AttachmentKind = Literal["text", "image"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
@@ -74,6 +75,30 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that goes with a message. `ChatStore.keep` makes one; its content is in `app.chats.attachments`."""
+
+    sha256: str
+    """Of its content, in hexadecimal: of a text as the model reads it, of an image's file."""
+    kind: AttachmentKind
+    name: str
+    """Of the file it comes from."""
+    size: int
+    """Of its content, in bytes."""
+    media_type: str = ""
+    """Of the file it comes from; empty if that isn't known."""
+    width: int = 0
+    height: int = 0
+    """Of an image, in pixels."""
+    text: str = field(default="", compare=False, repr=False)
+    """What the model reads of it."""
+    path: str = field(default="", compare=False, repr=False)
+    """Where its content is; empty if it is in memory only, or not there any more."""
+    is_missing: bool = field(default=False, compare=False)
+    """Whether its content isn't there any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
 
@@ -102,6 +127,7 @@ class StoredMessage:
     versions: int = 1
     tokens: Sequence[int] = ()
     """The ids of an answer's tokens; empty if they aren't known."""
+    attachments: tuple[Attachment, ...] = ()
 
     @property
     def settings(self) -> dict[str, object]:
@@ -154,6 +180,11 @@ def title_of(text: str) -> str:
     at_word = head.rpartition(" ")[0].rstrip(" ,;:.–—-")
     # A single very long word (a link, a language without spaces) is cut anywhere.
     return (at_word if len(at_word) >= TITLE_LENGTH // 2 else head) + "…"
+
+
+def title_for(question: StoredMessage) -> str:
+    """The title a chat gets from its first message: from its text, or the file that was sent without one."""
+    return title_of(question.text) or title_of(next((one.name for one in question.attachments), ""))
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from app.chats.model import StoredMessage
+from app.chats.model import Attachment, StoredMessage
 
 CHAT = """
     chats.id, chats.title, chats.created_at, chats.updated_at, chats.leaf_id,
@@ -18,14 +19,19 @@ COLUMNS = """
     m.id, m.chat_id, m.parent_id, m.role, m.text, m.status, m.created_at, m.seed, m.finish_reason, m.pair,
     m.settings, m.figures, m.provenance, m.thinking
 """
-"""The first fields of a `StoredMessage`; its version, the number of versions and its tokens follow."""
+"""The first fields of a `StoredMessage`; its version, the number of versions and `LONG_COLUMNS` follow."""
+ATTACHMENT = "sha256, kind, name, size, media_type, width, height"
+"""The first fields of an `Attachment`."""
+LONG_COLUMNS = f"""
+    m.tokens, (SELECT json_group_array(json_array(position, {ATTACHMENT})) FROM attachments WHERE message_id = m.id)
+"""
 MESSAGE = f"""
     {COLUMNS},
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id AND s.seq <= m.seq),
     (SELECT count(*) FROM messages s WHERE s.chat_id = m.chat_id AND s.parent_id IS m.parent_id),
-    m.tokens
+    {LONG_COLUMNS}
 """
-MESSAGE_AS_STORED = f"{COLUMNS}, 1, 1, m.tokens"
+MESSAGE_AS_STORED = f"{COLUMNS}, 1, 1, {LONG_COLUMNS}"
 """The same for one whose place among its versions doesn't matter."""
 SEARCHED = "m.text || iif(m.thinking = '', '', char(10) || m.thinking)"
 """All that a search looks at, and the search index has."""
@@ -47,9 +53,9 @@ def token_blob(tokens: Sequence[int]) -> bytes:
 
 
 def message_of(row: Sequence[Any]) -> StoredMessage:
-    """From `MESSAGE`."""
-    *fields, blob = row
-    fields.append(_tokens(blob) if blob else ())
+    """From `MESSAGE`; without the texts of its attachments."""
+    *fields, blob, attached = row
+    fields += [_tokens(blob) if blob else (), _attachments(attached)]
     return StoredMessage(*fields)
 
 
@@ -65,8 +71,26 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
             *(storable(one.thinking), token_blob(one.tokens)),
         ),
     )
+    insert_attachments(connection, "attachments", message.id, message.attachments)
     if message.status != "streaming":
         connection.execute("INSERT INTO unindexed VALUES (?)", (done.lastrowid,))
+
+
+def insert_attachments(
+    connection: sqlite3.Connection, table: str, owner: str, attachments: Sequence[Attachment]
+) -> None:
+    """Into ``attachments`` or ``unsent_attachments``; ``owner``: the message, or the chat."""
+    rows = [
+        (owner, place, one.sha256, one.kind, storable(one.name), one.size, one.media_type, one.width, one.height)
+        for place, one in enumerate(attachments)
+    ]
+    connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _attachments(found: str) -> tuple[Attachment, ...]:
+    if found == "[]":
+        return ()
+    return tuple(Attachment(*fields) for _position, *fields in sorted(json.loads(found)))
 
 
 def _tokens(blob: bytes) -> Sequence[int]:

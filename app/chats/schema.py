@@ -81,8 +81,36 @@ _VERSION_3 = (
     "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
 )
 
+_ATTACHMENT = """
+    position INTEGER NOT NULL,
+    sha256 TEXT NOT NULL CHECK (length(sha256) = 64),
+    kind TEXT NOT NULL CHECK (kind IN ('text', 'image')),
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL
+"""
+_VERSION_4 = (
+    f"""
+    CREATE TABLE attachments (
+        message_id TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+        {_ATTACHMENT},
+        PRIMARY KEY (message_id, position)
+    ) WITHOUT ROWID
+    """,
+    # As in the table unsent, an empty chat_id is the chat that doesn't exist yet.
+    f"""
+    CREATE TABLE unsent_attachments (
+        chat_id TEXT NOT NULL,
+        {_ATTACHMENT},
+        PRIMARY KEY (chat_id, position)
+    ) WITHOUT ROWID
+    """,
+)
+
 Migrations = Sequence[Sequence[str | Callable[[sqlite3.Connection], None]]]
-MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3)
+MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 """Step i takes a file from version i to version i + 1. Never change a step that has been released: add one."""
 
 VERSION = len(MIGRATIONS)

@@ -2,11 +2,14 @@
 
 A deleted chat goes to the trash and can be restored for `TRASH_DAYS`; then, or when the trash is emptied, it is erased
 (`app.chats.erasing`). A deleted message is gone at once: `Deletion`, which can bring it back, is only in memory.
-What a search reads is in a file of its own beside the chats (`app.chats.search_index`), which can be made anew.
+What a search reads is in a file of its own beside the chats (`app.chats.search_index`), which can be made anew; what is
+attached to messages is in files of its own, too (`app.chats.attachments`).
 """
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 
@@ -14,11 +17,22 @@ from app.chats import erasing, transfer, tree
 from app.chats.database import known_errors
 from app.chats.file import ChatFile
 from app.chats.formats.records import ChatRecord
-from app.chats.model import Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_of, to_json
-from app.chats.rows import CHAT, MESSAGE, insert, message_of, storable, token_blob
+from app.chats.model import Attachment, Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_for, to_json
+from app.chats.rows import (
+    ATTACHMENT,
+    CHAT,
+    MESSAGE,
+    insert,
+    insert_attachments,
+    message_of,
+    storable,
+    token_blob,
+)
 from app.chats.transfer import Added
 from app.chats.tree import Deletion
 from app.errors import KnownError
+
+log = logging.getLogger(__name__)
 
 TRASH_DAYS = 30
 _DAY_SECONDS = 86400.0
@@ -153,6 +167,8 @@ class ChatStore(ChatFile):
         try:
             if erases := self.has_to_erase():
                 self.erase_deleted(self.expired())
+            else:
+                self._sweep_quietly()
         finally:
             self.remove_old_backups()
         return erases
@@ -168,10 +184,17 @@ class ChatStore(ChatFile):
             self._traces.write()
             self._remove_deleted(chat_ids)
             with known_errors(self._path):
+                self._sweep()
                 if erasing.rewrite(self._connection):
                     self._traces.remove()
         except (KnownError, OSError) as error:
             raise erasing.not_erased(error) from error
+
+    def _sweep_quietly(self) -> None:
+        try:
+            self._sweep()
+        except (sqlite3.Error, OSError) as error:
+            log.info("attachments that nothing refers to are still there: %s", error)
 
     def finish_erasing(self) -> None:
         """No engine has a copy of what was deleted."""
@@ -183,7 +206,8 @@ class ChatStore(ChatFile):
         ids = [one for one in found if one in wanted]
         with known_errors(self._path), self._upkeep.removing("m.chat_id", ids), self._writing() as connection:
             connection.executemany("DELETE FROM chats WHERE id = ?", [(one,) for one in ids])
-            connection.execute("DELETE FROM unsent WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
+            for table in ("unsent", "unsent_attachments"):
+                connection.execute(f"DELETE FROM {table} WHERE chat_id != '' AND chat_id NOT IN (SELECT id FROM chats)")
 
     # ------------------------------------------------------------ messages
 
@@ -191,16 +215,18 @@ class ChatStore(ChatFile):
         """The messages that are shown: from the first to the chat's leaf."""
         with known_errors(self._path):
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
-            return tree.branch(self._connection, chat_id, row[0]) if row else []
+            found = tree.branch(self._connection, chat_id, row[0]) if row else []
+        return [self._filled(message) for message in found]
 
     def branch_end(self, chat_id: str, count: int) -> list[StoredMessage]:
         """The last messages of the shown branch, at most ``count``: what a chat is opened with until all are read."""
         with known_errors(self._path):
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
-            return tree.branch_end(self._connection, chat_id, row[0], count) if row else []
+            found = tree.branch_end(self._connection, chat_id, row[0], count) if row else []
+        return [self._filled(message) for message in found]
 
     def message(self, message_id: str) -> StoredMessage:
-        return message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id))
+        return self._filled(message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id)))
 
     def add_message(self, message: StoredMessage) -> StoredMessage:
         """Keep a message as the new leaf of its chat; with a parent that has children already, as a new version.
@@ -216,8 +242,9 @@ class ChatStore(ChatFile):
             if message.role == "user":
                 connection.execute(
                     "UPDATE chats SET title = ? WHERE id = ? AND title = ''",
-                    (storable(title_of(message.text)), message.chat_id),
+                    (storable(title_for(message)), message.chat_id),
                 )
+        self._files.use(message.attachments)
         return self.message(message.id)
 
     def update_answer(
@@ -315,7 +342,9 @@ class ChatStore(ChatFile):
         ids = tree.below(self._connection, message) if following else [message_id]
         removing = self._upkeep.removing("m.id", ids, is_erased=False)
         with known_errors(self._path), removing, self._writing() as connection:
-            return tree.delete(connection, message, ids if following else None)
+            deletion = tree.delete(connection, message, ids if following else None)
+        self._deletions.add(deletion)
+        return deletion
 
     def undo_deletion(self, deletion: Deletion) -> None:
         """Bring deleted messages back, and where the user has not moved on, what was shown."""
@@ -354,6 +383,22 @@ class ChatStore(ChatFile):
         else:
             self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",), list_changes=False)
 
+    def set_unsent_attachments(self, chat_id: str | None, attachments: Sequence[Attachment]) -> None:
+        """Keep what is attached to the message in the composer, in the place of what was; otherwise as `set_unsent`."""
+        owner = chat_id or ""
+        with self._writing(list_changes=False) as connection:
+            connection.execute("DELETE FROM unsent_attachments WHERE chat_id = ?", (owner,))
+            if not owner or connection.execute("SELECT 1 FROM chats WHERE id = ?", (owner,)).fetchone() is not None:
+                insert_attachments(connection, "unsent_attachments", owner, attachments)
+        self._files.use(attachments)
+
+    def unsent_attachments(self, chat_id: str | None) -> tuple[Attachment, ...]:
+        """What is attached to the message in the composer."""
+        query = f"SELECT {ATTACHMENT} FROM unsent_attachments WHERE chat_id = ? ORDER BY position"
+        with known_errors(self._path):
+            rows = self._connection.execute(query, (chat_id or "",)).fetchall()
+        return tuple(self._files.filled(Attachment(*row)) for row in rows)
+
     def unsent(self, chat_id: str | None) -> str:
         with known_errors(self._path):
             row = self._connection.execute("SELECT text FROM unsent WHERE chat_id = ?", (chat_id or "",)).fetchone()
@@ -362,12 +407,12 @@ class ChatStore(ChatFile):
     def record(self, chat_id: str) -> ChatRecord:
         """A chat with everything in it, for export."""
         with known_errors(self._path):
-            return transfer.record_of(self._connection, chat_id)
+            return transfer.record_of(self._connection, chat_id, self._files)
 
     def add_records(self, records: Iterable[ChatRecord], folder: str = "") -> Added:
         """Add chats of an import, except for those that are there already. ``folder``: a name, for chats without."""
         with self._writing() as connection:
-            return transfer.add(connection, records, folder, self._clock())
+            return transfer.add(connection, records, folder, self._clock(), self._files)
 
     # ------------------------------------------------------------ inside
 

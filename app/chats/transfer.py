@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from app.chats.attachments import AttachmentFiles, Content
 from app.chats.formats import slipstream
-from app.chats.formats.records import ChatRecord, MessageRecord
-from app.chats.model import Chat, StoredMessage, title_of, to_json
+from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
+from app.chats.model import Attachment, Chat, StoredMessage, title_of, to_json
 from app.chats.rows import CHAT, MESSAGE_AS_STORED, insert, message_of, storable
 from app.chats.settings import chat_settings
 
@@ -30,7 +31,7 @@ class Added(msgspec.Struct, frozen=True):
     """Those that were in the trash, and aren't any more."""
 
 
-def record_of(connection: sqlite3.Connection, chat_id: str) -> ChatRecord:
+def record_of(connection: sqlite3.Connection, chat_id: str, files: AttachmentFiles) -> ChatRecord:
     """A chat with all of its messages. Raises `LookupError`."""
     row = connection.execute(f"SELECT {CHAT} FROM chats WHERE id = ?", (chat_id,)).fetchone()
     if row is None:
@@ -49,21 +50,23 @@ def record_of(connection: sqlite3.Connection, chat_id: str) -> ChatRecord:
         folder=folder[0] if folder else "",
         pinned_at=chat.pinned_at,
         settings=msgspec.to_builtins(settings) if settings is not None else {},
-        messages=[_message_record(message_of(row)) for row in connection.execute(query, (chat_id,))],
+        messages=[_message_record(message_of(row), files) for row in connection.execute(query, (chat_id,))],
     )
 
 
-def add(connection: sqlite3.Connection, records: Iterable[ChatRecord], folder: str, now: float) -> Added:
+def add(
+    connection: sqlite3.Connection, records: Iterable[ChatRecord], folder: str, now: float, files: AttachmentFiles
+) -> Added:
     """Add chats that aren't there yet. ``folder``: the name of the one for chats that bring none; empty for none.
 
     A chat gets its id from where it comes from and what it says, so that the same one is never added twice.
     """
     done = Added([], [], [])
     for record in records:
-        chat_id = _known_id(connection, record)
+        chat_id = _known_id(connection, record, files)
         found = connection.execute("SELECT deleted_at FROM chats WHERE id = ?", (chat_id,)).fetchone()
         if found is None:
-            _add_chat(connection, chat_id, record, _folder_id(connection, record.folder or folder, now), now)
+            _add_chat(connection, chat_id, record, _folder_id(connection, record.folder or folder, now), now, files)
             done.added.append(chat_id)
         elif found[0] is not None:
             connection.execute("UPDATE chats SET deleted_at = NULL WHERE id = ?", (chat_id,))
@@ -73,12 +76,12 @@ def add(connection: sqlite3.Connection, records: Iterable[ChatRecord], folder: s
     return done
 
 
-def _known_id(connection: sqlite3.Connection, record: ChatRecord) -> str:
+def _known_id(connection: sqlite3.Connection, record: ChatRecord, files: AttachmentFiles) -> str:
     """The id that a chat has or gets in this store."""
     said = _digest(record)
     if record.source == slipstream.NAME and _ID.fullmatch(record.id):
         try:
-            if _digest(record_of(connection, record.id)) == said:
+            if _digest(record_of(connection, record.id, files)) == said:
                 return record.id
         except LookupError:
             return record.id
@@ -88,7 +91,11 @@ def _known_id(connection: sqlite3.Connection, record: ChatRecord) -> str:
 def _digest(record: ChatRecord) -> str:
     """Of what is said in a chat. Its title may have been changed since."""
     places = {message.id: place for place, message in enumerate(record.messages)}
-    said = [(places.get(one.parent or ""), one.role, one.text, one.thinking) for one in record.messages]
+    said = [
+        # Without attachments as before there were any: chats that were imported then are known.
+        (places.get(one.parent or ""), one.role, one.text, one.thinking, *(part.sha256() for part in one.attachments))
+        for one in record.messages
+    ]
     return hashlib.sha256(storable(json.dumps(said)).encode()).hexdigest()
 
 
@@ -110,7 +117,12 @@ def _folder_id(connection: sqlite3.Connection, name: str, now: float) -> str | N
 
 
 def _add_chat(
-    connection: sqlite3.Connection, chat_id: str, record: ChatRecord, folder_id: str | None, now: float
+    connection: sqlite3.Connection,
+    chat_id: str,
+    record: ChatRecord,
+    folder_id: str | None,
+    now: float,
+    files: AttachmentFiles,
 ) -> None:
     dates = [message.created_at for message in record.messages if message.created_at is not None]
     created = record.created_at or min(dates, default=record.updated_at or now)
@@ -130,12 +142,16 @@ def _add_chat(
     )
     ids = {message.id: _hashed(chat_id, message.id) for message in record.messages}
     for message in record.messages:
-        insert(connection, _stored(message, chat_id, ids, created))
+        stored = _stored(message, chat_id, ids, created, files)
+        insert(connection, stored)
+        files.use(stored.attachments)
     leaf = ids.get(record.current or "") or (list(ids.values())[-1] if ids else None)
     connection.execute("UPDATE chats SET leaf_id = ? WHERE id = ?", (leaf, chat_id))
 
 
-def _stored(message: MessageRecord, chat_id: str, ids: dict[str, str], created: float) -> StoredMessage:
+def _stored(
+    message: MessageRecord, chat_id: str, ids: dict[str, str], created: float, files: AttachmentFiles
+) -> StoredMessage:
     return StoredMessage(
         id=ids[message.id],
         chat_id=chat_id,
@@ -152,10 +168,30 @@ def _stored(message: MessageRecord, chat_id: str, ids: dict[str, str], created: 
         provenance_json=to_json(message.provenance),
         thinking=message.thinking,
         tokens=message.tokens,
+        attachments=tuple(_kept(one, files) for one in message.attachments),
     )
 
 
-def _message_record(message: StoredMessage) -> MessageRecord:
+def _kept(one: AttachmentRecord, files: AttachmentFiles) -> Attachment:
+    name = storable(" ".join(one.name.split())[:_LONGEST_NAME])
+    media_type = storable(one.media_type[:_LONGEST_NAME])
+    return files.keep(Content(one.kind, name, one.content(), media_type, one.width, one.height))
+
+
+def _attachment_record(attachment: Attachment, files: AttachmentFiles) -> AttachmentRecord:
+    one = files.filled(attachment)
+    return AttachmentRecord(
+        kind=one.kind,
+        name=one.name,
+        text=one.text,
+        data=files.read(one.sha256) or b"" if one.kind == "image" else b"",
+        media_type=one.media_type,
+        width=one.width,
+        height=one.height,
+    )
+
+
+def _message_record(message: StoredMessage, files: AttachmentFiles) -> MessageRecord:
     return MessageRecord(
         id=message.id,
         parent=message.parent_id,
@@ -171,4 +207,5 @@ def _message_record(message: StoredMessage) -> MessageRecord:
         figures=message.figures,
         provenance=list(message.provenance),
         tokens=list(message.tokens),
+        attachments=[_attachment_record(one, files) for one in message.attachments],
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.chats.model import StoredMessage
-from app.chats.rows import COLUMNS, MESSAGE, insert, message_of
+from app.chats.rows import COLUMNS, LONG_COLUMNS, MESSAGE, insert, message_of
 
 _SKELETON = "SELECT id, parent_id, seq FROM messages WHERE chat_id = ? ORDER BY parent_id, seq"
 _AT_ONCE = 5000
@@ -36,7 +36,7 @@ _STATUS = 5  # of these columns
 _PARENT = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Deletion:
     """Messages that were deleted, and what `ChatStore.undo_deletion` needs to bring them back. It is in memory only."""
 
@@ -44,12 +44,18 @@ class Deletion:
     message_id: str
     count: int
     rows: Sequence[tuple[Any, ...]]
+    attachments: Sequence[tuple[Any, ...]]
+    """Their rows."""
     moved: Sequence[str]
     """Messages whose parent has been this one since."""
     ancestors: Sequence[str]
     """The parent, its parent, and so on."""
     leaf_before: str | None
     leaf_after: str | None
+
+    def attached(self) -> set[str]:
+        """The hashes of their attachments."""
+        return {row[2] for row in self.attachments}
 
 
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
@@ -72,10 +78,10 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
     for start in range(0, len(path), _AT_ONCE):
         some = path[start : start + _AT_ONCE]  # a child has a higher number than its parent, so they come in this order
         numbers = ", ".join(str(seq) for seq, _ in some)
-        query = f"SELECT {COLUMNS}, m.tokens FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
+        query = f"SELECT {COLUMNS}, {LONG_COLUMNS} FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
         for (seq, parent_id), row in zip(some, connection.execute(query), strict=True):
             beside = versions[parent_id]
-            found.append(message_of((*row[:-1], beside.index(seq) + 1, len(beside), row[-1])))
+            found.append(message_of((*row[:-2], beside.index(seq) + 1, len(beside), *row[-2:])))
     return found
 
 
@@ -113,6 +119,8 @@ def delete(connection: sqlite3.Connection, message: StoredMessage, all_below: Se
     ids = [message.id] if all_below is None else all_below
     moved = _children(connection, chat_id, message.id) if all_below is None else []
     rows = [_whole_row(connection, one) for one in ids]
+    query = "SELECT * FROM attachments WHERE message_id = ?"
+    attachments = [row for one in ids for row in connection.execute(query, (one,))]
     connection.executemany("UPDATE messages SET parent_id = ? WHERE id = ?", [(parent_id, one) for one in moved])
     connection.executemany("DELETE FROM messages WHERE id = ?", [(one,) for one in ids])
     leaf = leaf_before
@@ -120,7 +128,7 @@ def delete(connection: sqlite3.Connection, message: StoredMessage, all_below: Se
         goes_on = moved[-1] if moved else beside
         leaf = newest_leaf(connection, chat_id, goes_on) if goes_on is not None else parent_id
         set_leaf(connection, chat_id, leaf)
-    return Deletion(chat_id, message.id, len(rows), rows, moved, ancestors, leaf_before, leaf)
+    return Deletion(chat_id, message.id, len(rows), rows, attachments, moved, ancestors, leaf_before, leaf)
 
 
 _ANCESTORS = """
@@ -150,6 +158,10 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
             values[_STATUS] = "interrupted"
         connection.execute(f"INSERT INTO messages ({_ALL}) VALUES ({places})", values)
         connection.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (values[0],))
+    ids = {row[1] for row in rows}
+    for attachment in deletion.attachments:
+        if attachment[0] in ids:
+            connection.execute(f"INSERT INTO attachments VALUES ({', '.join('?' * len(attachment))})", attachment)
     for child in deletion.moved:
         connection.execute(
             "UPDATE messages SET parent_id = ? WHERE chat_id = ? AND id = ? AND parent_id IS ?",

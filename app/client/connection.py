@@ -226,12 +226,20 @@ class Connection:
         if self.hello is not None:
             self._send(ReadMemory())
 
-    def count_tokens(self, chat: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
+    def count_tokens(
+        self,
+        chat: Sequence[Message],
+        text: str,
+        overflow: Overflow,
+        thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
+    ) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
         """
-        number = self._next_question() if len(text) <= longest_text() else 0
+        number = self._next_question() if len(text) + sum(map(len, parts)) <= longest_text() else 0
         if number:
             self._open_counts = {number}
             try:
@@ -239,7 +247,16 @@ class Connection:
             except ProtocolError:
                 return 0
             self._send(
-                CountTokens(request=number, messages=rest, kept=kept, text=text, overflow=overflow, thinking=thinking)
+                CountTokens(
+                    request=number,
+                    messages=rest,
+                    kept=kept,
+                    text=text,
+                    attached=attached,
+                    parts=list(parts),
+                    overflow=overflow,
+                    thinking=thinking,
+                )
             )
         return number
 

@@ -26,10 +26,11 @@ from typing import TypeAlias
 import msgspec
 import psutil
 
-from app import __version__, decoders, paths, program
+from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.errors import KnownError
+from app.helper.messages import FormulaDrawn, RenderFormula
 from app.models.text import printable
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Figures, GenerationFinished, Round
@@ -49,6 +50,7 @@ _SCHEMA = (
     '{"type": "object", "properties": {"is_draft": {"type": "boolean"}}, "required": ["is_draft"], '
     '"additionalProperties": false}'
 )
+_FORMULA = r"\sum_{i=1}^n \frac{\alpha_i}{2}"
 _DRAFT_LENGTH = 5
 _MAX_TOKENS = 96
 _DETAIL_CHARACTERS = 400
@@ -345,6 +347,15 @@ def _window(work: Workplace) -> str:
     return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in total"
 
 
+def _formula(_: Workplace) -> str:
+    """The helper process must draw a formula, for which it needs a font and a table of signs."""
+    found = helper.shared().draw_formula(RenderFormula(_FORMULA, is_display=True))
+    helper.shared().stop()
+    if not isinstance(found, FormulaDrawn) or not found.parts:
+        raise KnownError("A formula can't be drawn.")
+    return f"a formula of {len(found.parts)} parts was drawn"
+
+
 def _has_gpu(work: Workplace) -> bool:
     with contextlib.suppress(KnownError), _engine_at(work) as engine:  # another check says why the engine fails
         return bool(engine.hello().devices)
@@ -397,6 +408,7 @@ CHECKS: dict[str, Check] = {
     "engine": _engine,
     "guide": _guide,
     "format": _format,
+    "formula": _formula,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

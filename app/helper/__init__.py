@@ -1,5 +1,5 @@
-"""A process for untrusted data: chat templates, grammars, code to highlight, chats to import, Markdown to export; later
-formulas and attachments.
+"""A process for untrusted data: chat templates, grammars, code to highlight, formulas, chats to import, files to
+attach, Markdown to export.
 
 Such data can make a regular expression or a single C call run forever or use up all memory, and no thread of the same
 process can stop that. The helper process is killed when a request exceeds its time or memory, and restarted for the

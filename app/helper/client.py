@@ -93,9 +93,17 @@ class Helper:
         """Read chats of files; the process has one import at a time open. Raises `HelperError`."""
         return self._call(request, messages.CHATS_READ)
 
+    def read_file(self, request: messages.ReadFile) -> messages.FileRead | messages.FileNotRead:
+        """Read a file as text. Raises `HelperError`."""
+        return self._call(request, messages.FILE_READ)
+
     def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
         """Turn texts into HTML. Raises `HelperError`."""
         return self._call(request, messages.MARKDOWN_RENDERED)
+
+    def draw_formula(self, request: messages.RenderFormula) -> messages.FormulaAnswer:
+        """Draw a formula. Raises `HelperError`."""
+        return self._call(request, messages.FORMULA)
 
     def stop(self) -> None:
         """End the process, and with it everything in its memory. A request in progress fails with `Died`."""

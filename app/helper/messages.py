@@ -130,17 +130,102 @@ class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
     html: list[str]
 
 
+class RenderFormula(msgspec.Struct, frozen=True, tag=True):
+    """Draw a formula. ``is_display``: as one on a line of its own. Answered by `FormulaDrawn` or `FormulaNotDrawn`."""
+
+    tex: str
+    is_display: bool
+
+
+class FormulaPart(msgspec.Struct, frozen=True, array_like=True):
+    """An outline to be filled, or a line ``stroke`` wide. ``color``: empty for that of the text; ``commands``: those of
+    SVG's M, L, Q, C and Z; ``numbers``: their absolute coordinates, the y axis pointing down, 0 on the baseline.
+    All in thousandths of the font size."""
+
+    color: str
+    stroke: int
+    commands: str
+    numbers: list[int]
+
+
+class FormulaDrawn(msgspec.Struct, frozen=True, tag=True):
+    """A formula; ``ascent`` and ``descent`` are its height above and below the baseline, in the same units."""
+
+    width: int
+    ascent: int
+    descent: int
+    parts: list[FormulaPart]
+
+
+class FormulaNotDrawn(msgspec.Struct, frozen=True, tag=True):
+    """It isn't valid, has a command that isn't known, or is too large or nested too deeply."""
+
+
+FileReason = Literal[
+    "unreadable",
+    "folder",
+    "special",
+    "empty",
+    "too_large",
+    "too_long",
+    "too_much",
+    "too_many_pages",
+    "image",
+    "binary",
+    "old_office",
+    "encrypted",
+    "no_text",
+    "damaged",
+]
+"""Why a file isn't read; `app.ui.chat.attaching` has the sentences."""
+
+
+class ReadFile(msgspec.Struct, frozen=True, tag=True):
+    """Read a file as text. Answered by `FileRead` or `FileNotRead`."""
+
+    path: str
+
+
+class FileRead(msgspec.Struct, frozen=True, tag=True):
+    """What a model reads of it."""
+
+    text: str
+    media_type: str
+
+
+class FileNotRead(msgspec.Struct, frozen=True, tag=True):
+    """``detail``: what the system says, or a number that belongs to the reason."""
+
+    reason: FileReason
+    detail: str = ""
+
+
 TemplateRequest = CheckTemplate | RenderTemplate
 TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
 GrammarAnswer = GrammarChecked | GrammarFailed
-Request = TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | RenderMarkdown
-Answer = TemplateAnswer | GrammarAnswer | Highlighted | ChatsRead | ChatsNotRead | MarkdownRendered
+Request = (
+    TemplateRequest | CheckGrammar | Highlight | ReadChats | ReadMoreChats | ReadFile | RenderMarkdown | RenderFormula
+)
+FormulaAnswer = FormulaDrawn | FormulaNotDrawn
+FileAnswer = FileRead | FileNotRead
+Answer = (
+    TemplateAnswer
+    | GrammarAnswer
+    | Highlighted
+    | ChatsRead
+    | ChatsNotRead
+    | FileAnswer
+    | MarkdownRendered
+    | FormulaAnswer
+)
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
+FILE_READ: decoders.Decoder[FileRead | FileNotRead] = decoders.decoder(FileRead | FileNotRead)
 MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(MarkdownRendered)
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""
+FORMULA: decoders.Decoder[FormulaAnswer] = decoders.decoder(FormulaAnswer)

@@ -16,13 +16,15 @@ from app.helper.messages import (
     CheckGrammar,
     Highlight,
     ReadChats,
+    ReadFile,
     ReadMoreChats,
+    RenderFormula,
     RenderMarkdown,
     Request,
 )
 from app.protocol import frames
 
-_SLOW = (ReadChats, ReadMoreChats)
+_SLOW = (ReadChats, ReadMoreChats, ReadFile)
 
 
 def run() -> int:
@@ -67,10 +69,19 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import chats
 
         return lambda: chats.answer(request)
+    if isinstance(request, ReadFile):
+        from app.helper.files import reading
+
+        return lambda: reading.answer(request)
     if isinstance(request, RenderMarkdown):
         from app.helper import rendering
 
+        rendering.prepare(request)
         return lambda: rendering.answer(request)
+    if isinstance(request, RenderFormula):
+        from app.helper import formulas
+
+        return lambda: formulas.answer(request)
     if isinstance(request, CheckGrammar):
         from app.helper import grammars
 

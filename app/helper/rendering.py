@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -10,10 +12,16 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from app.helper.messages import MarkdownRendered, RenderMarkdown
+from app.chats.formats.formulas import Formula, use_formulas
+from app.helper.messages import FormulaDrawn, MarkdownRendered, RenderFormula, RenderMarkdown
+
+_FORMULA_SECONDS = 1.0
+"""So long formulas are drawn for one request; those left are written as source."""
 
 
 class _Renderer(RendererHTML):
+    deadline = 0.0
+
     def image(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
         """A picture as a link to it, with its description: nothing is loaded from anywhere."""
         token = tokens[idx]
@@ -21,14 +29,50 @@ class _Renderer(RendererHTML):
         label = escapeHtml(token.content) or address
         return f'<a href="{address}" rel="noreferrer">{label}</a>'
 
+    def formula(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
+        """A formula as a picture inside the page, or its source."""
+        formula: Formula = tokens[idx].meta["formula"]
+        picture = _picture(formula) if time.monotonic() < self.deadline else ""
+        if formula.is_display and picture:
+            return f'<span class="formula">{picture}</span>'
+        return picture or f"<code>{escapeHtml(formula.source)}</code>"
+
+    def formula_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        """A formula on lines of its own, with the sign behind it."""
+        token = tokens[idx]
+        rest = token.content[len(token.meta["formula"].source) :].strip()
+        return f"<p>{self.formula(tokens, idx, options, env)}{escapeHtml(rest)}</p>\n"
+
 
 def _parser() -> MarkdownIt:
     # HTML in a text is shown as text; addresses that run something (javascript:) aren't links.
     options = {"html": False, "linkify": False, "typographer": False, "breaks": True}
-    return MarkdownIt("commonmark", options, renderer_cls=_Renderer).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", options, renderer_cls=_Renderer).enable(["table", "strikethrough"])
+    return use_formulas(parser)
+
+
+@lru_cache(maxsize=1000)
+def _drawn(tex: str, is_display: bool, source: str) -> str:
+    from app.helper import formulas
+
+    found = formulas.answer(RenderFormula(tex, is_display))
+    return formulas.svg(found, source) if isinstance(found, FormulaDrawn) else ""
+
+
+def _picture(formula: Formula) -> str:
+    return _drawn(formula.tex, formula.is_display, formula.source)
+
+
+def prepare(request: RenderMarkdown) -> None:
+    """Import what draws formulas, if there may be any."""
+    if any("$" in text or "\\" in text for text in request.texts):
+        from app.helper import formulas  # noqa: F401
 
 
 def answer(request: RenderMarkdown) -> MarkdownRendered:
     """The texts as HTML."""
     parser = _parser()
+    renderer = parser.renderer
+    assert isinstance(renderer, _Renderer)
+    renderer.deadline = time.monotonic() + _FORMULA_SECONDS
     return MarkdownRendered([parser.render(text) for text in request.texts])

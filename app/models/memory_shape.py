@@ -111,6 +111,8 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """The file has an MTP head and not the model that it belongs to."""
     largest_experts: int = 0
     """Of the tensors that hold the experts of a layer."""
+    largest_matrix: int = 0
+    """Of all tensors in the layers."""
     tensors: int = 0
     vocabulary: int = 0
     """Tokens."""
@@ -181,6 +183,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         head_feed_forward=_head_feed_forward(facts, names),
         is_head_only=is_head_only(header),
         largest_experts=max((tensor.size for tensor in loaded if _EXPERTS.search(tensor.name)), default=0),
+        largest_matrix=max((tensor.size for tensor in loaded), default=0),
         tensors=len(header.tensors),
         vocabulary=_vocabulary(header, outside),
         merges=merges.count if isinstance(merges, Array) else 0,

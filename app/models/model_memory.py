@@ -97,10 +97,12 @@ class ModelMemory:
             places[number].largest_tensor = max(places[number].largest_tensor, self._largest_tensor(layer))
         for number, share in enumerate(rows):
             places[number].weights = round(sum(weights) * share)
-        compute = self._graph() + (self._inputs_ahead() if len(set(where)) > 1 else 0)
+        ahead = self._inputs_ahead() if len(set(where)) > 1 else 0
         for number in self._computing(where):
-            places[number].compute = compute
-        places[next((number for number, share in enumerate(shares) if share), 0)].compute += self._copied_experts()
+            places[number].compute = self._graph() + ahead
+        if copied := self._copied():
+            first = next((number for number, share in enumerate(shares) if share), 0)
+            places[first].compute = self._graph(copied) + self._copied_cache() + ahead
         return places
 
     def by_layer(self) -> list[int]:
@@ -114,12 +116,21 @@ class ModelMemory:
 
     def besides(self, gpus: int) -> list[int]:
         """Bytes that each of several GPUs needs besides its layers."""
-        each = self._graph() + self._inputs_ahead()
-        return [each + self._copied_experts(), *[each] * (gpus - 1)]
+        each, ahead = self._graph(), self._inputs_ahead()
+        first = self._graph(self._copied()) + self._copied_cache()
+        return [first + ahead, *[each + ahead] * (gpus - 1)]
 
-    def _copied_experts(self) -> int:
-        """The first GPU computes long batches even with experts in system memory, and gets copies one by one."""
+    def _copied(self) -> int:
+        """The first GPU computes long batches with weights in system memory, too, and gets copies of them one by one:
+        bytes of the largest.
+        """
+        if any(layer.weights for layer in self._layers_in_system):
+            return self.shape.largest_matrix
         return self.shape.largest_experts if sum(self._apart) else 0
+
+    def _copied_cache(self) -> int:
+        """It also computes with the KV caches in system memory: bytes of the largest layer's."""
+        return max(map(self._cache, self._layers_in_system), default=0)
 
     def _weights_by_layer(self) -> list[int]:
         """Bytes of each layer that is on a GPU, and of the output."""
@@ -144,12 +155,15 @@ class ModelMemory:
         return found * self._weights_in_system // max(sum(layer.weights for layer in self.shape.layers), 1)
 
     def _kv(self, layers: list[Layer]) -> int:
-        numbers, size = KV_BLOCKS[self.kv_type]
         cached = states = 0
         for layer, count in Counter(layers).items():  # most are the same
-            cached += count * (self._cells_of(layer) * (layer.keys + layer.values) * size // numbers)
+            cached += count * self._cache(layer)
             states += count * layer.state
         return cached + (1 + self.snapshots) * states
+
+    def _cache(self, layer: Layer) -> int:
+        numbers, size = KV_BLOCKS[self.kv_type]
+        return self._cells_of(layer) * (layer.keys + layer.values) * size // numbers
 
     def _largest_tensor(self, layer: Layer) -> int:
         numbers, size = KV_BLOCKS[self.kv_type]
@@ -169,16 +183,27 @@ class ModelMemory:
             return self._graph() + self._outputs() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._outputs()
 
-    def _graph(self) -> int:
-        """llama.cpp's buffer for a graph over a whole batch: its widest point and the attention masks."""
+    def _graph(self, copied: int = 0) -> int:
+        """llama.cpp's buffer for a graph over a whole batch: its widest point, where ``copied`` bytes of weights may be
+        as well, and the attention masks.
+        """
         shape = self.shape
-        width, hidden = shape.width, shape.feed_forward
-        beside = (4 if hidden >= 3 * width else 3) * width
+        row = self.batch * _FLOAT
+        width, hidden = shape.width * row, shape.feed_forward * row
+        beside = (4 if hidden >= 2 * width else 3) * width
         has_experts = any(layer.experts for layer in shape.layers)
-        routed = max(2 * shape.experts_used - 1, 0) * width if has_experts else 0
-        widest = max(3 * hidden + beside + routed, 6 * width, 15 * shape.inner // 2)
+        routed = shape.experts_used * width if has_experts else 0
+        # What the experts return takes the place of what it was computed from, if there is room for it.
+        widest = beside + 3 * hidden + (routed if routed > 2 * hidden else 0)
+        if copied < hidden:
+            widest += copied
+        else:  # what is computed next takes the place of the copy
+            widest = max(widest, beside + hidden + copied + max(hidden, routed))
+        inner = shape.inner * row
+        recurrent = 9 * inner if self._on_gpu else 15 * inner // 2  # Vulkan computes in another order
+        widest = max(widest, 6 * width, recurrent)
         rows = 2 if self._is_picked() else 1  # picking copies them once
-        return max(widest * self.batch * _FLOAT + self._masks(), rows * self._logits())
+        return max(widest + self._masks(), rows * self._logits())
 
     def _masks(self) -> int:
         # a head without keys reads those of its target

@@ -21,6 +21,14 @@ from app.protocol.options import (
 )
 
 
+class Image(msgspec.Struct, frozen=True, gc=False):
+    """An image that goes with a message; the engine reads the file."""
+
+    sha256: str
+    """Of the file, in hexadecimal."""
+    path: str
+
+
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn of a chat as the chat template sees it."""
 
@@ -31,6 +39,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     sent_at: float | None = None
     """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
     midnight would change the whole prompt. ``None`` in all of them: now."""
+    images: tuple[Image, ...] = ()
+    """They stand before the content, in this order."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -141,6 +151,10 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     """As `ChatPart.kept`."""
     text: str = ""
     """What the user has typed; empty if nothing."""
+    attached: int = 0
+    """The tokens of what is attached to that."""
+    parts: list[str] = []
+    """Texts to be counted on their own: attachments whose tokens aren't known yet."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     template_variables: TemplateVariables = {}

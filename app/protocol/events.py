@@ -317,12 +317,14 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     messages: int
     """The messages that would not be left out."""
     text: int
-    """The typed text, with what the template adds around it; 0 if there is none."""
+    """The typed text, with what the template adds around it, and what is attached to it; 0 if there is none."""
     context_length: int
     dropped: int = 0
     """How many messages would be left out."""
     first_dropped: int = 0
     """The index of the first of them in `CountTokens.messages`."""
+    parts: list[int] = []
+    """The tokens of each of `CountTokens.parts`."""
 
 
 class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked"):

@@ -31,11 +31,13 @@ class Action(enum.StrEnum):
     MEASURE = "Measure speed without a draft"
     LOAD_DOWNLOADED = "Load"
     SHOW_DOWNLOADS = "Show downloads"
+    USE_BEGINNING = "Use the beginning"
+    RAISE_CONTEXT = "Raise the context"
     WAIT = "Wait"
     DISMISS = "Dismiss"
 
 
-PASSING = ("crash", "settings", "measure", "export", "file", "drafting")
+PASSING = ("crash", "settings", "measure", "export", "file", "drafting", "attachments")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -204,6 +206,11 @@ def busy_comparing() -> Notice:
 def told(text: str) -> Notice:
     """Something has been done; ``text`` says what."""
     return Notice("info", text, (Action.DISMISS,))
+
+
+def too_long(text: str) -> Notice:
+    """What is attached doesn't fit in the context; ``text`` says by how much."""
+    return Notice("warning", text, (Action.USE_BEGINNING, Action.RAISE_CONTEXT))
 
 
 def plain_text(text: str) -> Notice:

@@ -32,8 +32,11 @@ CASES = [
     Case("presence penalty 1.5, top-k 20", Sampling(temperature=0.7, top_k=20, top_p=0.8, presence_penalty=1.5)),
     Case("greedy", GREEDY),
 ]
-FIGURES = ("whole rows", "picked", "picking", "llama.cpp")
-"""Own time without and with picking; what picking adds to llama.cpp's calls, and what these take without it."""
+FIGURES = ("whole rows", "picked", "picking", "llama.cpp", "CPU, whole rows", "CPU, picked")
+"""Own time without and with picking; what picking adds to llama.cpp's calls, and what these take without it. At last,
+how long the engine's thread was on the processor outside these calls: that doesn't depend on what else runs there, as
+with a GPU made of software, which computes on the same processor.
+"""
 
 
 def measure(
@@ -75,7 +78,9 @@ def _measure_case(engines: Sequence[Engine], case: Case, draft_length: int, roun
             raise SystemExit("No round tested a whole draft.")
     whole_own, picked_own = (statistics.median(row["own"] for row in rows) for rows in measured)
     plain, picking = (statistics.median(row["llama.cpp"] for row in rows) for rows in measured)
-    return dict(zip(FIGURES, (whole_own, picked_own + picking - plain, picking - plain, plain), strict=True))
+    on_processor = (statistics.median(row["own CPU"] for row in rows) for rows in measured)
+    figures = whole_own, picked_own + picking - plain, picking - plain, plain, *on_processor
+    return dict(zip(FIGURES, figures, strict=True))
 
 
 def table(result: dict[str, Any]) -> str:
@@ -83,10 +88,10 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         f"{result['vocabulary']:,} tokens, draft length {result['draft_length']}, {result['threads']} threads, "
         f"{', '.join(result['devices']) or 'no GPU'}; milliseconds a round",
-        f"{'':32}" + "".join(f"{figure:>12}" for figure in FIGURES),
+        f"{'':32}" + "".join(f"{figure:>16}" for figure in FIGURES),
     ]
     lines += [
-        f"{name:32}" + "".join(f"{figures[figure]:12.3f}" for figure in FIGURES)
+        f"{name:32}" + "".join(f"{figures[figure]:16.3f}" for figure in FIGURES)
         for name, figures in result["cases"].items()
     ]
     return "\n".join(lines)

@@ -20,6 +20,7 @@ def test_figures_with_and_without_picking(tmp_path: Path) -> None:
         assert list(figures) == list(FIGURES)
         assert figures["whole rows"] > 0.0 and figures["llama.cpp"] > 0.0
         assert figures["picked"] > figures["picking"]
+        assert figures["CPU, whole rows"] > 0.0 and figures["CPU, picked"] > 0.0
     assert top_k.pays is pays
     settings = {"vocabulary": 1024, "draft_length": 3, "threads": 1, "devices": [], "cases": cases}
     assert "1,024 tokens, draft length 3, 1 threads, no GPU" in table(settings)

@@ -96,7 +96,7 @@ def test_the_original_is_in_a_backup_that_stays(path: Path) -> None:
     with ChatStore(path, clock=(datetime.now() + timedelta(days=20)).timestamp) as store:
         store.create_chat("new")
         store.tidy()
-    (backup,) = backup_folder(path).glob("chats-before-version-3-*.sqlite")
+    (backup,) = backup_folder(path).glob("chats-before-version-*.sqlite")
     assert rows(backup) == before
 
 
@@ -111,7 +111,7 @@ def test_a_process_killed_in_the_migration_loses_nothing(path: Path) -> None:
     process.start()
     process.join()
     assert process.exitcode == 9
-    (backup,) = backup_folder(path).glob("chats-before-version-3-*.sqlite")
+    (backup,) = backup_folder(path).glob("chats-before-version-*.sqlite")
     assert rows(backup) == before
     with ChatStore(path) as store:
         assert store.notice is None

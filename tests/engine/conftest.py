@@ -4,18 +4,26 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import llama_cpp
 import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.host import chat_cache, pair_costs
 from app.engine.host.engine import Engine
+from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import measure
 from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _llama_cpp_has_started() -> None:
+    """As in an engine's process: a test may load a model before any engine has."""
+    backend.start()
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +89,23 @@ def load(engine: Engine) -> Callable[..., PairLoaded]:
         return engine.load(command, lambda _: None)
 
     return load
+
+
+@pytest.fixture
+def buffers() -> Iterator[dict[str, float]]:
+    """MiB of the buffers that llama.cpp allocates, by device and purpose: ``{"Vulkan0 KV": 8.0}``, those of the same
+    name added up. It is empty again after `clear`.
+    """
+    found: dict[str, float] = {}
+
+    @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+    def note(_level: int, text: bytes, _data: object) -> None:
+        line = text.decode("utf-8", "replace").strip()
+        what, separator, size = line.partition(" buffer size = ")
+        if separator and size.endswith("MiB"):
+            name = what.split(":", 1)[1].strip()
+            found[name] = found.get(name, 0.0) + float(size.removesuffix("MiB"))
+
+    llama_cpp.llama_log_set(note, None)
+    yield found
+    backend.start()

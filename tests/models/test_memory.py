@@ -213,7 +213,7 @@ def test_experts_are_told_apart_from_the_rest_of_a_layer(tmp_path: Path) -> None
     shape = llama(tmp_path, layers=3, tensors=tensors)
     matrix = 64 * 128 * 2
     assert [layer.experts for layer in shape.layers] == [0, 12 * matrix, 0]
-    assert (shape.expert_layers, shape.largest_experts) == (2, 4 * matrix)
+    assert (shape.expert_layers, shape.largest_experts, shape.largest_matrix) == (2, 4 * matrix, 4 * matrix)
     assert shape.layers[1].weights == shape.layers[0].weights + 12 * matrix
 
 
@@ -379,6 +379,21 @@ def test_experts_on_the_processor_leave_the_rest_of_their_layers_on_the_gpu() ->
     assert on_processor == estimate(mixture, context_length=1024, expert_layers_on_cpu=5)
     half = estimate(mixture, context_length=1024, target_gpu_layers=5, expert_layers_on_cpu=5)
     assert half.gpu.target_weights == 600_000 + 4 * 5_000_000 - 4_000_000
+
+
+def test_a_gpu_gets_copies_of_what_stays_in_system_memory() -> None:
+    def compute(layers: int, largest: int, length: int = 1024) -> int:
+        shape = msgspec.structs.replace(MODEL, largest_matrix=largest)
+        return estimate(shape, context_length=length, target_gpu_layers=layers).gpu.compute
+
+    hidden, cache = 768 * 512 * 4, 1024 * 512 * 2
+    assert compute(ALL_LAYERS, 1_500_000) == compute(ALL_LAYERS, 0)
+    whole, part = compute(ALL_LAYERS, 0), compute(5, 1_500_000)
+    assert part == whole + 1_500_000 + cache
+    assert compute(5, hidden) == whole + cache, "the last result takes the place of the copy"
+    assert compute(5, hidden + 1000) == whole + 1000 + cache
+    masks = 2048 * 512 * 2 - 1024 * 512 * 2
+    assert compute(5, 1_500_000, 2048) == part + cache + masks
 
 
 def test_heads_have_to_be_whole_blocks() -> None:

@@ -278,8 +278,7 @@ def test_experts_leave_the_first_gpu_and_the_other_layers_are_spread_anew() -> N
     by_free_memory = make_plan(MIXTURE, None, machine(64, 5, 5), Wishes(tensor_split=(1.0, 1.0)))
     assert by_free_memory.expert_layers_on_cpu > plan.expert_layers_on_cpu  # as the first layers are light then
     assert sum(plan.tensor_split) == MIXTURE.gpu_slots
-    copied = MIXTURE.largest_experts
-    assert plan.estimate.gpus[0].compute - plan.estimate.gpus[1].compute == copied
+    assert 0 < plan.estimate.gpus[0].compute - plan.estimate.gpus[1].compute <= MIXTURE.largest_experts
 
 
 # ---------------------------------------------------------------- what gives way

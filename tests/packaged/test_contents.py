@@ -71,7 +71,15 @@ def test_the_list_of_parts_names_the_large_ones(inside: Path) -> None:
     parts = json.loads((inside / "sbom.cdx.json").read_text(encoding="utf-8"))
     assert parts["bomFormat"] == "CycloneDX"
     names = {part["name"].lower().replace("_", "-") for part in parts["components"]}
-    assert {"llama.cpp", "llama-cpp-python", "numpy", "huggingface-hub", "llguidance"} <= names
+    assert {
+        "llama.cpp",
+        "llama-cpp-python",
+        "numpy",
+        "huggingface-hub",
+        "llguidance",
+        "ziamath",
+        "stix-two-math",
+    } <= names
     assert any("pyside6" in name for name in names)
 
 

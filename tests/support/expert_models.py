@@ -11,16 +11,14 @@ import numpy as np
 
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 
-_USED = 2
 
-
-def make_expert_model(path: Path, *, experts: int = 4, **options: Any) -> Path:
-    """Write a model whose every layer has so many experts, of which each token uses two; ``options`` as for
+def make_expert_model(path: Path, *, experts: int = 4, used: int = 2, **options: Any) -> Path:
+    """Write a model whose every layer has so many experts, ``used`` of them for each token; ``options`` as for
     `make_model`."""
 
     def metadata(writer: gguf.GGUFWriter) -> None:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(_USED)
+        writer.add_expert_used_count(used)
 
     options.setdefault("weights", "F32")
     options.setdefault("chat_template", CHATML_TEMPLATE)

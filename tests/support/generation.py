@@ -91,6 +91,13 @@ def tokens_of(engine: Engine) -> list[int]:
     return engine._sequence.tokens[engine._sequence.prompt_length :]
 
 
+def longest(engine: Engine, length: int) -> int:
+    """How long drafts of ``length`` are: on a GPU, a running state takes back no more tokens than it has snapshots."""
+    target = engine._target
+    assert target is not None
+    return min(length, target.longest_draft) if target.info.gpu_layers else length
+
+
 def assert_same(engine: Engine, command: Generate, answer: Answer, plain: Answer) -> None:
     """Both have the same words up to a near-tie, if there is one: passes of other widths round otherwise.
 

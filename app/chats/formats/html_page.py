@@ -24,6 +24,8 @@ code { font-family: ui-monospace, monospace; font-size: 0.875em; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
 blockquote { border-left: 3px solid #8888; margin-left: 0; padding-left: 1rem; }
+svg { max-width: 100%; }
+.formula { display: block; margin: 0.75rem 0; text-align: center; overflow-x: auto; }
 @media print { pre { white-space: pre-wrap; } }
 """
 # A browser then loads nothing, whatever a text contains.

@@ -125,4 +125,4 @@ def _characters(chat: ChatRecord) -> int:
     return sum(
         len(one.text) + len(one.thinking) + 12 * (len(one.provenance) + len(one.tokens)) + _MESSAGE_CHARACTERS
         for one in chat.messages
-    )
+    ) + sum(len(part.text) + 4 * len(part.data) // 3 for one in chat.messages for part in one.attachments)

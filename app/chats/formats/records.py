@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -31,6 +32,31 @@ LeftOut: TypeAlias = Counter[str]
 """How many things were left out, by `Reason`."""
 
 
+_Pixels = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+
+
+class AttachmentRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A file that goes with a message."""
+
+    kind: Literal["text", "image"]
+    name: str = ""
+    text: str = ""
+    """What the model reads of it."""
+    data: bytes = b""
+    """Of an image: its file."""
+    media_type: str = ""
+    width: _Pixels = 0
+    height: _Pixels = 0
+
+    def content(self) -> bytes:
+        """What is stored of it."""
+        return self.data if self.kind == "image" else self.text.encode("utf-8", "replace")
+
+    def sha256(self) -> str:
+        """Of its content, in hexadecimal."""
+        return hashlib.sha256(self.content()).hexdigest()
+
+
 class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message. Messages with the same parent are versions of each other, oldest first."""
 
@@ -52,6 +78,7 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     figures: dict[str, Any] = {}
     provenance: list[Any] = []
     tokens: list[int] = []
+    attachments: list[AttachmentRecord] = []
 
 
 class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

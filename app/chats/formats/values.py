@@ -59,10 +59,14 @@ def without_thinking(answer: str) -> tuple[str, str]:
 
 def with_file(message: str, name: str, content: str) -> str:
     """A message with the text of a file that was attached to it."""
+    return "\n\n".join(filter(None, [message.rstrip(), file_text(name, content)]))
+
+
+def file_text(name: str, content: str) -> str:
+    """The text of a file as a part of a message: its name, and its content between fences."""
     fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))
     title = " ".join(name.split()).replace("`", "'")
-    parts = [message.rstrip(), f"`{title}`" if title else "", f"{fence}\n{content.rstrip()}\n{fence}"]
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}\n{content.rstrip()}\n{fence}"]))
 
 
 def _from_iso(value: str) -> float | None:

@@ -51,23 +51,30 @@ class TokenCounter:
         inputs = self._prompts.inputs(command.messages, command.template_variables)
 
         def length(kept: list[Message]) -> int:
-            return self._tokens([*system, *kept[:-1]], text.content, inputs)
+            return self._tokens([*system, *kept[:-1]], text.content, inputs) + command.attached
 
         cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
         kept = cut.kept([*before, text])[:-1]
         bare = self._tokens([], "", inputs)
         own = self._tokens(system, "", inputs) - bare if system else 0
         without = self._tokens([*system, *kept], "", inputs)
+        typed = self._tokens([*system, *kept], text.content, inputs) - without + bare if text.content else 0
         dropped = min(cut.end, len(turns)) - cut.first
         return TokensCounted(
             request=command.request,
             system=max(own, 0),
             messages=max(without - max(own, 0) - bare, 0),
-            text=self._tokens([*system, *kept], text.content, inputs) - without + bare if text.content else 0,
+            text=typed + command.attached,
             context_length=self._prompts.fitting.context_length,
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
+            parts=[self._part(part) for part in command.parts],
         )
+
+    def _part(self, text: str) -> int:
+        """The tokens of a text in the middle of a message."""
+        word = unheard_of()
+        return len(self._tokenizer.tokens((word, {word: text}), goes_on=True))
 
     def check(self, command: CheckText, marks: Marks, between: str) -> list[int] | None:
         """See `tokens_behind`. Raises `KnownError` if the template fails, and once the model is no longer loaded."""

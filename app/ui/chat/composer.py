@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QResizeEvent, QTextOption
+from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QKeySequence, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
-from app.ui.chat.parts import MessageEditor
+from app.ui.chat.composer_attachments import ComposerAttachments
+from app.ui.chat.drop_area import local_files
+from app.ui.chat.parts import MessageEditor, icon_button
 from app.ui.chat.send_key import send_key
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
@@ -22,10 +24,21 @@ _ABOVE, _BELOW = 8, 16
 """Free space."""
 _LEAST_WIDTH = 300
 """Of the text, beside which the count of its tokens has room."""
+ATTACH_KEYS = "Ctrl+Shift+A"
+LONG_CHARACTERS, LONG_LINES = 4000, 60
+"""A text that is longer is attached when it is pasted."""
 
 
 class _Editor(MessageEditor):
-    """Grows with its text up to `MAX_LINES` lines."""
+    """Grows with its text up to `MAX_LINES` lines.
+
+    Signals:
+        files_pasted: Files, by their paths, that aren't written into it.
+        text_pasted: So is a long text.
+    """
+
+    files_pasted = Signal(list)
+    text_pasted = Signal(str)
 
     def __init__(self) -> None:
         super().__init__("Your message")
@@ -62,14 +75,33 @@ class _Editor(MessageEditor):
     def minimumSizeHint(self) -> QSize:
         return QSize(80, self.sizeHint().height())
 
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        return source.hasText() or bool(local_files(source))
+
     def insertFromMimeData(self, source: QMimeData) -> None:
-        if source.hasText():
-            self.insertPlainText(source.text())
-            self.ensureCursorVisible()
+        if files := local_files(source):
+            self.files_pasted.emit(files)
+        elif source.hasText():
+            text = source.text()
+            if len(text) > LONG_CHARACTERS or text.count("\n") >= LONG_LINES:
+                self.text_pasted.emit(text)
+            else:
+                self.insertPlainText(text)
+                self.ensureCursorVisible()
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        if local_files(event.mimeData()):
+            event.ignore()  # the whole chat takes files
+        else:
+            super().dragEnterEvent(event)
 
 
 class Composer(QWidget):
-    """A text field that grows, and the button that sends or stops."""
+    """A text field that grows, what is attached to it, and the button that sends or stops.
+
+    Signals:
+        message_sent: Its text.
+    """
 
     message_sent = Signal(str)
     stop_requested = Signal()
@@ -77,8 +109,11 @@ class Composer(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._is_busy = self._is_narrow = False
+        self._is_busy = self._is_narrow = self._has_attachments = self._is_reading = False
         self._count = 0
+        self.attachments = ComposerAttachments()
+        keys = QKeySequence(ATTACH_KEYS).toString(QKeySequence.SequenceFormat.NativeText)
+        self.attach_button = icon_button("attach", "", f"Attach files ({keys})")
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
@@ -91,7 +126,8 @@ class Composer(QWidget):
         box = QFrame()
         themes.set_role(box, "card")
         side = row(self.tokens, self.button, gap=2 * SPACING)
-        row((self.editor, 1), column(None, side), gap=2 * SPACING, margins=(12, 8, 8, 8), on=box)
+        line = row(column(None, self.attach_button), (self.editor, 1), column(None, side), gap=2 * SPACING)
+        column(self.attachments, line, gap=0, margins=8, on=box)
         self._column = column(box, self.hint, gap=SPACING, margins=(0, _ABOVE, 0, _BELOW), on=self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         self.setFocusProxy(self.editor)
@@ -113,6 +149,13 @@ class Composer(QWidget):
         self._is_busy = busy
         self._show_state()
 
+    def set_attached(self, has_attachments: bool, *, is_reading: bool) -> None:
+        """Whether something is attached, which needs no text; and whether files are still being read, which are waited
+        for.
+        """
+        self._has_attachments, self._is_reading = has_attachments, is_reading
+        self._show_state()
+
     def set_hint(self, text: str) -> None:
         """A quiet line below the field; empty takes it away."""
         self.hint.setText(text)
@@ -127,7 +170,7 @@ class Composer(QWidget):
         """Only where that leaves room to write."""
         self.tokens.setText(units.tokens(self._count) if self._count else "")
         room = self.width() - 2 * self._column.contentsMargins().left()
-        others = self.tokens.sizeHint().width() + self.button.sizeHint().width()
+        others = sum(one.sizeHint().width() for one in (self.tokens, self.button, self.attach_button))
         self.tokens.setVisible(self._count > 0 and room - others >= themes.px(_LEAST_WIDTH))
 
     @Slot()
@@ -136,12 +179,17 @@ class Composer(QWidget):
         text = "Stop" if self._is_busy else "Send"
         self.button.setText("" if self._is_narrow else text)  # the icon says it too
         name = "Stop the answer (Esc)" if self._is_busy else f"Send ({send_key().text()})"
+        if self._is_reading and not self._is_busy:
+            name = "Send (once the files have been read)"
         self.button.setToolTip(name)
         self.button.setAccessibleName(name)
-        is_enabled = self._is_busy or bool(self.text().strip())
+        is_enabled = self._is_busy or self._can_send()
         if not is_enabled and self.button.hasFocus():
             self.editor.setFocus(Qt.FocusReason.OtherFocusReason)  # else it would go to the side panel
         self.button.setEnabled(is_enabled)
+
+    def _can_send(self) -> bool:
+        return not self._is_reading and (self._has_attachments or bool(self.text().strip()))
 
     @Slot()
     def _on_text_changed(self) -> None:
@@ -159,7 +207,7 @@ class Composer(QWidget):
     def _on_submitted(self) -> None:
         QGuiApplication.inputMethod().commit()  # a word that is not finished belongs to the message
         text = self.text()
-        if self._is_busy or not text.strip():
+        if self._is_busy or not self._can_send():
             return
         self.message_sent.emit(text)
 

@@ -6,11 +6,13 @@ adds while it is written is counted here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
+from app.chats.model import Attachment
+from app.chats.prompt_parts import prompt_text
 from app.chats.settings import ChatSettings
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
@@ -28,6 +30,8 @@ PATIENCE_MS = 5000
 LEAST_ANSWER = 16
 """Tokens that the engine keeps free for an answer."""
 NEARLY_FULL = 0.85
+MOST_CHARACTERS = 4_000_000
+"""Of attachments that are counted at once."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class ContextUse:
     system: int
     messages: int
     text: int
-    """Typed, and not sent yet."""
+    """Typed and attached, and not sent yet."""
     length: int
     overflow: Overflow
     answer: int = 0
@@ -46,6 +50,8 @@ class ContextUse:
     """How many messages would be left out."""
     starts_at: str | None = None
     """Id of the first message behind those."""
+    attached: int = 0
+    """Of the text: what is attached."""
 
     @property
     def total(self) -> int:
@@ -60,9 +66,14 @@ class ContextUse:
         """Whether something will be left out, or hardly anything fits any more."""
         return self.dropped > 0 or self.share() >= NEARLY_FULL
 
+    @property
+    def too_many(self) -> int:
+        """Tokens for which there is no room; 0 or less if it fits."""
+        return self.total - (self.length - LEAST_ANSWER)
+
     def fits(self) -> bool:
         """Whether there is room for an answer."""
-        return self.total <= self.length - LEAST_ANSWER
+        return self.too_many <= 0
 
     def share(self) -> float:
         """Of the context, 0 to 1."""
@@ -83,7 +94,8 @@ class ContextUse:
             "System prompt": self.system,
             "Messages": self.messages,
             "Answer so far": self.answer,
-            "What you're typing": self.text,
+            "What you're typing": self.text - self.attached,
+            "Attachments": self.attached,
         }
         taken = [(name, units.tokens(count)) for name, count in parts.items() if count]
         return [*taken, ("Free", units.tokens(self.free)), ("Context", units.tokens(self.length))]
@@ -96,6 +108,8 @@ class ContextUse:
     def warning(self) -> str:
         """What will happen with the next message, before it does; empty for nothing unusual."""
         if not self.fits():
+            if self.attached:
+                return f"With its attachments, this message is {units.tokens(self.too_many)} too long for the context."
             if self.text:
                 return "This message no longer fits in the context. Shorten it or start a new chat."
             return "The context is full. Start a new chat, or load the model with a longer context."
@@ -136,7 +150,12 @@ class ContextMeter(QObject):
         self._engine = engine
         self._thinking = thinking
         self._asked = 0
-        self._asked_for: tuple[Conversation, Overflow] | None = None
+        self._asked_for: tuple[Conversation, Overflow, int] | None = None
+        """And the tokens of what is attached."""
+        self._asked_parts: list[str] = []
+        """The hashes of attachments that are being counted."""
+        self._parts: dict[str, int] = {}
+        """By hash, the tokens of attachments for the loaded model."""
         self._counted: TokensCounted | None = None
         self._connections: list[QMetaObject.Connection] = []
         self._conversation: tuple[str, Conversation] | None = None
@@ -161,11 +180,16 @@ class ContextMeter(QObject):
             model.answer_ended.connect(self._on_branch_changed),
             model.settings_changed.connect(self._delay.start),
             model.unsent.typed.connect(self._delay.start),
+            model.unsent.attachments_changed.connect(self._delay.start),
             model.state_changed.connect(self._on_chat_state_changed),
         ]
         self._forget()
         self._on_branch_changed()
         self._on_chat_state_changed(model.state)
+
+    def tokens_of(self, attachment: Attachment) -> int | None:
+        """How many tokens an attachment takes; ``None`` if that isn't known yet."""
+        return self._parts.get(attachment.sha256)
 
     # ------------------------------------------------------------ what changes
 
@@ -187,7 +211,9 @@ class ContextMeter(QObject):
         if state.has_pair:
             self._delay.start()
         else:
+            self._parts.clear()
             self._forget()
+            self.changed.emit()
 
     def _forget(self) -> None:
         """What was asked for no longer matters."""
@@ -217,21 +243,43 @@ class ContextMeter(QObject):
             self._conversation = prompt, conversation(branch, prompt)
             QTimer.singleShot(PAUSE_MS, self, self._count)  # of a long chat both would take too long together
             return
-        asked = self._conversation[1]
-        self._asked_for = asked, overflow
+        asked, attachments = self._conversation[1], model.unsent.attachments
+        attached = sum(self._parts.get(one.sha256, 0) for one in attachments)
+        self._asked_for = asked, overflow, attached
         thinking = self._thinking(model.settings)
-        self._asked = self._engine.count_tokens(asked.messages, model.unsent.text, overflow, thinking)
+        parts = self._uncounted(attachments)
+        self._asked_parts = list(parts)
+        self._asked = self._engine.count_tokens(
+            asked.messages, model.unsent.text, overflow, thinking, attached, list(parts.values())
+        )
         if not self._asked:
             self._forget()
         elif not self._patience.isActive():
             self._patience.start()
+
+    def _uncounted(self, attachments: Sequence[Attachment]) -> dict[str, str]:
+        """Attachments whose tokens aren't known: their hashes, and what the model reads of them."""
+        found: dict[str, str] = {}
+        size = 0
+        for one in attachments:
+            if one.sha256 not in self._parts and one.kind == "text" and not one.is_missing:
+                size += len(one.text)
+                if found and size > MOST_CHARACTERS:
+                    break
+                found[one.sha256] = prompt_text("", [one])
+        return found
 
     @Slot(object)
     def _on_counted(self, counted: TokensCounted) -> None:
         if counted.request == self._asked:
             self._patience.stop()
             self._counted = counted
+            new = dict(zip(self._asked_parts, counted.parts, strict=False))
+            self._parts.update(new)
             self._publish()
+            if new:
+                self.changed.emit()
+                self._count()  # once more, with all that is attached
 
     @Slot()
     def _publish(self) -> None:
@@ -254,4 +302,5 @@ class ContextMeter(QObject):
             len(live.pieces) if live is not None else 0,
             counted.dropped,
             asked[0].first_in_context(counted.first_dropped, counted.dropped),
+            asked[2],
         )

@@ -49,7 +49,8 @@ class ContextPresenter(QObject):
         told = model.id, use.starts_at, use.fits()
         if told != self._told or SUBJECT in self._notice_list.notices():
             self._told = told
-            self._notice_list.show(SUBJECT, notices.told(use.warning()))
+            is_too_long = use.attached > 0 and not use.fits()
+            self._notice_list.show(SUBJECT, (notices.too_long if is_too_long else notices.told)(use.warning()))
 
     def _is_news(self, use: ContextUse, model: ChatModel) -> bool:
         """Whether there is something to say that was not so with the last answer."""

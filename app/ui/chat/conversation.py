@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from app.chats.model import StoredMessage
+from app.chats.prompt_parts import prompt_images, prompt_text
 from app.protocol.commands import Generate, Message
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, DraftLength, Overflow, Propose, Sampling
 
@@ -84,14 +85,18 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
     turns: list[Message] = []
     sources: list[str] = []
     for message in branch:
-        thinking, text = message.thinking, message.text
+        thinking, text = message.thinking, prompt_text(message.text, message.attachments)
+        images = prompt_images(message.attachments)
         if message.role == "assistant" and (not text or text.isspace()):
             continue
         if turns and turns[-1].role == message.role:
-            joined = "\n\n".join(filter(None, (turns[-1].thinking, thinking)))
-            turns[-1] = msgspec.structs.replace(turns[-1], content=f"{turns[-1].content}\n\n{text}", thinking=joined)
+            last = turns[-1]
+            joined = "\n\n".join(filter(None, (last.thinking, thinking)))
+            content = f"{last.content}\n\n{text}"
+            turns[-1] = msgspec.structs.replace(last, content=content, thinking=joined, images=last.images + images)
         else:
-            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=message.created_at))
+            sent_at = message.created_at
+            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=sent_at, images=images))
             sources.append(message.id)
     return Conversation(turns, sources).under(system_prompt)
 

@@ -20,6 +20,7 @@ class Editing(QWidget):
         """``is_question``: the user wrote it, and it is sent again; else it is an answer, and saved as a version."""
         super().__init__(parent)
         self._is_question = is_question
+        self._needs_text = True
         self.text = MessageEditor("Edit your message" if is_question else "Edit this answer", self)
         self.text.setPlainText(text)
         self.text.textChanged.connect(self._on_edited)
@@ -54,6 +55,16 @@ class Editing(QWidget):
         self.save_button.setToolTip(name)
         self.save_button.setAccessibleName(name)
 
+    @property
+    def needs_text(self) -> bool:
+        """Whether it can't be sent without words: nothing is attached."""
+        return self._needs_text
+
+    @needs_text.setter
+    def needs_text(self, needs_text: bool) -> None:
+        self._needs_text = needs_text
+        self._on_edited()
+
     @Slot()
     def _on_edited(self) -> None:
-        self.save_button.setEnabled(bool(self.text.toPlainText().strip()))
+        self.save_button.setEnabled(not self._needs_text or bool(self.text.toPlainText().strip()))

@@ -6,6 +6,7 @@ a turn of their own, an editor only when it is wanted.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal, Slot
@@ -20,9 +21,10 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QApplication, QMenu, QWidget
 
-from app.chats.model import StoredMessage
-from app.models.text import shortened
+from app.chats.model import Attachment, StoredMessage
+from app.models.text import shortened, visible
 from app.ui.chat.actions import Actions, Asked, UserActions, fill_menu
+from app.ui.chat.chips import Chips, chips_of
 from app.ui.chat.editing import Editing
 from app.ui.chat.parts import ChatCommands, height_of
 from app.ui.widgets import theme as themes
@@ -98,7 +100,9 @@ class MessageWidget(QWidget):
         message = self._message
         version = f", version {message.version} of {message.versions}" if message.versions > 1 else ""
         beginning = " ".join(self.view.content[: 4 * _SPOKEN].split())
-        return f"{message.author}{version}: {shortened(beginning, _SPOKEN)}"
+        names = ", ".join(visible(one.name) for one in message.attachments)
+        attached = f" Attached: {names}." if names else ""
+        return f"{message.author}{version}: {shortened(beginning, _SPOKEN)}{attached}"
 
     # -- editing
 
@@ -142,10 +146,15 @@ class MessageWidget(QWidget):
     @Slot()
     def _on_save(self) -> None:
         text = self.editing.text.toPlainText() if self.editing is not None else ""
-        if text.strip():
+        attachments = self._attachments()
+        if text.strip() or attachments:
             self.stop_editing()
             if self._message.role == "user" or text != self.view.content:  # a question may be asked once more
-                self._commands.edit(self._message.id, text)
+                self._commands.edit(self._message.id, text, attachments)
+
+    def _attachments(self) -> Sequence[Attachment]:
+        """What goes with it."""
+        return self._message.attachments
 
     # -- find
 
@@ -256,12 +265,17 @@ class MessageWidget(QWidget):
 
 
 class UserMessage(MessageWidget):
-    """The user's words on a quiet ground; they can be edited in place."""
+    """The user's words on a quiet ground, with what is attached to them; they can be edited in place."""
 
     def __init__(self, message: StoredMessage, commands: ChatCommands, parent: QWidget) -> None:
         super().__init__(message, commands, parent)
         self._ground = QRectF()
+        self.chips: Chips | None = None
+        self._kept = list(message.attachments)
+        """What stays attached if the message is sent again."""
         self.view.set_text(message.text, folds=True)
+        self._show_chips()
+        self._hide_empty_text()
 
     @property
     def buttons(self) -> UserActions:
@@ -269,6 +283,43 @@ class UserMessage(MessageWidget):
         self.take_turn()
         assert isinstance(self._made_actions, UserActions)
         return self._made_actions
+
+    def _attachments(self) -> Sequence[Attachment]:
+        return self._kept
+
+    def _show_chips(self) -> None:
+        """Those that stay, while it is edited; else all."""
+        if self._message.attachments:
+            self.chips = self.chips or Chips(self)
+            remove = self._remove if self.editing is not None else None
+            self.chips.show_chips(chips_of(self._kept, self.chips, self._commands.show_attachment, remove))
+
+    def _remove(self, place: int) -> None:
+        del self._kept[place]
+        self._show_chips()
+        if self.editing is not None:
+            self.editing.needs_text = not self._kept
+            self.editing.text.setFocus()
+        self.height_changed.emit()
+
+    def _show_editing(self, shown: bool) -> None:
+        self._kept = list(self._message.attachments)
+        if self.editing is not None:
+            self.editing.needs_text = not self._kept
+        self._show_chips()
+        super()._show_editing(shown)
+        self._hide_empty_text()
+
+    def _hide_empty_text(self) -> None:
+        """A message may be nothing but what is attached to it."""
+        if not self._message.text:
+            self.view.hide()
+
+    def is_drawn(self) -> bool:
+        return not self._message.text or super().is_drawn()
+
+    def _first_stop(self) -> QWidget:
+        return self.chips.chips[0].button if self.chips is not None and self.chips.chips else self.view
 
     def _make_actions(self) -> UserActions:
         return UserActions(self._message, self._commands, self._asked)
@@ -286,11 +337,17 @@ class UserMessage(MessageWidget):
             self._made_actions.setGeometry(widths.prose - actions.width() - 4, 4, actions.width(), actions.height())
         self.heading.setGeometry(_PADDING, 4, inner - actions.width(), actions.height())
         top = actions.height() + 4
-        if self.editing is None:
+        if self.chips is not None and self.chips.chips:
+            height = self.chips.fit(inner)
+            self.chips.setGeometry(_PADDING, top, inner, height)
+            top += height + (_PADDING if self.editing is not None or self._message.text else 0)
+        if self.editing is not None:
+            bottom = self.editing.place(_PADDING, top, inner) + _PADDING
+        elif self._message.text:
             self.view.move(_PADDING, top)
             bottom = top + self.view.content_height() + _PADDING
         else:
-            bottom = self.editing.place(_PADDING, top, inner) + _PADDING
+            bottom = top + _PADDING
         self._ground = QRectF(0, 0, widths.prose, bottom)
         return bottom
 

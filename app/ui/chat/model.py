@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import Chat, StoredMessage, title_of, to_json
+from app.chats.attachments import Content
+from app.chats.model import Attachment, Chat, StoredMessage, title_for, to_json
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
@@ -25,9 +26,10 @@ from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import LiveAnswer, can_continue
 from app.ui.chat.saver import ChatSaver
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.unsent import UnsentText, joined
+from app.ui.chat.unsent import UnsentMessage
 
 T = TypeVar("T")
+_Unsent = tuple[str, tuple[Attachment, ...]]
 
 _END = 20
 """Messages: enough to fill a screen."""
@@ -58,8 +60,13 @@ class _Queued:
     """What the user asked for while the messages were being read."""
 
     text: str
-    """A message to send; empty: the last answer is to be written again."""
+    attachments: tuple[Attachment, ...] = ()
+    """Of a message to send; nothing of either: the last answer is to be written again."""
     is_answered: bool = True
+
+    @property
+    def is_message(self) -> bool:
+        return bool(self.text or self.attachments)
 
 
 class ChatModel(QObject):
@@ -117,7 +124,7 @@ class ChatModel(QObject):
         self.settings = settings
         self.live: LiveAnswer | None = None
         self.saver = ChatSaver(chat_store, self)
-        self.unsent = UnsentText(self.saver, lambda: None if self.is_new else self.id, self, is_known=self.is_new)
+        self.unsent = UnsentMessage(self.saver, lambda: None if self.is_new else self.id, self, is_known=self.is_new)
         self._has_chosen = False
         """Whether the settings are this chat's own."""
         self._queue = queue
@@ -184,23 +191,23 @@ class ChatModel(QObject):
         # What fails here fails again at once, and is told then.
         self.saver.read(lambda store: store.branch_end(chat_id, _END), end_done, lambda _error: None)
 
-        def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], str]:
+        def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], _Unsent]:
             try:
                 chat = store.chat(chat_id)
             except LookupError:
                 raise KnownError("This chat has been deleted.") from None
             if chat.deleted_at is not None:
                 raise KnownError("This chat is in the trash.")
-            return chat, store.branch(chat_id), store.unsent(chat_id)
+            return chat, store.branch(chat_id), _unsent(store, chat_id)
 
-        def done(found: tuple[Chat, list[StoredMessage], str]) -> None:
+        def done(found: tuple[Chat, list[StoredMessage], _Unsent]) -> None:
             chat, branch, unsent = found
             self._is_read = True
             self.title, chosen = chat.title, chat_settings(chat.settings)
             if chosen is not None:
                 self.settings, self._has_chosen = chosen, True
             self.settings_changed.emit()
-            self.unsent.add_stored(unsent)
+            self.unsent.add_stored(*unsent)
             self._show(branch)
 
         self._read(read, done)
@@ -208,7 +215,7 @@ class ChatModel(QObject):
     def open_new(self) -> None:
         """Read what was left unsent in the chat that did not come into being yet."""
         self.unsent.is_known = False
-        self._read(lambda store: store.unsent(None), self.unsent.add_stored)
+        self._read(lambda store: _unsent(store, None), lambda unsent: self.unsent.add_stored(*unsent))
 
     def _read(
         self, read: Callable[[ChatStore], T], show: Callable[[T], None], not_done: Callable[[], None] | None = None
@@ -237,8 +244,8 @@ class ChatModel(QObject):
         queued = self._queued
         if queued is not None and self._is_read and not self._reading:
             self._queued = None
-            if queued.text:
-                self._ask(queued.text, is_answered=queued.is_answered)
+            if queued.is_message:
+                self._ask(queued.text, queued.attachments, is_answered=queued.is_answered)
             else:
                 self.regenerate()
         self._refresh()
@@ -246,8 +253,8 @@ class ChatModel(QObject):
     def _give_back(self) -> None:
         """What was to be sent goes back to where it was written."""
         queued, self._queued = self._queued, None
-        if queued is not None and queued.text:
-            self.unsent.replace(joined(queued.text, self.unsent.text))
+        if queued is not None and queued.is_message:
+            self.unsent.give_back(queued.text, queued.attachments)
 
     def _show(self, branch: list[StoredMessage]) -> None:
         """Another branch, of which only what differs is told."""
@@ -267,26 +274,58 @@ class ChatModel(QObject):
     # ------------------------------------------------------------ what the user does
 
     def send(self, text: str) -> bool:
-        """Ask something; ``False`` where that cannot be done now."""
-        if not text.strip() or self.state.is_busy:
+        """Ask something, with what is attached to it if it stands in the composer; ``False`` where that cannot be done
+        now.
+        """
+        is_unsent = text == self.unsent.text
+        if self.state.is_busy or not (text.strip() or (is_unsent and self.unsent.attachments)):
             return False
-        if text == self.unsent.text:
-            self.unsent.take()
+        if is_unsent and self.unsent.reading:
+            return False  # the message isn't complete
+        attachments = self.unsent.take()[1] if is_unsent else ()
         if self.state is ChatState.OPENING:
-            self._queued = _Queued(text)
+            self._queued = _Queued(text, attachments)
             self._refresh()
         else:
-            self._ask(text)
+            self._ask(text, attachments)
         return True
 
-    def edit(self, message_id: str, text: str) -> bool:
-        """Another wording; the old one stays as an earlier version. One of the user's is answered."""
+    def attach(self, content: Content, in_place_of: Attachment | None = None, *, reading: int = 0) -> None:
+        """Attach this to the message in the composer; if that has this one, in its place.
+
+        ``reading``: the number it has in `UnsentMessage.reading`, if it has one; it may have been given up meanwhile.
+        """
+
+        def kept(attachment: Attachment) -> None:
+            if reading and not self.unsent.end_reading(reading):
+                return
+            attachments = list(self.unsent.attachments)
+            if in_place_of in attachments:
+                attachments[attachments.index(in_place_of)] = attachment
+            elif in_place_of is None and attachment not in attachments:
+                attachments.append(attachment)
+            self.unsent.attach(attachments)
+
+        def failed(error: KnownError) -> None:
+            self.unsent.end_reading(reading)
+            self.failed.emit(error)
+
+        self.saver.read(lambda store: store.keep(content), kept, failed)
+
+    def edit(self, message_id: str, text: str, attachments: Sequence[Attachment] | None = None) -> bool:
+        """Another wording; the old one stays as an earlier version. One of the user's is answered.
+
+        ``attachments``: what goes with that one now; ``None``: the same as before.
+        """
         place = self._idle_place(message_id)
-        if place is None or not text.strip():
+        if place is None:
             return False
         old = self.messages[place]
+        attached = old.attachments if attachments is None else tuple(attachments)
+        if not (text.strip() or attached):
+            return False
         if old.role == "user":
-            self._ask(text, place)
+            self._ask(text, attached, place)
             return True
         message = replace(
             old,
@@ -360,7 +399,7 @@ class ChatModel(QObject):
         if self.live is not None:
             self._queue.stop(self.live)
         elif self._queued is not None:
-            if self._queued.text:
+            if self._queued.is_message:
                 self._queued.is_answered = False
             else:
                 self._queued = None
@@ -452,7 +491,9 @@ class ChatModel(QObject):
 
     # ------------------------------------------------------------ asking
 
-    def _ask(self, text: str, place: int | None = None, *, is_answered: bool = True) -> None:
+    def _ask(
+        self, text: str, attachments: tuple[Attachment, ...], place: int | None = None, *, is_answered: bool = True
+    ) -> None:
         """A message of the user at this place, by default the end, and an answer to it."""
         self.asking.emit()
         versions, at = 1, len(self.messages) if place is None else place
@@ -460,7 +501,10 @@ class ChatModel(QObject):
             versions = self.messages[place].versions + 1
         parent_id = self.messages[at - 1].id if at else None
         question = StoredMessage(
-            new_id(), self.id, parent_id, "user", text, "complete", time.time(), version=versions, versions=versions
+            *(new_id(), self.id, parent_id, "user", text, "complete", time.time()),
+            version=versions,
+            versions=versions,
+            attachments=attachments,
         )
         self._replaced = []
         self._replace(at, [question])
@@ -475,7 +519,7 @@ class ChatModel(QObject):
         is_sent = place is None
         self.saver.write(self._question_writer(question, is_sent=is_sent), written)
         if self.is_new:
-            self.is_new, self.title, self._has_chosen = False, title_of(text), True
+            self.is_new, self.title, self._has_chosen = False, title_for(question), True
             self.unsent.is_known = True
             self.created.emit()
             self.settings_changed.emit()
@@ -504,7 +548,7 @@ class ChatModel(QObject):
     def _question_writer(self, question: StoredMessage, *, is_sent: bool) -> Callable[[ChatStore], None]:
         """What stores a question; with it goes the unsent text that it was."""
         is_first, settings, chat_id = self.is_new, self.settings.to_json(), self.id
-        unsent, knows_unsent = self.unsent.text, self.unsent.is_known
+        unsent, attachments, knows_unsent = self.unsent.text, self.unsent.attachments, self.unsent.is_known
 
         def write(store: ChatStore) -> None:
             if is_first:
@@ -514,6 +558,10 @@ class ChatModel(QObject):
                 if is_first:
                     store.set_unsent(None, "")
                 store.set_unsent(chat_id, unsent)
+                if question.attachments:
+                    if is_first:
+                        store.set_unsent_attachments(None, ())
+                    store.set_unsent_attachments(chat_id, attachments)
 
         return write
 
@@ -590,5 +638,9 @@ class ChatModel(QObject):
         """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
         queued, self._queued = self._queued, None
         self._save_timer.stop()
-        self.unsent.finish(queued.text if queued is not None else "")
+        self.unsent.finish(*(("", ()) if queued is None else (queued.text, queued.attachments)))
         self.saver.save_again()
+
+
+def _unsent(store: ChatStore, chat_id: str | None) -> _Unsent:
+    return store.unsent(chat_id), store.unsent_attachments(chat_id)

@@ -12,7 +12,6 @@ from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.unsent import joined
 from app.ui.notices import NoticeList
 
 
@@ -60,7 +59,8 @@ class OpenChats(QObject):
     def begin(self, chat_id: str | None) -> None:
         """The store is there: show this chat, unless something was written meanwhile, which is to be seen then."""
         self._has_begun = True
-        is_untouched = self.current is self._new and not self._new.unsent.text
+        unsent = self._new.unsent
+        is_untouched = self.current is self._new and not (unsent.text or unsent.attachments)
         self._new.open_new()
         if chat_id is not None and is_untouched:
             self.open(chat_id)
@@ -183,8 +183,8 @@ class OpenChats(QObject):
         """What was written in a chat that cannot be read is not lost: it stands where a new one begins."""
         self._chat_store.tell(error)
         for model in self._models():
-            if model.must_open and (words := model.unsent.take()):
-                self._new.unsent.replace(joined(self._new.unsent.text, words))
+            if model.must_open and (model.unsent.text or model.unsent.attachments):
+                self._new.unsent.give_back(*model.unsent.take())
         if self.current.must_open:
             self.new()
         self._tidy_soon()

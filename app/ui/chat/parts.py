@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
+from app.chats.model import Attachment
 from app.models.text import is_right_to_left
 from app.ui.chat.send_key import begins_line, send_key
 from app.ui.notices import Kind
@@ -32,8 +33,9 @@ class ChatCommands:
 
     regenerate: Callable[[str], object] = _nothing
     compare: Callable[[str], object] = _nothing
-    edit: Callable[[str, str], object] = _nothing
-    """With the new wording."""
+    edit: Callable[[str, str, Sequence[Attachment]], object] = _nothing
+    """With the new wording, and what goes with it."""
+    show_attachment: Callable[[Attachment], object] = _nothing
     continue_answer: Callable[[str], object] = _nothing
     ways_to_regenerate: Callable[[str], Sequence[tuple[str, Callable[[], object]]]] = lambda _message_id: ()
     """What an answer can be written again with: what a menu says, and what does it. An empty text: a line between."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app.chats.model import Attachment
 from app.ui.chat.saver import ChatSaver
 
 INTERVAL_MS = 500
@@ -18,25 +19,32 @@ def joined(first: str, second: str) -> str:
     return second if not first.strip() or second.startswith(first) else f"{first}\n{second}"
 
 
-class UnsentText(QObject):
+class UnsentMessage(QObject):
     """One for each open chat.
 
     Attributes:
         text: As it is now.
-        is_known: Whether the stored text has been read. Until then nothing is saved, so that nothing is overwritten.
+        attachments: So are these.
+        reading: Names of files that are still being read, to be attached.
+        is_known: Whether what is stored has been read. Until then nothing is saved, so that nothing is overwritten.
 
     Signals:
         typed: The text is a different one.
         replaced: So it is, and it wasn't typed: the composer has to show it.
+        attachments_changed: Others are attached.
     """
 
     typed = Signal()
     replaced = Signal(str)
+    attachments_changed = Signal()
 
     def __init__(self, saver: ChatSaver, key: Callable[[], str | None], parent: QObject, *, is_known: bool) -> None:
         """``key``: under which id it is stored at the moment, ``None`` for a chat that doesn't exist yet."""
         super().__init__(parent)
         self.text = ""
+        self.attachments: tuple[Attachment, ...] = ()
+        self.reading: dict[int, str] = {}
+        self._begun = 0
         self.is_known = is_known
         self._saver = saver
         self._key = key
@@ -55,19 +63,53 @@ class UnsentText(QObject):
         self.type(text)
         self.replaced.emit(text)
 
-    def take(self) -> str:
-        """Remove the text, which will be stored elsewhere. Returns it."""
-        text, self.text = self.text, ""
-        self._timer.stop()
-        return text
+    def attach(self, attachments: Sequence[Attachment]) -> None:
+        """Let these go with the message, in the place of those that did."""
+        if tuple(attachments) != self.attachments:
+            self.attachments = tuple(attachments)
+            self._save_attachments()
+            self.attachments_changed.emit()
 
-    def add_stored(self, stored: str) -> None:
-        """The stored text has been read; keep it together with what was typed in the meantime."""
+    def begin_reading(self, name: str) -> int:
+        """A file of this name is being read. Returns its number."""
+        self._begun += 1
+        self.reading[self._begun] = name
+        self.attachments_changed.emit()
+        return self._begun
+
+    def end_reading(self, number: int) -> bool:
+        """It is read, or isn't wanted any more. Returns whether it was wanted until now."""
+        was_wanted = self.reading.pop(number, None) is not None
+        if was_wanted:
+            self.attachments_changed.emit()
+        return was_wanted
+
+    def take(self) -> tuple[str, tuple[Attachment, ...]]:
+        """Remove the message, which will be stored elsewhere. Returns its text and attachments."""
+        taken = self.text, self.attachments
+        self.text, self.attachments = "", ()
+        self._timer.stop()
+        if taken[1]:
+            self.attachments_changed.emit()
+        return taken
+
+    def give_back(self, text: str, attachments: Sequence[Attachment]) -> None:
+        """A message that wasn't sent stands before what was written since."""
+        self.attach([*attachments, *self.attachments])
+        self.replace(joined(text, self.text))
+
+    def add_stored(self, stored: str, attachments: Sequence[Attachment]) -> None:
+        """What is stored has been read; keep it together with what was written in the meantime."""
         self.is_known = True
         typed, self.text = self.text, stored
         self.replace(joined(stored, typed))
         if self.text != stored:
             self.save()  # another chat may be shown by now
+        added = [one for one in self.attachments if one not in attachments]
+        self.attachments = (*attachments, *added)
+        if added:
+            self._save_attachments()
+        self.attachments_changed.emit()
 
     @Slot()
     def save(self) -> None:
@@ -77,6 +119,11 @@ class UnsentText(QObject):
             key, text = self._key(), self.text
             self._saver.write(lambda store: store.set_unsent(key, text), replaces="unsent")
 
+    def _save_attachments(self) -> None:
+        if self.is_known:
+            key, attachments = self._key(), self.attachments
+            self._saver.write(lambda store: store.set_unsent_attachments(key, attachments), replaces="unsent files")
+
     def save_if_changed(self) -> None:
         """Save it now, unless that has been done."""
         if self._timer.isActive():
@@ -84,13 +131,18 @@ class UnsentText(QObject):
 
     def is_saved(self) -> bool:
         """Whether `ChatSaver` was given the text as it is now."""
-        return not self._timer.isActive() and (self.is_known or not self.text)
+        is_stored = self.is_known or not (self.text or self.attachments)
+        return is_stored and not self.reading and not self._timer.isActive()
 
-    def finish(self, not_sent: str) -> None:
-        """The window closes. Save the text together with a message that was to be sent but wasn't."""
+    def finish(self, not_sent: str, attachments: Sequence[Attachment] = ()) -> None:
+        """The window closes. Save the message together with one that was to be sent but wasn't."""
         typed = joined(not_sent, self.text)
         if self.is_known and not not_sent:
             self.save_if_changed()
         elif typed:
             key = self._key()
             self._saver.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
+        added = [*attachments, *(() if self.is_known else self.attachments)]
+        if added:
+            key = self._key()
+            self._saver.write(lambda store: store.set_unsent_attachments(key, [*store.unsent_attachments(key), *added]))

@@ -93,10 +93,19 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
+    def count_tokens(
+        self,
+        messages: Sequence[Message],
+        text: str,
+        overflow: Overflow,
+        thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
+    ) -> int:
         """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
 
-        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty.
+        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty. ``attached``:
+        how many tokens go with the text. ``parts``: texts to be counted on their own.
 
         Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
         requested, the template refuses the chat, or the engine ends or loads something else.

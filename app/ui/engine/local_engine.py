@@ -79,8 +79,16 @@ class LocalEngine(Engine):
         self._after()
         return request
 
-    def count_tokens(self, messages: Sequence[Message], text: str, overflow: Overflow, thinking: str = "") -> int:
-        number = self._connection.count_tokens(messages, text, overflow, thinking)
+    def count_tokens(
+        self,
+        messages: Sequence[Message],
+        text: str,
+        overflow: Overflow,
+        thinking: str = "",
+        attached: int = 0,
+        parts: Sequence[str] = (),
+    ) -> int:
+        number = self._connection.count_tokens(messages, text, overflow, thinking, attached, parts)
         self._after()
         return number
 

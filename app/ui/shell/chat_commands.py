@@ -130,14 +130,16 @@ class ChatCommands(QObject):
             self._window.composer.setFocus()
         self._operations.delete(chat_ids, shown if shown in chat_ids else None)
 
-    def import_chats(self) -> None:
-        """Ask for files of other apps, and add their chats."""
+    def import_chats(self, paths: Sequence[Path] = ()) -> None:
+        """Add the chats of these files of other apps; without any, ask for some."""
         from app.ui.chat.import_dialog import ImportDialog
 
         dialog = ImportDialog(self._transfers, self._window)
         dialog.shown_requested.connect(self._show_imported)
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
+        if paths:
+            dialog.read(paths)
 
     def _show_imported(self, chat_ids: Sequence[str]) -> None:
         self._window.show_panel("chats")

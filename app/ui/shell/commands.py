@@ -378,6 +378,10 @@ class AppCommands(QObject):
         else:
             self._buttons[action]()
 
+    def connect_notice(self, action: Action, act: Callable[[], object]) -> None:
+        """Have this button of notices call ``act``."""
+        self._buttons[action] = act
+
     def _notice_buttons(self) -> dict[Action, Callable[[], object]]:
         return {
             Action.RESTART: self._pair_loader.restart,
@@ -392,6 +396,7 @@ class AppCommands(QObject):
             Action.ANSWER: self._regenerate,
             Action.SAVE_AGAIN: self._chats.save_again,
             Action.MEASURE: self.measure_plain,
+            Action.RAISE_CONTEXT: self.open_models,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.SHOW_DOWNLOADS: self._show_downloads,
         }

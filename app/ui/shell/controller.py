@@ -19,6 +19,7 @@ from app.protocol.options import DrafterChoice, DraftLength, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.attachments_presenter import AttachmentsPresenter
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.context_presenter import ContextPresenter
@@ -38,7 +39,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.coordinator import ModelsCoordinator
-from app.ui.notices import Notice, NoticeList
+from app.ui.notices import Action, Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.announcer import Announcer
@@ -94,6 +95,9 @@ class Controller(QObject):
         self.context_meter = ContextMeter(engine, lambda chat: self.queue.settings(chat).thinking, self)
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
+        )
+        self.attachments = AttachmentsPresenter(
+            window.composer, window.drop_area, self.context_meter, self.notice_list, self
         )
         self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
@@ -179,6 +183,7 @@ class Controller(QObject):
         self.compare.close()
         self.commands.close()
         self.chat_commands.close()
+        self.attachments.close()
         self.models.close()
         self.chat_settings.close()
         self.chats.shut_down()
@@ -245,6 +250,11 @@ class Controller(QObject):
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.ask = self.composer.send
+        chat_commands.show_attachment = self.attachments.preview
+        self.attachments.open_model = commands.open_file
+        self.attachments.import_chats = self.chat_commands.import_chats
+        window.menus.connect_action("attach_files", self.attachments.choose)
+        commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
@@ -342,6 +352,7 @@ class Controller(QObject):
         self.composer.show(model)
         self.chat_settings.show(model)
         self.context_meter.show(model)
+        self.attachments.show(model)
         for connection in self._current:
             QObject.disconnect(connection)
         self._current = [

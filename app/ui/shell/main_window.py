@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QMainWindow, QSplitter, QWidget
+from PySide6.QtWidgets import QMainWindow, QSplitter, QWidget
 
 from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
+from app.ui.chat.drop_area import DropArea
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
@@ -43,8 +44,8 @@ class MainWindow(QMainWindow):
     """Lays out the parts and decides which panels have room.
 
     Attributes:
-        top_bar, chat_list, transcript, find_bar, composer, speed_panel, settings_tab, undo_bar, notice_bar, menus: The
-            parts.
+        top_bar, chat_list, drop_area, transcript, find_bar, composer, speed_panel, settings_tab, undo_bar, notice_bar,
+            menus: The parts.
 
     Signals:
         panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
@@ -159,7 +160,7 @@ class MainWindow(QMainWindow):
         return self.chat_list if panel == "chats" else self._side
 
     def _make_splitter(self) -> QSplitter:
-        center = QFrame()
+        self.drop_area = center = DropArea()
         theme.set_role(center, "reading")
         center.setMinimumWidth(CENTER_WIDTH)
         column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=center)

@@ -10,6 +10,8 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QMenu, QMenuBar
 
+from app.ui.chat.composer import ATTACH_KEYS
+
 _KEY = QKeySequence.StandardKey
 Keys: TypeAlias = str | QKeySequence.StandardKey
 """A combination of keys, or what the system uses for a purpose."""
@@ -87,6 +89,8 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("previous_pane", "&Previous pane", "Shift+F6"),
     ),
     "&Chat": (
+        _Entry("attach_files", "Attac&h files…", ATTACH_KEYS),
+        _SEPARATOR,
         _Entry("stop", "&Stop", "Esc"),
         _Entry("stop_thinking", "Stop &thinking", "Ctrl+T"),
         _Entry("regenerate", "&Regenerate", "Ctrl+R"),

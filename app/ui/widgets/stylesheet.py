@@ -5,10 +5,10 @@ Roles a widget can take with `theme.set_role`:
 - labels: ``heading`` (bold; also ``heading-accent``, ``heading-warning``, ``heading-bad``), ``quiet``, ``good``,
   ``warning``, ``bad``
 - buttons: ``primary`` (filled with the accent), ``flat`` (no outline until the pointer is there), ``link``, ``small``,
-  ``section`` (opens a part of a dialog), ``fold`` (opens a part of a message)
+  ``section`` (opens a part of a dialog), ``fold`` (opens a part of a message), ``chip`` (in a ``chip``)
 - fields: ``bare`` (no box of its own)
-- frames: ``card`` (raised, rounded), ``popup`` (over everything), ``bar`` (raised, hairline below), ``side`` (raised),
-  ``reading`` (the plain surface), ``line`` (a hairline)
+- frames: ``card`` (raised, rounded), ``chip`` (rounded, small), ``popup`` (over everything), ``bar`` (raised, hairline
+  below), ``side`` (raised), ``reading`` (the plain surface), ``line`` (a hairline)
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ QFrame[role="popup"] { background: $surface; border: 1px solid $control_line; }
 QFrame[role="bar"] { background: $raised; border: none; border-bottom: 1px solid $line; }
 QFrame[role="side"], QWidget[role="side"] { background: $raised; border: none; }
 QFrame[role="reading"], QWidget[role="reading"] { background: $surface; border: none; }
+QFrame[role="chip"] { background: $surface; border: 1px solid $line; border-radius: ${radius}px; }
 QFrame[role="line"] { background: $line; border: none; max-height: 1px; min-height: 1px; }
 
 QPushButton {
@@ -91,6 +92,13 @@ QPushButton[role="fold"] {
 }
 QPushButton[role="fold"]:focus { border-color: $focus_line; }
 QPushButton[role="fold"]:hover { background: $hover; color: $text; }
+QPushButton[role="chip"], QToolButton[role="chip"] {
+    background: transparent; border: 1px solid transparent; border-radius: 6px; padding: 2px 6px; min-height: 18px;
+}
+QToolButton[role="chip"] { padding: 2px; icon-size: 12px; }
+QPushButton[role="chip"]:hover, QToolButton[role="chip"]:hover { background: $hover; }
+QPushButton[role="chip"]:focus, QToolButton[role="chip"]:focus { border-color: $focus_line; }
+QPushButton[role="chip"]:disabled { color: $quiet; }
 QToolButton::menu-indicator, QPushButton::menu-indicator { image: none; width: 0px; }
 
 QLineEdit, QPlainTextEdit, QTextEdit, QSpinBox, QDoubleSpinBox, QComboBox {

@@ -26,7 +26,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.support.gemma4_models import KINDS as GEMMAS
 from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
-from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import (
     ARCHITECTURES,
@@ -141,9 +141,8 @@ def test_the_counters_follow_from_the_plain_text(
     assert answer.token_ids == plain.token_ids and answer.text == plain.text
     passes = passes_of(answer)
     first = next(number for number, (tested, _) in enumerate(passes) if tested)  # before, it reads the prompt
-    assert passes[first:] == rounds_of(
-        plain.token_ids[first:], min(depth, HEADS) if kind == CHAIN else depth, wrong_after
-    )
+    length = min(depth, HEADS) if kind == CHAIN else longest(engine, depth)
+    assert passes[first:] == rounds_of(plain.token_ids[first:], length, wrong_after)
     assert {round_.drafter for round_ in answer.rounds if round_.tested} == {"mtp"}
     assert_sums_close(answer)
 
@@ -160,7 +159,8 @@ def test_each_head_of_a_chain_drafts_the_token_of_its_number(
     """The heads are wrong after different tokens, so the counters tell which of them drafted."""
     wrong_after = [wrong.get(head, ()) for head in range(max(wrong) + 2)]
     pair = load_head(Files(make_table_model(tmp_path / "m.gguf", architecture, *wrong_after)))
-    assert pair.has_head and pair.head_refused is None and pair.default_draft_length == min(3, len(wrong_after))
+    assert pair.has_head and pair.head_refused is None
+    assert pair.default_draft_length == min(2 if pair.target.gpu_layers else 3, len(wrong_after))
     plain = run(engine, asked(max_tokens=100, draft_length=0))
     for depth in (1, 2, 3, 8):
         answer = run(engine, asked(max_tokens=100, draft_length=depth))
@@ -183,7 +183,7 @@ def test_a_single_head_of_other_architectures(
     assert answer.token_ids == plain.token_ids
     passes = passes_of(answer)
     first = next(number for number, (tested, _) in enumerate(passes) if tested)
-    assert passes[first:] == rounds_of(plain.token_ids[first:], 5, WRONG_AFTER)
+    assert passes[first:] == rounds_of(plain.token_ids[first:], longest(engine, 5), WRONG_AFTER)
     load_head(Files(make_random_model(tmp_path / "random.gguf", architecture)))
     for sampling in (GREEDY, WARM):
         command = asked(sampling=sampling)

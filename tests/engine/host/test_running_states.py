@@ -19,7 +19,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import DraftLength, LoadSettings, Sampling
 from tests.support.architectures import POSITIONS, Architecture, make
-from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
 from tests.support.scripted_drafter import ScriptedDrafter
 
 Loader = Callable[..., PairLoaded]
@@ -53,12 +53,6 @@ def fresh(target: Path, command: Generate) -> Answer:
 
 def _fields(command: Generate) -> dict[str, object]:
     return {name: getattr(command, name) for name in command.__struct_fields__ if name != "request"}
-
-
-def longest(engine: Engine, length: int) -> int:
-    """How long drafts of ``length`` are here: on a GPU, at most as many tokens as there are snapshots."""
-    assert engine._target is not None
-    return min(length, engine._target.longest_draft)
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM], ids=["greedy", "warm"])

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.attachments import Content
+from app.chats.model import Attachment
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
@@ -21,7 +23,7 @@ from app.client.connection import Timings
 from app.protocol.commands import MeasurePlain, Message
 from app.protocol.options import LoadSettings
 from app.settings import Pair
-from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.stored_chats import StoredChats
@@ -589,3 +591,120 @@ def test_leaving_a_temporary_chat_does_not_wait_for_its_store(make_rig: MakeRig)
     assert not held.done()
     going_on.set()
     held.result(WAIT_MS / 1000)
+
+
+# ------------------------------------------------------------ attachments
+
+NOTES = Content("text", "notes.md", b"Green tea: 80 degrees.", "text/markdown")
+
+
+def attach(qtbot: QtBot, rig: Rig, content: Content = NOTES) -> Attachment:
+    before = len(rig.model.unsent.attachments)
+    rig.model.attach(content)
+    qtbot.waitUntil(lambda: len(rig.model.unsent.attachments) > before, timeout=WAIT_MS)
+    return rig.model.unsent.attachments[-1]
+
+
+def test_attachments_are_sent_and_stored(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.chats.begin(None)
+    attached = attach(qtbot, rig)
+    rig.settle()
+    assert rig.stored(lambda store: store.unsent_attachments(None)) == (attached,)
+    rig.model.unsent.type("How hot?")
+    rig.ask("How hot?")
+    chat_id = rig.model.id
+    assert rig.model.messages[0].attachments == (attached,)
+    assert rig.model.unsent.attachments == ()
+    assert rig.stored(lambda store: store.branch(chat_id))[0].attachments == (attached,)
+    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == ((), ())
+    assert conversation(rig.model.messages[:1]).messages[0].content == (
+        "`notes.md`\n\n```\nGreen tea: 80 degrees.\n```\n\nHow hot?"
+    )
+    rig.ask("And now?")
+    assert rig.model.messages[2].attachments == ()
+
+
+def test_an_attachment_needs_no_words(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    assert not rig.model.send("")
+    attach(qtbot, rig)
+    rig.ask("")
+    assert [len(one.attachments) for one in rig.model.messages] == [1, 0]
+    assert rig.model.title == rig.stored(ChatStore.chats)[0].title == "notes.md"
+
+
+def test_an_example_leaves_what_is_attached_where_it_is(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    attached = attach(qtbot, rig)
+    rig.model.unsent.type("half a sen")
+    rig.ask("What is a draft?")
+    assert rig.model.messages[0].attachments == ()
+    assert (rig.model.unsent.text, rig.model.unsent.attachments) == ("half a sen", (attached,))
+
+
+def test_another_wording_keeps_attachments_or_has_others(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    attached = attach(qtbot, rig)
+    rig.ask("")
+    assert rig.model.edit(rig.model.messages[0].id, "How hot?")
+    rig.settle()
+    assert [(one.text, one.attachments, one.version) for one in rig.model.messages[:1]] == [
+        ("How hot?", (attached,), 2)
+    ]
+    assert rig.model.edit(rig.model.messages[0].id, "How hot?", ())
+    rig.settle()
+    assert [(one.text, one.attachments, one.version) for one in rig.model.messages[:1]] == [("How hot?", (), 3)]
+    assert not rig.model.edit(rig.model.messages[0].id, " ")
+    chat_id = rig.model.id
+    versions = rig.stored(lambda store: [len(one.attachments) for one in store.record(chat_id).messages])
+    assert versions == [1, 0, 1, 0, 0, 0]
+
+
+def test_unsent_attachments_are_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.chats.begin(None)
+    rig.ask("One")
+    chat_id = rig.model.id
+    attached = attach(qtbot, rig)
+    rig.chats.new()
+    assert len(rig.model.unsent.attachments) == 0
+    other = attach(qtbot, rig, replace(NOTES, data=b"other"))
+    rig.open(chat_id)
+    assert list(rig.model.unsent.attachments) == [attached]
+    rig.model.unsent.attach(())
+    rig.settle()
+    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == (
+        (other,),
+        (),
+    )
+
+
+def test_what_was_attached_before_the_store_was_read_is_kept_with_what_it_has(
+    qtbot: QtBot, make_rig: MakeRig, tmp_path: Path
+) -> None:
+    with ChatStore(tmp_path / "chats.sqlite") as store:
+        stored = store.keep(replace(NOTES, data=b"stored"))
+        store.set_unsent_attachments(None, [stored])
+    rig = make_rig()
+    added = attach(qtbot, rig)
+    rig.chats.begin(None)
+    qtbot.waitUntil(lambda: rig.model.unsent.attachments == (stored, added), timeout=WAIT_MS)
+    rig.settle()
+    assert rig.stored(lambda store: store.unsent_attachments(None)) == (stored, added)
+
+
+def test_an_attached_file_of_a_temporary_chat_is_never_written(qtbot: QtBot, make_rig: MakeRig, tmp_path: Path) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.chats.new_temporary()
+    attach(qtbot, rig)
+    rig.model.send("")
+    qtbot.waitUntil(lambda: rig.model.state is ChatState.IDLE and len(rig.model.messages) == 2, timeout=WAIT_MS)
+    assert rig.model.messages[0].attachments[0].text == "Green tea: 80 degrees."
+    assert not (tmp_path / "attachments").exists()

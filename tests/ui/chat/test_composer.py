@@ -148,10 +148,8 @@ def test_short_text_is_never_scrolled(qtbot: QtBot, composer: Composer) -> None:
     assert composer.editor.verticalScrollBar().value() == 0
 
 
-def test_a_megabyte_can_be_pasted(qtbot: QtBot, composer: Composer) -> None:
-    data = QMimeData()
-    data.setText("word " * 200_000)
-    composer.editor.insertFromMimeData(data)
+def test_a_megabyte_can_be_sent(qtbot: QtBot, composer: Composer) -> None:
+    composer.editor.insertPlainText("word " * 200_000)
     with qtbot.waitSignal(composer.message_sent) as sent:
         press(composer, Qt.Key.Key_Return)
     assert sent.args is not None

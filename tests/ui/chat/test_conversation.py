@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from app.chats.model import Role, StoredMessage
+from app.chats.model import Attachment, Role, StoredMessage
+from app.protocol.commands import Image
 from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
 
 
@@ -64,3 +65,14 @@ def test_thinking_goes_along_apart_from_the_answer() -> None:
     assert [(one.content, one.thinking) for one in made] == [("a", ""), ("Yes.\n\nYes.", "Hm.")]
     only = replace(answer, text="", thinking="Hm.")
     assert len(conversation([question, only], "").messages) == 1
+
+
+def test_files_and_images_go_before_the_question() -> None:
+    text = Attachment("a" * 64, "text", "notes.md", 5, text="80 °C")
+    image = Attachment("b" * 64, "image", "tea.png", 9, path="/tea.png")
+    gone = Attachment("c" * 64, "image", "old.png", 9, is_missing=True)
+    first, second = branch(("user", "Look."), ("user", "Why?"))
+    stored = [replace(first, attachments=(image,)), replace(second, attachments=(text, gone, image))]
+    (message,) = conversation(stored).messages
+    assert message.content == "Look.\n\n`notes.md`\n\n```\n80 °C\n```\n\nWhy?"
+    assert message.images == (Image("b" * 64, "/tea.png"),) * 2

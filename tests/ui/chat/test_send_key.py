@@ -78,7 +78,7 @@ def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
 
 def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
     edited: list[tuple[str, str]] = []
-    commands = ChatCommands(edit=lambda message_id, text: edited.append((message_id, text)))
+    commands = ChatCommands(edit=lambda message_id, text, _attachments: edited.append((message_id, text)))
     owner = QWidget()
     qtbot.addWidget(owner)
     message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), commands, owner)

@@ -194,7 +194,7 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     editor.setPlainText("second")
     edited = calls(transcript, "edit")
     click(message.editing.save_button)
-    assert edited == [("u", "second")]
+    assert edited == [("u", "second", ())]
     assert not editor.isVisible()
 
 
@@ -210,7 +210,7 @@ def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcri
         assert message.editing is not None
         click(message.editing.save_button)
         assert message.editing is None
-    assert edited == [("u", "first")]  # which is answered once more
+    assert edited == [("u", "first", ())]  # which is answered once more
 
 
 def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
@@ -273,7 +273,7 @@ def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: Q
     done.setCommitString("日本")
     QApplication.sendEvent(editor, done)
     QTest.keyClick(editor, Qt.Key.Key_Return)
-    assert edited == [("u", "日本")]
+    assert edited == [("u", "日本", ())]
 
 
 # ---------------------------------------------------------------- order of the column

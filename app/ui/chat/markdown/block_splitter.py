@@ -73,6 +73,8 @@ class BlockSplitter:
         self._partial = ""
         self._is_in_line = False
         """Whether an overlong line goes on."""
+        self._is_final = False
+        """Whether no more text will come."""
 
     def feed(self, text: str) -> None:
         """Add text that follows what came before."""
@@ -91,6 +93,9 @@ class BlockSplitter:
         if self._partial:
             self._take_line(self._partial, "")
             self._partial = ""
+        self._is_final = True
+        if self._open is not None and self._open.kind is Kind.FORMULA:
+            self._unparsed = len(self._lines)  # without its end it is none
         self._parse()
         if self._code is not None:
             self._code.closed = True
@@ -200,9 +205,12 @@ class BlockSplitter:
     def _blocks(self, lines: Sequence[str]) -> list[Block]:
         """The blocks of the lines that are in none yet."""
         if self._cut is None:
-            return blocks_of(lines, self._at, self._open.number if self._open is not None else None)
+            number = self._open.number if self._open is not None else None
+            return blocks_of(lines, self._at, number, is_final=self._is_final)
         head = self._cut.prefix or _CONTINUED
-        first, *others = blocks_of([*head.splitlines(keepends=True), *lines], self._at - len(head))
+        first, *others = blocks_of(
+            [*head.splitlines(keepends=True), *lines], self._at - len(head), is_final=self._is_final
+        )
         text = first.text[len(head) :]
         return [_rest_of(self._cut, self._at, text, first.closed), *others] if text.strip() else others
 

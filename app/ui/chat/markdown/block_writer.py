@@ -22,6 +22,7 @@ from PySide6.QtGui import (
     QTextTable,
 )
 
+from app.chats.formats.formulas import Formula, formula_at
 from app.models.text import is_right_to_left
 from app.ui.chat.markdown.block_splitter import close_inline
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind
@@ -38,28 +39,20 @@ from app.ui.chat.markdown.formats import (
     Formats,
     Look,
 )
+from app.ui.chat.markdown.formula_places import FormulaPlaces
+from app.ui.chat.markdown.inline_writer import InlineWriter
 from app.ui.chat.markdown.tables import TableRun, column_widths
 
 FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
-ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
-
 _Property = QTextFormat.Property
 _DEEP_INDENT = re.compile(r"^ {25,}", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _LEADING_SPACE = re.compile(r"^[ \t]+", re.MULTILINE)
 _DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]\n]+\]:)", re.MULTILINE)
 _MAX_QUOTES = 8
+_NOT_COMPLETED = (Kind.TABLE, Kind.PLAIN, Kind.INDENTED, Kind.FORMULA)
 _Marker = QTextBlockFormat.MarkerType
 _TASK_MARKS = {_Marker.Checked: CHECKED, _Marker.Unchecked: UNCHECKED}
-
-
-def checked_link(target: str) -> str:
-    """The address if it may become a link, else nothing."""
-    url = QUrl(target, QUrl.ParsingMode.StrictMode)
-    scheme = url.scheme().lower()
-    if not url.isValid() or scheme not in ALLOWED_SCHEMES or url.userInfo():
-        return ""
-    return url.toString() if scheme == "mailto" or url.host() else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +87,10 @@ class BlockWriter:
         wrap_choices: The same of single code blocks, by their numbers, where the user has chosen.
     """
 
-    def __init__(self, cursor: QTextCursor, formats: Formats, margin: float) -> None:
+    def __init__(
+        self, cursor: QTextCursor, formats: Formats, margin: float, places: FormulaPlaces | None = None
+    ) -> None:
+        """``places``: without them formulas are shown as source."""
         self.code_runs: list[CodeRun] = []
         self.table_runs: list[TableRun] = []
         self.width = 0.0
@@ -106,6 +102,7 @@ class BlockWriter:
         self._is_free = True
         self._scratch = _scratch()
         self._lists: dict[int, QTextList] = {}
+        self._inline = InlineWriter(cursor, formats, places, self._begin)
 
     # -- where
 
@@ -165,7 +162,7 @@ class BlockWriter:
         if block.kind is Kind.CODE:
             self.end_code(self.begin_code(block.language))
             return
-        if not (block.closed or block.ends_in_code or block.kind in (Kind.TABLE, Kind.PLAIN, Kind.INDENTED)):
+        if not (block.closed or block.ends_in_code or block.kind in _NOT_COMPLETED):
             block = replace(block, text=close_inline(block.text.rstrip("\n")))
         if block.continued and self._cursor.position() > 0:
             form = self._cursor.blockFormat()
@@ -175,6 +172,8 @@ class BlockWriter:
             self._begin(self.formats.rule(self.margin), self.formats.characters(Look()))
         elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
             self._write_plain(block)
+        elif block.kind is Kind.FORMULA:
+            self._write_formula(block)
         else:
             self._write_markdown(block)
 
@@ -187,8 +186,24 @@ class BlockWriter:
             self._begin(form, characters)
             self._cursor.insertText(line, characters)
 
+    def _write_formula(self, block: Block) -> None:
+        """A formula on lines of its own, or one that lacks its end so far."""
+        text = block.text.strip()
+        formula = formula_at(text, 0) if block.closed else None
+        formula = formula or Formula(0, len(text), text, "", is_display=True)
+        form, look = self.formats.prose(self.margin), Look()
+        if block.continued:
+            form.setTopMargin(0)
+        self._begin(form, self.formats.characters(look))
+        self._inline.is_final = block.closed
+        self._inline.write_formula(formula, look, form)
+        self._cursor.insertText(text[formula.end :], self.formats.characters(look))
+
     def _write_markdown(self, block: Block) -> None:
         source = _source(block)
+        self._inline.is_final = block.closed
+        if block.kind is not Kind.INDENTED:
+            source = self._inline.without_formulas(source)
         self._scratch.setMarkdown(source, FEATURES)
         self._lists.clear()
         has_table = "|" in source
@@ -236,7 +251,7 @@ class BlockWriter:
             else:
                 number = block.number if items.format().indent() <= 1 else None
                 self._lists[key] = self._cursor.createList(self.formats.list(items.format(), number))
-        self._write_inline(part, level)
+        self._inline.write(part, level, form=None if level else form)
 
     def _block_format(
         self, part: QTextBlock, level: int, items: QTextList | None, *, is_task: bool
@@ -261,37 +276,6 @@ class BlockWriter:
             form.setProperty(DEPTH, quotes)
         return form
 
-    def _write_inline(self, part: QTextBlock, level: int, *, bold: bool = False) -> None:
-        piece = part.begin()
-        image, alt = "", ""
-        while not piece.atEnd():
-            fragment = piece.fragment()
-            text, origin = fragment.text(), fragment.charFormat()
-            name = origin.toImageFormat().name() if origin.isImageFormat() else ""
-            if alt and name != image:
-                self._write_alternative(alt)
-                alt = ""
-            if origin.isImageFormat():
-                # Qt makes several images of one whose text has mark-up.
-                image, alt = name, alt + str(origin.property(_Property.ImageAltText.value) or "")
-            else:
-                look = Look(
-                    bold=bold or origin.fontWeight() > 500,
-                    italic=origin.fontItalic(),
-                    struck=origin.fontStrikeOut(),
-                    code=origin.fontFixedPitch(),
-                    heading=level,
-                    link=checked_link(origin.anchorHref()) if origin.isAnchor() else "",
-                )
-                self._cursor.insertText(text, self.formats.characters(look))
-            piece += 1
-        if alt:
-            self._write_alternative(alt)
-
-    def _write_alternative(self, alt: str) -> None:
-        """What stands for an image: its description."""
-        self._cursor.insertText(f"[{alt.strip()}]", self.formats.characters(Look(italic=True, quiet=True)))
-
     # -- tables
 
     def _write_table(self, origin: QTextTable, block: Block) -> None:
@@ -310,7 +294,7 @@ class BlockWriter:
                 self._cursor.setPosition(cell.firstPosition())
                 alignment = source.blockFormat().alignment()
                 self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored))
-                self._write_inline(source.block(), 0, bold=row == 0)
+                self._inline.write(source.block(), bold=row == 0)
         run.end = table.lastPosition()
         self.table_runs.append(run)
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
@@ -325,11 +309,20 @@ class BlockWriter:
         if before is not None and len(before.widths) == columns:
             return TableRun(at, before.widths, before.is_mirrored, before.group)
         texts = [
-            [origin.cellAt(row, column).firstCursorPosition().block().text() for column in range(columns)]
+            [
+                self._inline.measured(origin.cellAt(row, column).firstCursorPosition().block().text())
+                for column in range(columns)
+            ]
             for row in range(origin.rows())
         ]
         is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
         return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
+
+    def measure_table(self, run: TableRun) -> None:
+        """Formulas were put into cells of a table."""
+        document = self._cursor.document()
+        run.measure(document, self.formats, self._inline.as_wide_as)
+        run.refit(document, self.formats, self.width, self.margin)
 
     # -- code
 
@@ -373,10 +366,10 @@ class BlockWriter:
         language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
         quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
         run = self.begin_code(language, origin.indent() * self.formats.indent + quotes * QUOTE_INDENT)
-        self.code_line(run, part.text())
+        self.code_line(run, self._inline.with_formulas(part.text()))
         while _is_code(part.next()):
             part = part.next()
-            self.code_line(run, part.text())
+            self.code_line(run, self._inline.with_formulas(part.text()))
         self.end_code(run)
         return part
 

@@ -13,6 +13,8 @@ from functools import cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
 
+from app.chats.formats import formulas
+
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
@@ -33,6 +35,7 @@ class Kind(Enum):
     TABLE = "table_open"
     INDENTED = "code_block"
     CODE = "fence"
+    FORMULA = formulas.BLOCK
     PLAIN = "plain"
 
 
@@ -96,7 +99,7 @@ def _parser() -> MarkdownIt:
     parser.core.ruler.enableOnly(["block"])
     # In a paragraph Qt begins no table; GitHub does.
     parser.block.ruler.at("table", table, {"alt": []})
-    return parser
+    return formulas.use_formulas(parser)
 
 
 def prepare() -> None:
@@ -104,14 +107,17 @@ def prepare() -> None:
     _parser()
 
 
-def blocks_of(lines: Sequence[str], start: int = 0, number: int | None = None) -> list[Block]:
+def blocks_of(
+    lines: Sequence[str], start: int = 0, number: int | None = None, *, is_final: bool = False
+) -> list[Block]:
     """The top-level blocks of these lines, list items on their own. The last one is closed if no further line can
     belong to it.
 
     ``start``: where the lines begin in the source. ``number``: of the item they begin with, if it is not what it says.
+    ``is_final``: no more lines will come.
     """
     units: list[_Unit] = []
-    for token in _parser().parse("".join(lines)):
+    for token in _parser().parse("".join(lines), {formulas.GROWING: not is_final}):
         if token.type == "ordered_list_open" and token.level == 0 and (number is None or units):
             number = int(token.attrs.get("start", 1))
         elif token.type == "bullet_list_open" and token.level == 0:
@@ -123,7 +129,7 @@ def blocks_of(lines: Sequence[str], start: int = 0, number: int | None = None) -
                 continue  # whether it stands in that item, Qt sees otherwise than CommonMark: no cut between them
             units.append(unit)
             number = number + 1 if kind is Kind.ITEM and number is not None else number
-        if token.type in ("inline", "fence", "code_block", "hr"):
+        if token.type in ("inline", "fence", "code_block", "hr", formulas.BLOCK):
             units[-1].last = token.type
     places = list(accumulate(map(len, lines), initial=start))
     following = [unit.first for unit in units[1:]]
@@ -159,6 +165,8 @@ class _Unit:
             closed = following is not None or (len(code) > 1 and closes_fence(code[-1], self.token.markup))
         else:
             is_one_line = self.kind in (Kind.HEADING, Kind.RULE)
+            if self.kind is Kind.FORMULA:
+                is_one_line = self.token.meta["formula"] is not None
             closed = following is not None or end < len(lines) or (is_one_line and lines[-1].endswith("\n"))
         block = Block(self.kind, start, "".join(lines[self.first : end]), closed)
         if self.kind is not Kind.CODE:

@@ -13,6 +13,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from app.chats.formats.formulas import Formula, formulas_in
+
 _PREFIX = r"[ \t]*+(?:>|[-*+][ \t]|\d{1,9}[.)][ \t]|\#{1,6}[ \t]|\||`{3}|~{3})"
 _URL = r"\((?:[^()\n]|\([^()\n]*\))*\)"
 _TOKENS = re.compile(
@@ -65,7 +67,7 @@ def shown_text(markdown: str, *, plain: bool = False) -> ShownText:
     """The text a reader sees. ``plain``: it is no Markdown."""
     if plain or not _MARKS.search(markdown):
         return ShownText(markdown, [(0, 0)])
-    return _Reader(markdown).read()
+    return _Reader(markdown, formulas_in(markdown)).read()
 
 
 @dataclass(slots=True)
@@ -73,6 +75,9 @@ class _Reader:
     """Takes the marks out of one text."""
 
     source: str
+    formulas: list[Formula] = field(default_factory=list)
+    """They are shown, or found, as they are written."""
+    has_table: bool = False
     parts: list[str] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     length: int = 0
@@ -81,19 +86,28 @@ class _Reader:
 
     def read(self) -> ShownText:
         source, at = self.source, 0
-        has_table = "|" in source and _TABLE.search(source) is not None
-        for token in _TOKENS.finditer(source):
+        self.has_table = "|" in source and _TABLE.search(source) is not None
+        for formula in self.formulas:
+            self._read(at, formula.start)
+            self._add(formula.source.replace("\n", " "), formula.start)
+            at = formula.end
+        self._read(at, len(source))
+        return ShownText("".join(self.parts), self.places or [(0, 0)])
+
+    def _read(self, at: int, stop: int) -> None:
+        """What stands between two formulas."""
+        source = self.source
+        for token in _TOKENS.finditer(source, at, stop):
             start, end = token.span()
             kind = token.lastgroup
-            if kind == "bar" and not has_table:
+            if kind == "bar" and not self.has_table:
                 continue
             if start > at:
                 self._add(source[at:start], at)
             self._take(token, kind, start)
             at = end
-        if at < len(source):
-            self._add(source[at:], at)
-        return ShownText("".join(self.parts), self.places or [(0, 0)])
+        if at < stop:
+            self._add(source[at:stop], at)
 
     def _add(self, text: str, source: int) -> None:
         self.parts.append(text)

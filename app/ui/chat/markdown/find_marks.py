@@ -99,14 +99,14 @@ class FindMarks:
         if first == len(self._starts) or self._starts[first] >= unit.source_end:
             return []
         found: list[Place] = []
-        for runs, position_of in aligned(self._document, unit, source):
+        for runs, start_of, end_of in aligned(self._document, unit, source):
             in_block: dict[int, tuple[int, int]] = {}
             for run in runs:
                 place = unit.source_start + run.source - run.start
                 index = bisect_right(self._ends, place + run.start)
                 while index < len(self._starts) and self._starts[index] < place + run.end:
-                    start = position_of(max(place + run.start, self._starts[index]) - place)
-                    end = position_of(min(place + run.end, self._ends[index]) - place)
+                    start = start_of(max(place + run.start, self._starts[index]) - place)
+                    end = end_of(min(place + run.end, self._ends[index]) - place)
                     in_block[index] = (in_block[index][0] if index in in_block else start, end)
                     index += 1
             found += [(index, *positions) for index, positions in in_block.items()]

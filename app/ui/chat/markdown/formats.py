@@ -174,6 +174,11 @@ class Formats:
         return QFontMetricsF(self.mono).horizontalAdvance("0")
 
     @cached_property
+    def digit_width(self) -> float:
+        """Width of a digit of prose, in pixels."""
+        return QFontMetricsF(self.font).horizontalAdvance("0")
+
+    @cached_property
     def _code_metrics(self) -> QFontMetricsF:
         return QFontMetricsF(self.mono)
 

@@ -11,9 +11,10 @@ from PySide6.QtGui import QPainter, QTextBlockFormat, QTextCursor, QTextDocument
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.code_headers import CodeHeaders
 from app.ui.chat.markdown.formats import CODE_PADDING, ROW_PADDING
+from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.painting import block_rect
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.wide import WidePart, WidePlaces, code_extent, code_place
+from app.ui.chat.markdown.wide import BAR_HEIGHT, WidePart, WidePlaces, code_extent, code_place
 from app.ui.widgets import theme as themes
 
 
@@ -24,18 +25,30 @@ class Frames:
         prose_width, width: How wide lines of prose are, and how wide code and tables may be, in pixels.
     """
 
-    def __init__(self, document: QTextDocument, headers: CodeHeaders, wide: WidePlaces, rendering: Rendering) -> None:
+    def __init__(
+        self,
+        document: QTextDocument,
+        headers: CodeHeaders,
+        wide: WidePlaces,
+        rendering: Rendering,
+        places: FormulaPlaces,
+    ) -> None:
         self.prose_width = self.width = 0
         self._document = document
         self._headers = headers
         self._wide = wide
         self._rendering = rendering
+        self._places = places
         self._formats = rendering.writer.formats
         self._placed = 0
 
     def set_widths(self, prose: int, width: int) -> None:
         """Everything has to be placed again."""
         self.prose_width, self.width = prose, width
+        self._placed = 0
+
+    def forget(self) -> None:
+        """What is drawn already may be elsewhere now."""
         self._placed = 0
 
     def place(self) -> None:
@@ -73,6 +86,13 @@ class Frames:
                 place = QRect(0, math.floor(top), self.width, math.ceil(box.height()))
                 width, is_mirrored = math.ceil(box.width()), table.is_mirrored
                 parts.append(WidePart(table.start, table.end, place, width, "table", table.group, is_mirrored))
+        for formula in self._places.display_runs:
+            if formula.is_wide(self.width):
+                box = self._block_rect(formula.start)
+                bottom = math.ceil(box.bottom()) + BAR_HEIGHT
+                place = QRect(0, math.floor(box.top()), self.width, bottom - math.floor(box.top()))
+                width = math.ceil(formula.left) + formula.width
+                parts.append(WidePart(formula.start, formula.start + 1, place, width, "formula", formula.start))
         if parts or self._wide.parts:
             self._wide.set_parts(sorted(parts, key=lambda part: part.start))
 

@@ -8,7 +8,7 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.models.text import printable, shortened
-from app.ui.chat.markdown.block_writer import checked_link
+from app.ui.chat.markdown.inline_writer import checked_link
 from app.ui.widgets.questions import ask
 
 _MAX_SHOWN = 300

@@ -6,6 +6,7 @@ from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTex
 
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
+from app.ui.chat.markdown.formula_objects import OBJECT, with_sources
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import blocks_between, in_reading_order
 from app.ui.widgets import theme as themes
@@ -51,6 +52,10 @@ def text_between(document: QTextDocument, start: int, end: int) -> str:
         cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
         is_whole_start = start <= block.position() and end > block.position() + block.length() - 1
         text = cursor.selectedText().replace("\u2028", "\n")
+        if OBJECT in text:
+            text = with_sources(
+                block, cursor.selectionStart() - block.position(), cursor.selectionEnd() - block.position()
+            )
         last_row, row = row, _row_of(cursor) if form.hasProperty(formats.CELL) else -1
         if before is not None:
             parts.append(_separator(before, form, is_same_row=row >= 0 and row == last_row))

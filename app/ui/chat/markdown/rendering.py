@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import deque
+from dataclasses import replace
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
@@ -12,6 +14,7 @@ from app.ui.chat.markdown.block_writer import BlockWriter, Mark
 from app.ui.chat.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.formula_places import FormulaPlaces, Moves
 from app.ui.chat.markdown.underlay import Unit
 
 _PORTION = 2048
@@ -36,13 +39,14 @@ class Rendering:
         plain: bool = False,
         language: str = "",
         margin: float = 0.0,
+        places: FormulaPlaces | None = None,
     ) -> None:
         """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown.
-        ``language``: all of it is code in this one."""
+        ``language``: all of it is code in this one. ``places``: without them formulas are shown as source."""
         self.units: list[Unit] = []
         self._document = document
         self._cursor = QTextCursor(document)
-        self.writer = BlockWriter(self._cursor, formats, margin)
+        self.writer = BlockWriter(self._cursor, formats, margin, places)
         self.code_runs = self.writer.code_runs
         """The code blocks drawn so far, from top to bottom."""
         self._splitter = BlockSplitter(plain=plain, language=language)
@@ -67,6 +71,23 @@ class Rendering:
     def finish(self) -> None:
         """No more text will come."""
         self._unread.append(None)
+
+    def move(self, moves: Moves) -> None:
+        """Formulas were put in the place of their sources."""
+        first = max(0, bisect_left(self.units, moves.places[0], key=lambda unit: unit.end))
+        for unit in self.units[first:]:
+            unit.start, unit.end = moves.new(unit.start), moves.new(unit.end)
+            unit.spans = unit.shapes = None
+        for run in self.code_runs:
+            run.start, run.end = moves.new(run.start), moves.new(run.end)
+        for table in self.writer.table_runs:
+            is_changed = any(table.start <= place <= table.end for place in moves.places)
+            table.start, table.end, table.group = map(moves.new, (table.start, table.end, table.group))
+            if is_changed:
+                self.writer.measure_table(table)
+        if self._tail is not None:
+            mark, units = self._tail
+            self._tail = replace(mark, position=moves.new(mark.position)), units
 
     # -- drawing
 

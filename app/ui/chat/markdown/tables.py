@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFont, QFontMetricsF, QTextDocument, QTextLength, QTextTable, QTextTableFormat
+from PySide6.QtGui import QFont, QFontMetricsF, QTextBlock, QTextDocument, QTextLength, QTextTable, QTextTableFormat
 
 from app.ui.chat.markdown.formats import CELL_PADDING, Formats
 
@@ -50,6 +50,18 @@ class TableRun:
             widths = reversed(self.widths) if self.is_mirrored else self.widths
             result.setColumnWidthConstraints([QTextLength(fixed, width) for width in widths])
         return result
+
+    def measure(self, document: QTextDocument, formats: Formats, shown: Callable[[QTextBlock], str]) -> None:
+        """What the cells show has changed. ``shown``: text as wide as a cell's."""
+        frame = document.frameAt(self.start)
+        if isinstance(frame, QTextTable):
+            columns = range(frame.columns())
+            order = list(reversed(columns)) if self.is_mirrored else list(columns)
+            rows = [
+                [shown(frame.cellAt(row, column).firstCursorPosition().block()) for column in order]
+                for row in range(frame.rows())
+            ]
+            self.widths = column_widths(rows, formats)
 
     def refit(self, document: QTextDocument, formats: Formats, available: float, margin: float) -> None:
         """The width that is available has changed."""

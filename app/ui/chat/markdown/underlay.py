@@ -18,6 +18,7 @@ from app.protocol.events import Piece
 from app.ui.chat.markdown.alignment import Run, Span, align, spans, utf16_offsets, without_entities
 from app.ui.chat.markdown.blocks import visible
 from app.ui.chat.markdown.formats import MIRRORED
+from app.ui.chat.markdown.formula_objects import OBJECT, characters_of
 from app.ui.engine import drafters
 from app.ui.widgets.theme import Theme
 
@@ -107,9 +108,11 @@ class TokenTints:
         if unit.spans is None:
             found = [
                 Span(position_of(span.start), position_of(span.end), span.piece)
-                for runs, position_of in aligned(self._document, unit, source)
+                for runs, _, position_of in aligned(self._document, unit, source)
                 for span in spans(runs, self._starts, unit.source_start)
             ]
+            # Of the tokens of a formula, the first has its place.
+            found = [span for span in found if span.start < span.end]
             unit.spans = sorted(found, key=lambda span: span.start)
         return unit.spans
 
@@ -190,15 +193,15 @@ class SourceMark:
         for unit in units[index:]:
             if unit.source_start >= self.end:
                 break
-            for runs, position_of in aligned(self._document, unit, source):
+            for runs, start_of, end_of in aligned(self._document, unit, source):
                 for run in runs:
                     place = unit.source_start + run.source - run.start
                     first = max(place + run.start, self.start) - place
                     last = min(place + run.end, self.end) - place
                     if first < last:
-                        found = (found[0] if found else position_of(first)), position_of(last)
+                        found = (found[0] if found else start_of(first)), end_of(last)
                     elif last == run.end:
-                        before = position_of(last)
+                        before = end_of(last)
         if found is None and before is not None:
             return before, before
         return found
@@ -241,20 +244,44 @@ def origin_of(document: QTextDocument, block: QTextBlock) -> QPointF:
     return document.documentLayout().blockBoundingRect(block).topLeft()
 
 
-def aligned(document: QTextDocument, unit: Unit, source: str) -> Iterator[tuple[list[Run], Callable[[int], int]]]:
+def aligned(
+    document: QTextDocument, unit: Unit, source: str
+) -> Iterator[tuple[list[Run], Callable[[int], int], Callable[[int], int]]]:
     """Where the characters of each block of a unit stand in its part of ``source``, and what makes the index of one
-    in its block a position in the document."""
+    in its block a position in the document: the last one before it, and the first one that is not. These differ inside
+    a formula, which is one position."""
     at = 0
     # Here, and not once for each block.
     source = without_entities(visible(source[unit.source_start : unit.source_end]))
     for block in in_reading_order(blocks_between(document, unit.start, unit.end)):
         text = block.text()
+        if OBJECT in text:
+            text, starts, ends = _with_formulas(block)
+            runs, at = align(text, source, at)
+            yield runs, starts.__getitem__, ends.__getitem__
+            continue
         runs, at = align(text, source, at)
-        yield runs, partial(_position, block.position(), utf16_offsets(text))
+        position_of = partial(_position, block.position(), utf16_offsets(text))
+        yield runs, position_of, position_of
 
 
 def _position(block: int, offsets: list[int] | None, index: int) -> int:
     return block + (index if offsets is None else offsets[index])
+
+
+def _with_formulas(block: QTextBlock) -> tuple[str, list[int], list[int]]:
+    """The text of a block with the sources of its formulas, and two positions for each character: see `aligned`."""
+    shown: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = block.position()
+    for character, text in characters_of(block):
+        following = at + (2 if character > "\uffff" else 1)
+        shown.append(text)
+        starts += [at] * len(text)
+        ends += [at] + [following] * (len(text) - 1)
+        at = following
+    return "".join(shown), [*starts, at], [*ends, at]
 
 
 def as_qt_counts(text: str) -> str:
@@ -282,6 +309,9 @@ def text_boxes(block: QTextBlock, text: str, start: int, end: int) -> Iterator[Q
         if first >= last:
             continue
         left, right = sorted((_x(line.cursorToX(first)), _x(line.cursorToX(last))))
+        if OBJECT in text[first:last]:  # a formula may be higher than letters
+            yield QRectF(left, line.y(), right - left, line.height())
+            continue
         baseline = line.y() + line.ascent()
         yield QRectF(left, baseline - metrics.ascent() - 1, right - left, metrics.height() + 2)
 

@@ -7,136 +7,46 @@ text; the transcript scrolls it.
 from __future__ import annotations
 
 import html
-import time
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Signal, Slot
-from PySide6.QtGui import QContextMenuEvent, QHelpEvent, QKeyEvent, QPainter, QTextCursor
-from PySide6.QtWidgets import QMenu, QTextEdit, QToolTip, QWidget
+from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl, Slot
+from PySide6.QtGui import QContextMenuEvent, QHelpEvent, QKeyEvent, QPainter
+from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
 from app.protocol.events import Piece
-from app.ui.chat.markdown import formats
-from app.ui.chat.markdown.browser import SafeBrowser
-from app.ui.chat.markdown.code_blocks import CodeColors
-from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
+from app.ui.chat.markdown.drawn_text import DrawnText
 from app.ui.chat.markdown.find_marks import FindMarks
-from app.ui.chat.markdown.fold_button import Fold
-from app.ui.chat.markdown.frames import Frames
 from app.ui.chat.markdown.links import confirm_link, link_in_words
 from app.ui.chat.markdown.painting import paint_roles, units_in
-from app.ui.chat.markdown.plain_text import code_of, plain_text, text_between
-from app.ui.chat.markdown.rendering import Rendering
+from app.ui.chat.markdown.plain_text import plain_text, text_between
 from app.ui.chat.markdown.table_menu import add_table_actions, selected_source
-from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, blocks_between, explanation
-from app.ui.widgets import theme as themes
-from app.ui.widgets.turns import turns
-
-FRAME_MILLISECONDS = 33
-"""Time between two updates of a text that is being written."""
-SLOW_FRAME_MILLISECONDS = 100
-_BUDGET = 0.003
-"""Seconds one update may draw new blocks."""
+from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, explanation
 
 
-class MarkdownView(SafeBrowser):
-    """Markdown that can grow. ``plain``: the text is shown as it is. ``language``: as code in this language. ``soft``:
-    in a softer color."""
-
-    height_changed = Signal()
-    """The text needs another height; see `content_height`."""
-    drawn = Signal()
-    """Everything that was added is on screen."""
-
-    _is_set_up = False  # Qt calls `changeEvent` from within the constructor
+class MarkdownView(DrawnText):
+    """Markdown that can grow, with marks under it. ``plain``: the text is shown as it is. ``language``: as code in this
+    language. ``soft``: in a softer color."""
 
     def __init__(
         self, *, plain: bool = False, language: str = "", soft: bool = False, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self._plain = plain or bool(language)
-        self._language = language
-        self._is_soft = soft
-        self._text: list[str] = []
-        self._source = ""
-        self._is_finished = False
+        super().__init__(plain=plain, language=language, soft=soft, parent=parent)
         self._shows_drafted = False
-        self._prose_width = self._width = 0
-        self._height = 0
-        self._is_partial = False
-        """Whether only the beginning of the text is drawn."""
-        self._is_raw = False
-        self._fold = Fold(self.viewport(), self._redraw)
-        self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
-        self._wrap_choices: dict[int, bool] = {}
         self._find = FindMarks(self.document())
-        self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
-        self._timer.timeout.connect(self._on_frame_due)
-        self._last_frame = 0.0
-        self._frame_seconds = 0.0
         self._tints = TokenTints(self.document())
         self._find_pieces: Callable[[], list[Piece]] | None = None
         self._mark: SourceMark | None = None
-        self._set_up()
-        self._begin()
-        self._is_set_up = True
-        themes.notifier().theme_changed.connect(self._on_theme_changed)
-
-    def _set_up(self) -> None:
-        self.setCursorWidth(0)
-        self.setLineWrapMode(QTextEdit.LineWrapMode.FixedPixelWidth)
-        self.document().setDocumentMargin(0)
-        self.setTextInteractionFlags(
-            Qt.TextInteractionFlag.TextBrowserInteraction | Qt.TextInteractionFlag.TextSelectableByKeyboard
-        )
         self.anchorClicked.connect(self._on_anchor_clicked)
 
-    def _begin(self) -> None:
-        """Make what draws into the empty document, in the present theme and font."""
-        self._has_old_theme = False
-        self._drawn_font = self.font()
-        font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
-        theme = themes.current()
-        self._formats = formats.formats_for(theme.softened if self._is_soft else theme, font)
-        self.document().setIndentWidth(self._formats.indent)
-        self.setTabStopDistance(formats.TAB_COLUMNS * self._formats.code_column)
-        margin = float(self._width - self._prose_width)
-        language = "" if self._is_raw else self._language
-        plain = (self._plain or self._is_raw) and not language
-        self._rendering = Rendering(self.document(), self._formats, plain=plain, language=language, margin=margin)
-        writer = self._rendering.writer
-        writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
-        runs = self._rendering.lasting_code_runs
-        self._frames = Frames(self.document(), self._headers, self.wide, self._rendering)
-        self._frames.set_widths(self._prose_width, self._width)
-        self._colors = CodeColors(self.document(), self._formats, runs, self._on_colored)
-
     # -- text
-
-    @property
-    def content(self) -> str:
-        """The text as it was given."""
-        if self._text:
-            self._source += "".join(self._text)
-            self._text.clear()
-        return self._source
 
     def set_text(self, text: str, find_pieces: Callable[[], list[Piece]] | None = None, *, folds: bool = False) -> None:
         """Show a finished text. ``find_pieces``: gives its tokens, if they are known; asked only where they matter.
         ``folds``: show only the beginning of a very long one, until the user wants all."""
-        is_first = not self.content and not self._is_finished
-        self._source, self._text = text, []
-        self._is_finished = True
         self._mark = None
-        self._wrap_choices.clear()
-        self.wide.clear()
-        self._fold.set_text(text, folds=folds)
         self._tints = TokenTints(self.document())
         self._find_pieces = find_pieces
-        if is_first:
-            self._feed_all()
-        else:
-            self._redraw()
+        self._show(text, folds=folds)
 
     def _known_tints(self) -> TokenTints:
         """With the tokens of the text, if these fit it."""
@@ -146,28 +56,12 @@ class MarkdownView(SafeBrowser):
                 self._tints.add(pieces)
         return self._tints
 
-    def set_raw(self, raw: bool) -> None:
-        """Show the source as it was written, in the fixed-width font."""
-        if raw != self._is_raw:
-            self._is_raw = raw
-            self._redraw()
-
     def append_pieces(self, pieces: list[Piece]) -> None:
         """Add tokens to a text that is being written; they appear with the next frame."""
         self._tints.add(pieces)
-        text = "".join([piece.text for piece in pieces])
-        self._text.append(text)
-        self._rendering.feed(text)
-        if self.is_drawn:
-            passed = (time.perf_counter() - self._last_frame) * 1000
-            interval = SLOW_FRAME_MILLISECONDS if self._frame_seconds > 0.012 else FRAME_MILLISECONDS
-            self._timer.start(max(0, round(interval - passed)))
+        self._append("".join([piece.text for piece in pieces]))
 
-    def finish(self) -> None:
-        """The text is complete; what is left of it is drawn at once."""
-        self._is_finished = True
-        self._rendering.finish()
-        self._timer.start(0)
+    # -- marks
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint the tokens that came from the draft."""
@@ -223,159 +117,11 @@ class MarkdownView(SafeBrowser):
         self._find.current = None
         self.viewport().update()
 
-    @property
-    def is_drawn(self) -> bool:
-        """Whether all the text given so far is on screen."""
-        return not self._timer.isActive() and not turns().is_waiting(self)
-
-    # -- size
-
-    def set_widths(self, prose: int, code: int) -> None:
-        """Lines of prose are ``prose`` pixels wide, code and tables up to ``code`` pixels (at least as much)."""
-        if (prose, code) == (self._prose_width, self._width):
-            return
-        old_margin = self._width - self._prose_width
-        self._prose_width, self._width = prose, code
-        self.setFixedWidth(code)
-        self.setLineWrapColumnOrWidth(code)
-        self._rendering.writer.margin = float(code - prose)
-        if code - prose != old_margin:
-            self._set_prose_margin(code - prose)
-        self._rendering.writer.width = code
-        for table in self._rendering.writer.table_runs:
-            table.refit(self.document(), self._formats, code, float(code - prose))
-        self._forget_shapes()
-        self._frames.set_widths(prose, code)
-        self._measure()
-
-    def _set_prose_margin(self, margin: int) -> None:
-        cursor = QTextCursor(self.document())
-        cursor.beginEditBlock()
-        for block in blocks_between(self.document(), 0, self.document().characterCount()):
-            form = block.blockFormat()
-            if form.hasProperty(formats.PROSE):
-                is_right = form.intProperty(formats.ROLE) == formats.QUOTE and not form.leftMargin()
-                inset = form.intProperty(formats.DEPTH) * formats.QUOTE_INDENT if is_right else 0.0
-                form.setRightMargin(margin + inset)
-                cursor.setPosition(block.position())
-                cursor.setBlockFormat(form)
-        cursor.endEditBlock()
-
-    def content_height(self) -> int:
-        """Height of the text at its present width, in pixels."""
-        return self._height
-
-    def _measure(self, *, is_news: bool = False) -> None:
-        """``is_news``: the height is the real one now, even if it is no other than before."""
-        runs = self._rendering.code_runs
-        # The frame of code at the very end reaches below its last line.
-        below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
-        height = int(self.document().size().height() + below + 0.99)
-        self._frames.place()
-        height = self._fold.place(height, self._prose_width)
-        if height != self._height or is_news:
-            self._height = height
-            self.setFixedHeight(height)
-            self.height_changed.emit()
-        if self._is_header_missing():
-            turns().want(self)
-
-    # -- drawing
-
-    @Slot()
-    def _on_frame_due(self) -> None:
-        turns().want(self)  # not at once: another view may be drawing in this turn of the event loop
-
-    def _draw(self) -> None:
-        started = time.perf_counter()
-        selected = self.textCursor()
-        anchor, position = selected.anchor(), selected.position()
-        more = self._rendering.draw(_BUDGET)
-        if anchor != position:
-            self._select(anchor, position)
-        if more:
-            turns().want(self)  # before anybody hears of the height, which is not the real one yet
-        was_partial, self._is_partial = self._is_partial, more
-        self._measure(is_news=was_partial and not more)
-        self._colors.update()
-        self._last_frame = time.perf_counter()
-        self._frame_seconds = self._last_frame - started
-        if self.is_drawn:
-            self.drawn.emit()
-
-    def _select(self, anchor: int, position: int) -> None:
-        """Keep what the user has selected while text is added behind it."""
-        cursor = self.textCursor()
-        if (cursor.anchor(), cursor.position()) != (anchor, position):
-            last = self.document().characterCount() - 1
-            cursor.setPosition(min(anchor, last))
-            cursor.setPosition(min(position, last), QTextCursor.MoveMode.KeepAnchor)
-            self.setTextCursor(cursor)
-
-    def _redraw(self) -> None:
-        """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
-        self._colors.close()
-        self.document().clear()
-        self._begin()
+    def forget_places(self) -> None:
+        """What was found in the document may be elsewhere now."""
         if self._mark is not None:
             self._mark.forget_place()
         self._find.forget_places()
-        self._feed_all()
-
-    def _feed_all(self) -> None:
-        self._rendering.feed(self.content[: self._fold.length])
-        if self._is_finished:
-            self._rendering.finish()
-        if self._width:
-            self._draw()
-        else:  # it would be laid out in vain: the width comes next
-            turns().want(self)
-
-    @Slot()
-    def _on_theme_changed(self) -> None:
-        self._has_old_theme = True
-        turns().want(self)
-
-    def take_turn(self) -> None:
-        """See `TakesTurns`."""
-        if self._has_old_theme:
-            self._redraw()
-        elif self._is_header_missing():
-            self._headers.make()
-            turns().want(self)
-        else:
-            self._draw()
-
-    # -- code blocks
-
-    def _on_colored(self, start: int, end: int) -> None:
-        """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
-        units = self._rendering.units
-        first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
-        for unit in units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)]:
-            unit.shapes = None
-        self._measure()
-
-    def _is_header_missing(self) -> bool:
-        return self._headers.made < len(self._rendering.code_runs)
-
-    def _code(self, number: int) -> tuple[str, str]:
-        """The language and the whole text of a code block."""
-        run = self._rendering.code_runs[number]
-        if self._fold.length is not None and number == len(self._rendering.code_runs) - 1:
-            return run.language, code_of(self.content, number)  # it may go on in what is folded
-        return run.language, text_between(self.document(), run.start, run.end)
-
-    def _set_code_wrapped(self, number: int, wraps: bool) -> None:
-        """Wrap the long lines of a code block, and those of all that are drawn from now on."""
-        code_wrap().set_on(wraps)
-        self._frames.wrap(number, wraps)
-        self._forget_shapes()
-        self._measure()
-
-    def _forget_shapes(self) -> None:
-        for unit in self._rendering.units:
-            unit.shapes = None
 
     def add_table_actions(self, menu: QMenu, position: int) -> None:
         """Add what can be done with the table at this document position, if there is one."""
@@ -458,11 +204,6 @@ class MarkdownView(SafeBrowser):
         if event.type() is QEvent.Type.ToolTip and isinstance(event, QHelpEvent):
             return self._show_explanation(event)
         return super().viewportEvent(event)
-
-    def changeEvent(self, event: QEvent) -> None:
-        super().changeEvent(event)
-        if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._drawn_font:
-            self._redraw()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         point = self.wide.in_document(QPointF(event.pos())).toPoint()

@@ -102,6 +102,10 @@ class WidePlaces:
         for bar in self._bars[len(parts) :]:
             bar.hide()
 
+    def renumber(self, new: Callable[[int], int]) -> None:
+        """The numbers of all groups are others now."""
+        self._offsets = {new(group): offset for group, offset in self._offsets.items()}
+
     def _new_bar(self, number: int) -> QScrollBar:
         bar = _Bar(Qt.Orientation.Horizontal, self._viewport)
         bar.setSingleStep(_STEP)

@@ -15,9 +15,9 @@ from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
-from app.ui.chat.markdown.block_writer import checked_link
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.formats import Formats
+from app.ui.chat.markdown.inline_writer import checked_link
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import explanation
 from app.ui.chat.markdown.view import MarkdownView

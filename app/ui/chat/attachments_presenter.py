@@ -1,0 +1,251 @@
+"""Attaches files and long texts to the message in the composer: chosen, dropped or pasted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QMetaObject, QObject, Slot
+from PySide6.QtWidgets import QFileDialog
+from shiboken6 import isValid
+
+from app.chats.attachments import Content
+from app.chats.model import Attachment
+from app.errors import KnownError
+from app.ui import notices
+from app.ui.chat.attaching import MOST_ATTACHMENTS, PASTED, FileReader, name_of
+from app.ui.chat.beginning import cut_to_fit
+from app.ui.chat.chips import Chip, chips_of
+from app.ui.chat.composer import Composer
+from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.drop_area import DropArea
+from app.ui.chat.model import ChatModel
+from app.ui.notices import NoticeList
+from app.ui.widgets.questions import ask, open_in_folder
+
+SUBJECT = "attachments"
+_MODEL = ".gguf"
+_MOST_CUTS = 5
+"""How often a text is made shorter until it fits: how many tokens a part of it takes is only estimated."""
+
+
+class AttachmentsPresenter(QObject):
+    """One for a window.
+
+    Attributes:
+        open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
+        import_chats: Imports the chats of files.
+    """
+
+    def __init__(
+        self,
+        composer: Composer,
+        area: DropArea,
+        meter: ContextMeter,
+        notice_list: NoticeList,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.open_model: Callable[[str], object] = lambda _path: None
+        self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
+        self._composer = composer
+        self._meter = meter
+        self._notice_list = notice_list
+        self._reader = FileReader(self)
+        self._model: ChatModel | None = None
+        self._connections: list[QMetaObject.Connection] = []
+        self._failures: list[str] = []
+        """Of what was attached last."""
+        self._cuts = 0
+        """How often more may be cut off."""
+        area.files_dropped.connect(self.attach_files)
+        composer.attach_button.clicked.connect(self.choose)
+        composer.editor.files_pasted.connect(self.attach_files)
+        composer.editor.text_pasted.connect(self.attach_text)
+        composer.attachments.as_text.clicked.connect(self._on_as_text)
+        meter.changed.connect(self._on_counted)
+
+    def show(self, model: ChatModel) -> None:
+        """Attach to the message of another chat from now on."""
+        for connection in self._connections:
+            QObject.disconnect(connection)
+        self._model = model
+        self._cuts = 0
+        self._connections = [model.unsent.attachments_changed.connect(self._refresh)]
+        self._refresh()
+
+    def close(self) -> None:
+        """Stop reading files."""
+        self._reader.close()
+
+    # ------------------------------------------------------------ what is attached
+
+    @Slot()
+    def choose(self) -> None:
+        """Ask for files."""
+        dialog = QFileDialog(self._composer.window(), "Attach files")
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        dialog.filesSelected.connect(self.attach_files)
+        open_in_folder(dialog, "")
+
+    @Slot(list)
+    def attach_files(self, paths: Sequence[str]) -> None:
+        """Attach these; a model is opened instead, and chats of another app may be imported."""
+        model = self._model
+        if model is None:
+            return
+        self._failures = []
+        self._notice_list.remove(SUBJECT)
+        models = [path for path in paths if path.lower().endswith(_MODEL)]
+        if models:
+            self.open_model(models[0])
+        files = [path for path in paths if path not in models]
+        with_chats: list[str] = []
+        waiting = len(files)
+
+        def looked(path: str, has_chats: bool) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if has_chats:
+                with_chats.append(path)
+            elif isValid(model):
+                self._attach_file(model, path)
+            if waiting == 0 and with_chats and isValid(model):
+                self._ask_about_chats(model, with_chats)
+
+        for path in files:
+            self._reader.find_chats(path, partial(looked, path))
+
+    def _ask_about_chats(self, model: ChatModel, paths: Sequence[str]) -> None:
+        is_one = len(paths) == 1
+        what = f"{name_of(paths[0])} contains chats" if is_one else f"{len(paths)} of these files contain chats"
+
+        def attach() -> None:
+            for path in paths:
+                if isValid(model):
+                    self._attach_file(model, path)
+
+        def import_them() -> None:
+            self.import_chats([Path(path) for path in paths])
+
+        ask(
+            self._composer.window(),
+            "Import or attach",
+            f"{what} that were exported from an app.",
+            details=f"Import the chats into your list, or attach the file{'' if is_one else 's'} to your message?",
+            safe={"Import": import_them, "Attach": attach},
+        )
+
+    def _attach_file(self, model: ChatModel, path: str) -> None:
+        unsent, name = model.unsent, name_of(path)
+        if len(unsent.attachments) + len(unsent.reading) >= MOST_ATTACHMENTS:
+            self._tell(KnownError(f"No more than {MOST_ATTACHMENTS} files can be attached to a message."))
+            return
+        begun = unsent.begin_reading(name)
+
+        def done(content: Content) -> None:
+            if isValid(model) and begun in unsent.reading:
+                model.attach(content, reading=begun)
+
+        def failed(error: KnownError) -> None:
+            if isValid(model) and unsent.end_reading(begun):
+                self._tell(error)
+
+        self._reader.read(path, done, failed)
+
+    def _tell(self, error: KnownError) -> None:
+        if str(error) not in self._failures:
+            self._failures.append(str(error))
+        self._notice_list.show(SUBJECT, notices.plain_text("\n".join(self._failures)))
+
+    @Slot(str)
+    def attach_text(self, text: str) -> None:
+        """Attach a text that was pasted."""
+        if self._model is not None:
+            unsent = self._model.unsent
+            names = [*(one.name for one in unsent.attachments), *unsent.reading.values()]
+            number = sum(name.startswith(PASTED) for name in names) + 1
+            name = PASTED if number == 1 else f"{PASTED} {number}"
+            content = Content("text", name, text.encode("utf-8", "replace"), "text/plain")
+            self._model.attach(content, reading=unsent.begin_reading(name))
+
+    @Slot()
+    def _on_as_text(self) -> None:
+        """The text that was pasted last goes into the message."""
+        assert self._model is not None
+        attachments = list(self._model.unsent.attachments)
+        place = next((place for place in reversed(range(len(attachments))) if _is_pasted(attachments[place])), None)
+        if place is not None:
+            text = attachments.pop(place).text
+            self._model.unsent.attach(attachments)
+            self._composer.editor.insertPlainText(text)
+            self._composer.editor.ensureCursorVisible()
+            self._composer.setFocus()
+
+    # ------------------------------------------------------------ too long
+
+    def use_beginning(self) -> None:
+        """Cut the end off what is attached, so that the message fits in the context."""
+        self._cuts = _MOST_CUTS
+        self._cut()
+
+    def _cut(self) -> None:
+        """Of the longest text."""
+        use, model = self._meter.use, self._model
+        if use is None or model is None or self._cuts == 0 or use.too_many <= 0:
+            self._cuts = 0
+            return
+        counted = [(self._meter.tokens_of(one) or 0, one) for one in model.unsent.attachments if one.kind == "text"]
+        if not counted or model.unsent.reading:
+            return
+        self._cuts -= 1
+        tokens, longest = max(counted, key=lambda one: one[0])
+        content = cut_to_fit(longest, tokens, use)
+        if content is not None:
+            model.attach(content, in_place_of=longest)
+
+    # ------------------------------------------------------------ what is shown
+
+    @Slot()
+    def _on_counted(self) -> None:
+        if self._model is not None:
+            shown = [chip for chip in self._composer.attachments.chips.chips if chip.tag]
+            for chip, one in zip(shown, self._model.unsent.attachments, strict=False):
+                if chip.tag == one.sha256 and (tokens := self._meter.tokens_of(one)) is not None:
+                    chip.show_tokens(tokens)
+            self._composer.attachments.fit()
+        if self._cuts:
+            self._cut()
+
+    @Slot()
+    def _refresh(self) -> None:
+        model, part = self._model, self._composer.attachments
+        if model is None:
+            return
+        unsent = model.unsent
+        chips = chips_of(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of)
+        for number, name in unsent.reading.items():
+            chip = Chip(name, "reading…", part.chips, can_open=False, can_remove=True)
+            chip.removed.connect(lambda number=number: unsent.end_reading(number))
+            chips.append(chip)
+        part.show_chips(chips, has_pasted=any(_is_pasted(one) for one in unsent.attachments))
+        self._composer.set_attached(bool(unsent.attachments), is_reading=bool(unsent.reading))
+
+    def _remove(self, place: int) -> None:
+        assert self._model is not None
+        attachments = list(self._model.unsent.attachments)
+        del attachments[place]
+        self._model.unsent.attach(attachments)
+        if not attachments:
+            self._composer.setFocus()
+
+    def preview(self, attachment: Attachment) -> None:
+        """Show what the model reads of it."""
+        from app.ui.chat.attachment_preview import AttachmentPreview
+
+        AttachmentPreview(attachment, self._meter.tokens_of(attachment), self._composer.window()).open()
+
+
+def _is_pasted(attachment: Attachment) -> bool:
+    return attachment.name.startswith(PASTED) and attachment.media_type == "text/plain"

@@ -1,0 +1,66 @@
+"""Files to attach, made by hand: PDF and Word documents, sound and hostile ones."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def pdf(pages: Sequence[str], *, tree: str = "") -> bytes:
+    """A PDF file with one line of text on each page. ``tree``: another page tree than that of the pages."""
+    font = 3 + 2 * len(pages)
+    kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(pages)))
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", tree or f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"]
+    for number, text in enumerate(pages):
+        words = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
+        content = f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET" if text else ""
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 {font} 0 R >> >> "
+            f"/MediaBox [0 0 612 792] /Contents {4 + 2 * number} 0 R >>"
+        )
+        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+    objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+    written = b"%PDF-1.4\n"
+    places = []
+    for number, one in enumerate(objects, 1):
+        places.append(len(written))
+        written += f"{number} 0 obj\n{one}\nendobj\n".encode("cp1252")
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
+    trailer = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(written)}\n%%EOF\n"
+    return written + head.encode() + trailer.encode()
+
+
+def docx(body: str, **parts: str) -> bytes:
+    """A Word document with this in its body; ``parts``: ``styles`` and ``numbering``."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        document = (
+            body if body.startswith("<?xml") else f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+        )
+        archive.writestr("word/document.xml", document)
+        for name, content in parts.items():
+            archive.writestr(f"word/{name}.xml", f'<w:{name} xmlns:w="{WORD}">{content}</w:{name}>')
+    return written.getvalue()
+
+
+def paragraph(text: str, settings: str = "") -> str:
+    return f"<w:p><w:pPr>{settings}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
+def item(text: str, list_id: int, level: int = 0) -> str:
+    return paragraph(text, f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{list_id}"/></w:numPr>')
+
+
+def bomb(path: Path, size: int) -> None:
+    """A Word document whose body becomes ``size`` bytes."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("word/document.xml", "w") as part:
+        part.write(f'<w:document xmlns:w="{WORD}"><w:body><w:p><w:r><w:t>'.encode())
+        for _ in range(size // 1_000_000):
+            part.write(b"a" * 1_000_000)
+        part.write(b"</w:t></w:r></w:p></w:body></w:document>")

@@ -1,0 +1,365 @@
+"""Formulas in the Markdown view: drawn by the helper process, each one character of the document."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from PySide6.QtCore import QRectF
+from PySide6.QtGui import QAccessible, QColor, QFont, QImage, QTextCursor, QTextDocument
+from pytestqt.qtbot import QtBot
+
+from app.helper import Died
+from app.helper.client import Helper
+from app.helper.messages import FormulaAnswer, RenderFormula
+from app.protocol.events import Piece
+from app.ui.chat.markdown import formulas
+from app.ui.chat.markdown.formula_objects import OBJECT
+from app.ui.chat.markdown.formulas import FormulaService, Pictures, formula_service
+from app.ui.chat.markdown.plain_text import plain_text
+from app.ui.chat.markdown.underlay import origin_of
+from app.ui.chat.markdown.view import MarkdownView
+from app.ui.widgets import theme
+
+_numbers = count(1000)
+"""Formulas with a new number were not drawn before."""
+
+
+@pytest.fixture(autouse=True)
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[FormulaService]:
+    """One that waits for a slow machine, in place of that of the process."""
+    helper = Helper(seconds=60.0)
+    service = FormulaService(helper)
+    monkeypatch.setattr(formulas, "formula_service", lambda: service)
+    monkeypatch.setattr("app.ui.chat.markdown.formula_places.formula_service", lambda: service)
+    monkeypatch.setattr("app.ui.chat.markdown.formula_objects.formula_service", lambda: service)
+    yield service
+    service.close()
+
+
+def settle(qtbot: QtBot, view: MarkdownView) -> None:
+    """Wait until all formulas are drawn, or known to be none."""
+    qtbot.waitUntil(lambda: view.is_drawn and view._places._service.is_idle, timeout=60_000)
+    qtbot.waitUntil(lambda: view.is_drawn, timeout=60_000)
+
+
+def show(qtbot: QtBot, view: MarkdownView, text: str) -> str:
+    """Show a text, and give back what the document has then."""
+    view.set_text(text)
+    settle(qtbot, view)
+    return view.document().toPlainText()
+
+
+def copied(view: MarkdownView, start: int = 0, end: int | None = None) -> str:
+    cursor = QTextCursor(view.document())
+    cursor.setPosition(start)
+    cursor.setPosition(view.document().characterCount() - 1 if end is None else end, QTextCursor.MoveMode.KeepAnchor)
+    view.setTextCursor(cursor)
+    return view.createMimeDataFromSelection().text()
+
+
+def box_of(view: MarkdownView, position: int) -> QRectF:
+    """Where a character of the document is drawn."""
+    document = view.document()
+    block = document.findBlock(position)
+    line = block.layout().lineForTextPosition(position - block.position())
+    left, right = (float(line.cursorToX(position - block.position() + step)[0]) for step in (0, 1))  # type: ignore[index]
+    return QRectF(left, line.y(), right - left, line.height()).translated(origin_of(document, block))
+
+
+def picture_of(view: MarkdownView) -> QImage:
+    result = QImage(view.size(), QImage.Format.Format_RGB32)
+    result.fill(theme.current().surface)
+    view.render(result)
+    return result
+
+
+# ---------------------------------------------------------------- drawing
+
+FORTY = [
+    *(rf"$x_{{{number}}} + y^{number}$" for number in range(10)),
+    *(rf"\(\frac{{a}}{{{number}}}\)" for number in range(10)),
+    *(rf"$$\sum_{{i={number}}}^n \sqrt{{i}}$$" for number in range(5)),
+    *(rf"\[\begin{{pmatrix}} {number} & b \\ c & d \end{{pmatrix}}\]" for number in range(5)),
+    *(rf"$$\begin{{cases}} x & {number} \\ y & \text{{else}} \end{{cases}}$$" for number in range(5)),
+    *("\\begin{align}\n" + f"a &= {number}" + " \\\\\n&= c\n\\end{align}" for number in range(5)),
+]
+
+
+def test_forty_formulas(qtbot: QtBot, view: MarkdownView) -> None:
+    assert len(FORTY) == 40
+    shown = show(
+        qtbot,
+        view,
+        "".join(f"Before {formula} after.\n\n" if formula[1] != "b" else f"{formula}\n\n" for formula in FORTY),
+    )
+    assert shown.count(OBJECT) == 40
+    assert "$" not in shown
+    assert "\\" not in shown
+    assert shown.count("Before") == shown.count("after.") == 35
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("# Heading $x$", f"Heading {OBJECT}"),
+        ("**bold $x$ and** *slanted $y$*", f"bold {OBJECT} and slanted {OBJECT}"),
+        ("- one $x$\n- two \\(y\\)", f"one {OBJECT}\ntwo {OBJECT}"),
+        ("> quote $x$", f"quote {OBJECT}"),
+        ("[link $x$](https://a.b)", f"link {OBJECT}"),
+        ("before $$x$$ after", f"before\n{OBJECT}\nafter"),
+        ("before\n\\[x = 1\\], after", f"before\n{OBJECT},\nafter"),
+        ("1. item\n   $$x$$\n   more", f"item\n{OBJECT}\nmore"),
+        ("$$x$$\n$$y$$", f"{OBJECT}\n{OBJECT}"),
+        ("$$\nx\n$$.", f"{OBJECT}."),
+        ("costs $5 and $10, `$x$`", "costs $5 and $10, $x$"),
+        ("```\n$x$\n```", "$x$"),
+        ("- list\n\n      $x$ in code", "list\n$x$ in code"),
+        ("![picture $x$](https://a.b/c.png)", "[picture $x$]"),
+    ],
+)
+def test_formulas_among_other_marks(qtbot: QtBot, view: MarkdownView, text: str, shown: str) -> None:
+    assert show(qtbot, view, text) == shown
+
+
+def test_formulas_in_a_table(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "| a | $b$ |\n|---|---|\n| $|x|$ | $\\frac{1}{2}$ |\n| c | $x^{$ |"
+    show(qtbot, view, text)
+    assert copied(view) == "a\t$b$\n$|x|$\t$\\frac{1}{2}$\nc\t$x^{$"
+    (table,) = view._rendering.writer.table_runs
+    narrow = table.width
+    long = " + ".join(["x"] * 30)
+    show(qtbot, view, text.replace("$b$", f"${long}$"))
+    (table,) = view._rendering.writer.table_runs
+    assert table.width > narrow
+
+
+@pytest.mark.parametrize("formula", [r"$\unknown{x}$", "$x^{$", r"$$\left( x$$", "$" + "{" * 20 + "x" + "}" * 20 + "$"])
+def test_what_can_not_be_drawn_stays_source(qtbot: QtBot, view: MarkdownView, formula: str) -> None:
+    show(qtbot, view, f"before {formula} after")
+    assert OBJECT not in view.document().toPlainText()
+    assert formula in copied(view)
+
+
+def test_a_helper_that_dies_leaves_the_source(
+    qtbot: QtBot, view: MarkdownView, service: FormulaService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(_request: RenderFormula) -> FormulaAnswer:
+        raise Died("exit status 1")
+
+    monkeypatch.setattr(service._helper, "draw_formula", die)
+    assert show(qtbot, view, "an $x$") == "an $x$"
+    monkeypatch.undo()
+
+
+def test_the_letters_stand_on_the_baseline_in_the_color_of_the_text(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, r"text $\rule{2em}{1em}$ text")
+    box = box_of(view, 5)
+    line = view.document().begin().layout().lineAt(0)
+    baseline = origin_of(view.document(), view.document().begin()).y() + line.y() + line.ascent()
+    for current in (theme.LIGHT, theme.DARK):
+        theme.override(current)
+        settle(qtbot, view)
+        picture = picture_of(view)
+        x = round(box.center().x())
+        assert QColor(picture.pixel(x, round(baseline) - 4)).rgb() == current.text.rgb()
+        assert QColor(picture.pixel(x, round(baseline) + 2)).rgb() == QColor(picture.pixel(400, round(baseline))).rgb()
+
+
+def test_formulas_follow_the_font(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, r"$\rule{2em}{1em}$ text")
+    small = box_of(view, 0).width()
+    font = QFont(view.font())
+    font.setPointSizeF(font.pointSizeF() * 2)
+    view.setFont(font)
+    settle(qtbot, view)
+    assert view.document().toPlainText() == f"{OBJECT} text"
+    assert box_of(view, 0).width() == pytest.approx(2 * small, rel=0.1)
+
+
+def test_pictures_are_as_fine_as_the_screen_and_kept(qtbot: QtBot, view: MarkdownView, service: FormulaService) -> None:
+    show(qtbot, view, "$x$")
+    drawing = service.drawing(("x", False))
+    assert drawing is not None
+    pictures = Pictures()
+    one, two = (pictures.picture(drawing, 16.0, QColor("black"), ratio, theme.LIGHT) for ratio in (1.0, 2.0))
+    assert two.width() == 2 * one.width()
+    assert two.deviceIndependentSize() == one.deviceIndependentSize()
+    again = pictures.picture(drawing, 16.0, QColor("black"), 2.0, theme.LIGHT)
+    assert again.cacheKey() == two.cacheKey()
+    few = Pictures(most=1)
+    first = few.picture(drawing, 16.0, QColor("black"), 1.0, theme.LIGHT)
+    few.picture(drawing, 20.0, QColor("black"), 1.0, theme.LIGHT)
+    assert few.picture(drawing, 16.0, QColor("black"), 1.0, theme.LIGHT).cacheKey() != first.cacheKey()
+
+
+def test_a_wide_formula_is_scrolled_and_stands_in_the_middle_where_it_fits(qtbot: QtBot, view: MarkdownView) -> None:
+    long = " + ".join(f"x_{{{number}}}" for number in range(20))
+    show(qtbot, view, f"text\n\n$${long}$$\n\nmore $a$")
+    view.set_widths(200, 250)
+    assert [part.name for part in view.wide.parts] == ["formula"]
+    view.set_widths(2000, 2100)
+    assert view.wide.parts == []
+    place = view.document().toPlainText().index(OBJECT)
+    box = box_of(view, place)
+    assert box.center().x() == pytest.approx(1000, abs=2)
+
+
+def test_a_formula_in_a_line_is_made_smaller_to_fit(qtbot: QtBot, view: MarkdownView) -> None:
+    long = " + ".join(f"x_{{{number}}}" for number in range(20))
+    show(qtbot, view, f"- text ${long}$ more")
+    assert box_of(view, 5).width() <= 500
+    view.set_widths(200, 250)
+    assert box_of(view, 5).width() <= 200
+
+
+# ---------------------------------------------------------------- a text that is being written
+
+
+def test_a_growing_text_shows_the_source_until_its_block_is_finished(qtbot: QtBot, view: MarkdownView) -> None:
+    number = next(_numbers)
+    text = f"First $a_{{{number}}}$ here.\n\nThen \\(b_{{{number}}}\\) and\n\\[\nc_{{{number}}}\n- 1\n\\]\nthe end."
+    for at in range(0, len(text), 3):
+        view.append_pieces([Piece(text=text[at : at + 3], round=1)])
+        qtbot.waitUntil(lambda: view.is_drawn)
+        shown = view.document().toPlainText()
+        unfinished = text[: at + 3].rsplit("\n\n", 1)[-1]
+        if unfinished.endswith(f"$a_{{{number}}}$ here."):
+            assert f"$a_{{{number}}}$" in shown
+    view.finish()
+    settle(qtbot, view)
+    assert view.document().toPlainText() == f"First {OBJECT} here.\nThen {OBJECT} and\n{OBJECT}\nthe end."
+    assert copied(view).replace("\n\n", "\n") == text.replace("\n\n", "\n")
+
+
+def test_an_unfinished_formula_is_not_taken_for_other_marks(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="Let \\(a*b* + c_1 \\cdot _d_ and")])
+    qtbot.waitUntil(lambda: view.is_drawn)
+    assert view.document().toPlainText() == "Let \\(a*b* + c_1 \\cdot _d_ and"
+
+
+def test_a_formula_without_its_end_is_text_in_the_end(qtbot: QtBot, view: MarkdownView) -> None:
+    view.append_pieces([Piece(text="\\[\nx = 1\n- item")])
+    view.finish()
+    settle(qtbot, view)
+    assert OBJECT not in view.document().toPlainText()
+    assert "item" in view.document().toPlainText()
+
+
+def test_what_is_selected_stays_selected_when_formulas_come(qtbot: QtBot, view: MarkdownView) -> None:
+    number = next(_numbers)
+    view.append_pieces(
+        [Piece(text=f"Some $x_{{{number}}}$ first.\n\nSelected words.\n\n```\ncode\n```\n\nLast $y_{{{number}}}$ one.")]
+    )
+    view.finish()
+    qtbot.waitUntil(lambda: "Last" in view.document().toPlainText())
+    cursor = view.document().find("Selected words")
+    if not cursor.isNull():
+        view.setTextCursor(cursor)
+    settle(qtbot, view)
+    assert view.document().toPlainText().count(OBJECT) == 2
+    assert view.textCursor().selectedText() == "Selected words"
+    (run,) = view._rendering.code_runs
+    assert view._code(0) == ("", "code")
+    assert run.start == view.document().toPlainText().index("code")
+    for unit in view._rendering.units:
+        assert view.document().findBlock(unit.start).position() == unit.start
+
+
+# ---------------------------------------------------------------- what stands for a formula
+
+TEXT = "Where $x_1$ is \\(\\frac{a}{b}\\), so\n\n$$\nx = 1\n$$\n\nholds for **all $n$** here."
+
+
+def test_copying_gives_the_source(qtbot: QtBot, view: MarkdownView) -> None:
+    shown = show(qtbot, view, TEXT)
+    assert shown.count(OBJECT) == 4
+    assert copied(view) == TEXT.replace("**", "")
+    at = shown.index(OBJECT)
+    assert copied(view, at, at + 1) == "$x_1$"
+    assert copied(view, at - 2, at + 4) == "e $x_1$ is"
+    assert plain_text(TEXT) == TEXT.replace("**", "")
+
+
+def test_a_selected_formula_looks_selected(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, r"text $\rule{2em}{1em}$ text")
+    before = picture_of(view)
+    copied(view)
+    box = box_of(view, 5)
+    x, y = round(box.center().x()), round(box.bottom()) - 2
+    assert before.pixel(x, y) != picture_of(view).pixel(x, y)
+
+
+def test_find_finds_the_source(qtbot: QtBot, view: MarkdownView) -> None:
+    shown = show(qtbot, view, TEXT)
+    assert view.set_find("frac") == 1
+    box = view.show_find(0)
+    assert box is not None
+    second = [place for place, character in enumerate(shown) if character == OBJECT][1]
+    assert box_of(view, second).adjusted(-1, -1, 1, 1).contains(box)
+    assert view.set_find("x_1$ is") == 1
+    assert view.show_find(0) is not None
+    assert view.set_find("x") == 2
+    assert view.set_find("all $n$ here") == 1
+    assert view.set_find("here.") == 1
+    box = view.show_find(0)
+    assert box is not None
+    assert box.left() > box_of(view, shown.rindex(OBJECT)).right()
+    picture_of(view)
+
+
+def test_tokens_are_found_around_and_in_formulas(qtbot: QtBot, view: MarkdownView) -> None:
+    text = "Let $x + y$ be x and y."
+    pieces = [
+        Piece(text=part, drafter="model", round=number)
+        for number, part in enumerate(("Let ", "$x", " +", " y", "$ be", " x", " and y."))
+    ]
+    view.set_text(text, lambda: pieces)
+    settle(qtbot, view)
+    shown = view.document().toPlainText()
+    assert shown == f"Let {OBJECT} be x and y."
+    found = [view.piece_at(place) for place in (0, 4, 6, 9, 15)]
+    assert [piece.text for piece in found if piece is not None] == ["Let ", "$x", "$ be", " x", " and y."]
+    view.set_show_drafted(True)
+    picture_of(view)
+
+
+def test_a_mark_in_a_formula_is_shown_at_it(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, TEXT)
+    view.set_mark((TEXT.index("frac"), TEXT.index("frac") + 2))
+    box = view.mark_box()
+    assert box is not None
+    assert box.width() > 3
+
+
+def test_screen_readers_are_told_the_sources(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, TEXT)
+    spoken = QAccessible.queryAccessibleInterface(view).text(QAccessible.Text.Description)
+    assert spoken == "Formulas: $x_1$; \\(\\frac{a}{b}\\); $$\nx = 1\n$$; $n$"
+    show(qtbot, view, "no formula")
+    assert QAccessible.queryAccessibleInterface(view).text(QAccessible.Text.Description) == ""
+
+
+def test_the_raw_text_and_plain_text_show_the_source(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "a $x$")
+    view.set_raw(True)
+    settle(qtbot, view)
+    assert view.document().toPlainText() == "a $x$"
+    view.set_raw(False)
+    settle(qtbot, view)
+    assert view.document().toPlainText() == f"a {OBJECT}"
+    plain = MarkdownView(plain=True, parent=view.parentWidget())
+    plain.set_widths(500, 700)
+    assert show(qtbot, plain, "a $x$") == "a $x$"
+
+
+def test_a_text_can_not_pretend_to_have_formulas(qtbot: QtBot, view: MarkdownView) -> None:
+    shown = show(qtbot, view, "a \ufffc and \ufdd2\ue000 and $x$")
+    assert shown == f"a \ufffd and \ufffd\ue000 and {OBJECT}"
+    assert isinstance(view.document(), QTextDocument)
+
+
+def test_the_service_is_one_for_all(service: FormulaService) -> None:
+    assert formula_service() is formula_service()
+    assert formulas.formula_service() is service

@@ -1,0 +1,454 @@
+"""Files and long texts attached in the composer: chosen, dropped, pasted, shown, removed, made shorter."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.chats.model import Attachment, StoredMessage
+from app.ui.chat.attachment_preview import AttachmentPreview
+from app.ui.chat.attachments_presenter import SUBJECT, AttachmentsPresenter
+from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
+from app.ui.chat.composer_presenter import ComposerPresenter
+from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.context_presenter import ContextPresenter
+from app.ui.chat.drop_area import DropArea
+from app.ui.chat.messages import UserMessage
+from app.ui.chat.parts import ChatCommands
+from app.ui.notices import Action
+from app.ui.widgets.entries import Widths
+from app.ui.widgets.layouts import column
+from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.scripted_engine import CONTEXT_LENGTH
+
+LONG = "word " * (LONG_CHARACTERS // 5 + 1)
+
+
+class Desk(Rig):
+    """A rig with a composer in a place for files."""
+
+    def __init__(self, qtbot: QtBot, folder: Path, behavior: str = "well") -> None:
+        super().__init__(qtbot, folder, behavior)
+        self.area, self.composer = DropArea(), Composer()
+        qtbot.addWidget(self.area)
+        self.below = QWidget()
+        column((self.below, 1), self.composer, on=self.area)
+        self.area.resize(700, 500)
+        self.meter = ContextMeter(self.engine)
+        self.context = ContextPresenter(self.meter, lambda _use: None, self.composer, self.notice_list)
+        self.writing = ComposerPresenter(self.composer, self.engine, self.notice_list)
+        self.attachments = AttachmentsPresenter(self.composer, self.area, self.meter, self.notice_list)
+        self.opened: list[str] = []
+        self.imported: list[list[Path]] = []
+        self.attachments.open_model = self.opened.append
+        self.attachments.import_chats = lambda paths: self.imported.append(list(paths))
+        self.chats.begin(None)
+        self.show_current()
+        self.chats.current_changed.connect(self.show_current)
+        self.area.show()
+        qtbot.waitExposed(self.area)
+
+    def show_current(self) -> None:
+        for part in (self.meter, self.writing, self.attachments):
+            part.show(self.model)
+
+    def file(self, name: str, content: str | bytes = "Green tea: 80 degrees.") -> str:
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(path)
+
+    def chips(self) -> list[str]:
+        return [chip.text().replace("\u00a0", " ") for chip in self.composer.attachments.chips.chips]
+
+    def wait_for(self, *chips: str) -> None:
+        def check() -> None:
+            assert self.chips() == list(chips)
+
+        self.qtbot.waitUntil(check, timeout=WAIT_MS)
+
+    def wait_for_notice(self) -> str:
+        self.qtbot.waitUntil(lambda: SUBJECT in self.notice_list.notices(), timeout=WAIT_MS)
+        return self.notice_list.notices()[SUBJECT].text
+
+    def close(self) -> None:
+        self.attachments.close()
+        for part in (self.attachments, self.writing, self.context, self.meter):
+            part.deleteLater()
+        super().close()
+
+
+@pytest.fixture
+def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(qtbot, tmp_path)
+    yield desk
+    desk.close()
+
+
+def mime(*paths: str, text: str = "") -> QMimeData:
+    data = QMimeData()
+    if paths:
+        data.setUrls([QUrl.fromLocalFile(path) for path in paths])
+    if text:
+        data.setText(text)
+    return data
+
+
+def drag(widget: QWidget, data: QMimeData) -> bool:
+    """Drag over a widget; returns whether it would take it."""
+    event = QDragEnterEvent(
+        QPoint(5, 5), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
+    )
+    event.ignore()
+    QApplication.sendEvent(widget, event)
+    return event.isAccepted()
+
+
+def drop(widget: QWidget, data: QMimeData) -> QDropEvent:
+    """Drop something where it was dragged; it might also be moved."""
+    assert drag(widget, data)
+    actions = Qt.DropAction.MoveAction | Qt.DropAction.CopyAction
+    event = QDropEvent(QPointF(5, 5), actions, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event.setDropAction(Qt.DropAction.MoveAction)
+    QApplication.sendEvent(widget, event)
+    return event
+
+
+# ------------------------------------------------------------ dropped
+
+
+def test_dropped_files_become_chips_and_are_sent(desk: Desk) -> None:
+    desk.load()
+    data = mime(desk.file("notes.md"), desk.file("tea.csv", "Sencha,80"))
+    assert drag(desk.area, data)
+    assert desk.area.target.isVisible()
+    event = drop(desk.area, data)
+    assert not desk.area.target.isVisible()
+    assert event.dropAction() is Qt.DropAction.CopyAction  # or the file manager would remove them
+    desk.wait_for("notes.md, 7 tokens", "tea.csv, 4 tokens")
+    assert desk.composer.button.isEnabled()
+    QTest.keyClick(desk.composer.editor, Qt.Key.Key_Return)
+    desk.settle()
+    assert [one.name for one in desk.model.messages[0].attachments] == ["notes.md", "tea.csv"]
+    assert desk.chips() == []
+    assert not desk.composer.button.isEnabled()
+
+
+def test_the_target_is_only_there_while_files_are_over_it(desk: Desk) -> None:
+    assert not drag(desk.area, mime(text="only text"))
+    assert not desk.area.target.isVisible()
+    web = QMimeData()
+    web.setUrls([QUrl("https://example.com/a.txt")])
+    assert not drag(desk.area, web)
+    data = mime(desk.file("notes.md"))
+    drag(desk.area, data)
+    QApplication.sendEvent(desk.area, QDragLeaveEvent())
+    assert not desk.area.target.isVisible()
+    assert drag(desk.composer.editor.viewport(), data)  # the area around it takes the files
+    assert desk.area.target.isVisible()
+    assert desk.area.target.size() == desk.area.size()
+    assert drag(desk.composer.editor.viewport(), mime(text="only text"))
+
+
+def test_a_dropped_model_is_opened(desk: Desk) -> None:
+    drop(desk.area, mime(desk.file("tea.GGUF", b"GGUF"), desk.file("notes.md")))
+    desk.wait_for("notes.md, 1 KB")
+    assert desk.opened == [str(desk.folder / "tea.GGUF")]
+
+
+def test_what_cannot_be_attached_is_said_for_each_file(desk: Desk) -> None:
+    folder = desk.folder / "papers"
+    folder.mkdir()
+    paths = [str(folder), desk.file("empty.txt", ""), desk.file("a.bin", b"\0\1\2"), desk.file("notes.md")]
+    if sys.platform != "win32":
+        (desk.folder / "zero.txt").symlink_to("/dev/zero")
+        paths.append(str(desk.folder / "zero.txt"))
+    drop(desk.area, mime(*paths))
+    desk.wait_for("notes.md, 1 KB")
+    lines = desk.wait_for_notice().split("\n")
+    assert lines[:2] == ["papers is a folder. Attach the files in it instead.", "empty.txt is empty."]
+    assert lines[2].startswith("a.bin isn't a kind of file that can be attached. Text, code,")
+    if sys.platform != "win32":
+        assert lines[3] == "zero.txt is a device or a pipe, and not a file that can be attached."
+    drop(desk.area, mime(desk.file("more.md", "more")))
+    desk.wait_for("notes.md, 1 KB", "more.md, 1 KB")
+    assert SUBJECT not in desk.notice_list.notices()
+
+
+def test_there_is_a_limit(desk: Desk) -> None:
+    desk.attachments.attach_files([desk.file(f"{number}.txt", f"{number}") for number in range(22)])
+    assert desk.wait_for_notice() == "No more than 20 files can be attached to a message."
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 20, timeout=WAIT_MS)
+    part = desk.composer.attachments
+    assert part.chips.height() > part.height()  # it scrolls
+
+
+def test_the_same_file_is_attached_once(desk: Desk) -> None:
+    path = desk.file("notes.md")
+    desk.attachments.attach_files([path])
+    desk.attachments.attach_files([path])
+    desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading and bool(desk.model.unsent.attachments), timeout=WAIT_MS)
+    desk.settle()
+    assert desk.chips() == ["notes.md, 1 KB"]
+
+
+# ------------------------------------------------------------ chats of another app
+
+
+def chat_file(desk: Desk) -> str:
+    messages = [{"role": "user", "content": "How hot?"}, {"role": "assistant", "content": "80 degrees."}]
+    return desk.file("chats.jsonl", json.dumps({"messages": messages}))
+
+
+def question(desk: Desk) -> QMessageBox:
+    def found() -> list[QMessageBox]:
+        return [box for box in desk.area.findChildren(QMessageBox) if box.isVisible()]
+
+    desk.qtbot.waitUntil(lambda: len(found()) == 1, timeout=WAIT_MS)
+    return found()[0]
+
+
+def press(box: QMessageBox, name: str) -> None:
+    next(button for button in box.buttons() if button.text().replace("&", "") == name).click()
+
+
+def test_chats_of_another_app_are_imported_or_attached(desk: Desk) -> None:
+    path = chat_file(desk)
+    desk.attachments.attach_files([path, desk.file("other.json", '{"tea": 80}')])
+    box = question(desk)
+    assert box.text() == "chats.jsonl contains chats that were exported from an app."
+    press(box, "Import")
+    desk.wait_for("other.json, 1 KB")
+    assert desk.imported == [[Path(path)]]
+    desk.attachments.attach_files([path])
+    press(question(desk), "Attach")
+    desk.wait_for("other.json, 1 KB", "chats.jsonl, 1 KB")
+    assert len(desk.imported) == 1
+    desk.attachments.attach_files([path])
+    press(question(desk), "Cancel")
+    assert len(desk.chips()) == 2
+
+
+# ------------------------------------------------------------ pasted
+
+
+def test_a_long_text_that_is_pasted_is_attached(desk: Desk) -> None:
+    desk.composer.editor.insertPlainText("See: ")
+    desk.composer.editor.insertFromMimeData(mime(text=LONG))
+    desk.composer.editor.insertFromMimeData(mime(text="line\n" * LONG_LINES))
+    desk.wait_for("Pasted text, 4 KB", "Pasted text 2, 1 KB")
+    assert desk.composer.text() == "See: "
+    desk.composer.attachments.as_text.click()
+    desk.wait_for("Pasted text, 4 KB")
+    assert desk.composer.text() == "See: " + "line\n" * LONG_LINES
+    assert desk.composer.attachments.as_text.isVisible()
+    desk.composer.attachments.as_text.click()
+    desk.wait_for()
+    assert desk.composer.text().endswith("line\n" + LONG)
+    assert not desk.composer.attachments.isVisible()
+
+
+def test_shorter_texts_are_pasted_as_they_are(desk: Desk) -> None:
+    text = "a" * LONG_CHARACTERS
+    desk.composer.editor.insertFromMimeData(mime(text=text))
+    assert desk.composer.text() == text
+    desk.composer.set_text("")
+    desk.composer.editor.insertFromMimeData(mime(text="line\n" * (LONG_LINES - 1)))
+    assert desk.composer.text() == "line\n" * (LONG_LINES - 1)
+    assert desk.model.unsent.attachments == ()
+
+
+def test_files_that_were_copied_can_be_pasted(desk: Desk) -> None:
+    path = desk.file("notes.md")
+    data = mime(path, text=path)  # as file managers do
+    assert desk.composer.editor.canInsertFromMimeData(data)
+    desk.composer.editor.insertFromMimeData(data)
+    desk.wait_for("notes.md, 1 KB")
+    assert desk.composer.text() == ""
+
+
+# ------------------------------------------------------------ chips
+
+
+def test_chips_say_how_many_tokens_and_are_counted_once(desk: Desk) -> None:
+    desk.attachments.attach_files([desk.file("notes.md")])
+    desk.wait_for("notes.md, 1 KB")
+    desk.load()
+    desk.wait_for("notes.md, 7 tokens")
+    desk.model.unsent.type("two words")
+    desk.qtbot.waitUntil(lambda: desk.meter.use is not None and desk.meter.use.text == 9, timeout=WAIT_MS)
+    assert desk.meter.use is not None
+    rows = {name: count.replace("\u00a0", " ") for name, count in desk.meter.use.rows()}
+    assert (rows["What you're typing"], rows["Attachments"]) == ("2 tokens", "7 tokens")
+    assert desk.composer.tokens.text().replace("\u00a0", " ") == "9 tokens"
+
+
+def test_a_chip_can_be_removed_with_mouse_and_keyboard(desk: Desk) -> None:
+    desk.attachments.attach_files([desk.file(f"{number}.md", f"{number}") for number in range(3)])
+    desk.wait_for("0.md, 1 KB", "1.md, 1 KB", "2.md, 1 KB")
+    first = desk.composer.attachments.chips.chips[0]
+    assert first.remove is not None
+    assert first.remove.accessibleName() == "Remove 0.md"
+    first.remove.click()
+    assert desk.chips() == ["1.md, 1 KB", "2.md, 1 KB"]
+    QTest.keyClick(desk.composer.attachments.chips.chips[1].button, Qt.Key.Key_Delete)
+    QTest.keyClick(desk.composer.attachments.chips.chips[0].button, Qt.Key.Key_Backspace)
+    assert desk.chips() == []
+    assert not desk.composer.button.isEnabled()
+    desk.settle()
+    assert desk.stored(lambda store: store.unsent_attachments(None)) == ()
+
+
+def test_reading_can_be_given_up_and_sending_waits_for_it(desk: Desk) -> None:
+    desk.load()
+    desk.composer.set_text("How hot?")
+    unsent = desk.model.unsent
+    number = unsent.begin_reading("slow.pdf")
+    assert desk.chips() == ["slow.pdf, reading…"]
+    assert not desk.composer.button.isEnabled()
+    assert desk.composer.button.toolTip() == "Send (once the files have been read)"
+    QTest.keyClick(desk.composer.editor, Qt.Key.Key_Return)
+    assert desk.model.messages == []
+    chip = desk.composer.attachments.chips.chips[0]
+    assert chip.remove is not None
+    chip.remove.click()
+    assert desk.chips() == []
+    assert desk.composer.button.isEnabled()
+    assert not unsent.end_reading(number)  # what comes of it later isn't attached
+
+
+def test_a_file_goes_to_the_chat_it_was_attached_in(desk: Desk) -> None:
+    desk.load()
+    desk.ask("One")
+    chat_id = desk.model.id
+    desk.attachments.attach_files([desk.file("notes.md")])
+    desk.chats.new()
+    assert desk.chips() == []
+    desk.qtbot.waitUntil(
+        lambda: len(desk.stored(lambda store: store.unsent_attachments(chat_id))) == 1, timeout=WAIT_MS
+    )
+    assert desk.chips() == []
+    desk.open(chat_id)
+    desk.wait_for("notes.md, 7 tokens")
+
+
+def test_a_click_shows_what_the_model_reads(desk: Desk) -> None:
+    desk.attachments.attach_files([desk.file("notes.html", "<h1>Tea</h1><script>x</script>")])
+    desk.wait_for("notes.html, 1 KB")
+    desk.composer.attachments.chips.chips[0].button.click()
+    (preview,) = desk.area.findChildren(AttachmentPreview)
+    assert preview.text.toPlainText() == "# Tea"
+    assert preview.details.text() == "What the model reads: 5 characters."
+    copy = next(one for one in preview.findChildren(QPushButton) if one.text() == "Copy")
+    copy.click()
+    assert QApplication.clipboard().text() == "# Tea"
+    preview.accept()
+
+
+def test_names_are_shown_as_plain_text(desk: Desk) -> None:
+    name = "<b>a&b</b>\u202e.txt" if sys.platform != "win32" else "a&b\u202e.txt"
+    desk.model.unsent.attach([Attachment("a" * 64, "text", name, 5, text="a")])
+    chip = desk.composer.attachments.chips.chips[0]
+    assert "&&" in chip.button.text()
+    assert "<b>" not in chip.button.toolTip()
+    assert "\u202e" not in chip.button.text() + chip.button.toolTip() + chip.text()
+
+
+# ------------------------------------------------------------ too long
+
+
+def test_what_is_too_long_is_said_and_its_beginning_can_be_used(desk: Desk) -> None:
+    desk.load()
+    desk.composer.set_text("How hot?")
+    desk.attachments.attach_files([desk.file("book.txt", "word \n" * 2 * CONTEXT_LENGTH), desk.file("a.txt", "a b")])
+    desk.qtbot.waitUntil(lambda: "context" in desk.notice_list.notices(), timeout=WAIT_MS)
+    notice = desk.notice_list.notices()["context"]
+    too_many = 2 * CONTEXT_LENGTH + 3 + 5 + 2 - (CONTEXT_LENGTH - 16)  # names and fences count, too
+    assert notice.text.replace("\u00a0", " ") == (
+        f"With its attachments, this message is {too_many:,} tokens too long for the context."
+    )
+    assert notice.actions == (Action.USE_BEGINNING, Action.RAISE_CONTEXT)
+    desk.attachments.use_beginning()
+    desk.qtbot.waitUntil(lambda: desk.meter.use is not None and desk.meter.use.fits(), timeout=WAIT_MS)
+    desk.qtbot.waitUntil(lambda: "context" not in desk.notice_list.notices(), timeout=WAIT_MS)
+    names = [(one.name, one.media_type) for one in desk.model.unsent.attachments]
+    assert names == [("book.txt (beginning)", "text/plain"), ("a.txt", "text/plain")]
+    assert desk.model.unsent.attachments[0].text.startswith("word \nword ")
+    assert desk.meter.use is not None
+    assert desk.meter.use.total > CONTEXT_LENGTH // 2  # as much as there is room for
+
+
+# ------------------------------------------------------------ in messages
+
+
+def shown(qtbot: QtBot, message: StoredMessage, commands: ChatCommands) -> UserMessage:
+    owner = QWidget()
+    qtbot.addWidget(owner, before_close_func=lambda _: owner.hide())  # it is kept as long as the test runs
+    widget = UserMessage(message, commands, owner)
+    widget.resize(600, widget.fit(Widths(600, 600)))
+    owner.show()
+    return widget
+
+
+def sent(text: str, *names: str) -> StoredMessage:
+    attachments = tuple(Attachment(name * 64, "text", f"{name}.md", 9, text=name) for name in names)
+    return StoredMessage("m", "c", None, "user", text, "complete", 0.0, attachments=attachments)
+
+
+def test_a_message_shows_what_was_attached(qtbot: QtBot) -> None:
+    opened: list[Attachment] = []
+    message = shown(qtbot, sent("How hot?", "a", "b"), ChatCommands(show_attachment=opened.append))
+    assert message.chips is not None
+    assert [chip.name for chip in message.chips.chips] == ["a.md", "b.md"]
+    assert all(chip.remove is None for chip in message.chips.chips)
+    message.chips.chips[1].button.click()
+    assert [one.name for one in opened] == ["b.md"]
+    assert message.spoken() == "You: How hot? Attached: a.md, b.md."
+    assert message.chips.geometry().bottom() < message.view.geometry().top()
+    assert shown(qtbot, sent("How hot?"), ChatCommands()).chips is None
+
+
+def test_a_message_of_files_alone(qtbot: QtBot) -> None:
+    message = shown(qtbot, sent("", "a"), ChatCommands())
+    assert not message.view.isVisibleTo(message)
+    assert message.is_drawn()
+
+
+def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
+    edited: list[tuple[str, list[str]]] = []
+    commands = ChatCommands(edit=lambda _id, text, kept: edited.append((text, [one.name for one in kept])))
+    message = shown(qtbot, sent("", "a", "b"), commands)
+    assert message.chips is not None
+
+    def remove_first() -> None:
+        assert message.chips is not None
+        chip = message.chips.chips[0]
+        assert chip.remove is not None
+        chip.remove.click()
+
+    message.start_editing()
+    remove_first()
+    assert [chip.name for chip in message.chips.chips] == ["b.md"]
+    message.stop_editing()
+    assert [chip.name for chip in message.chips.chips] == ["a.md", "b.md"]
+    message.start_editing()
+    assert message.editing is not None
+    assert message.editing.save_button.isEnabled()
+    remove_first()
+    message.editing.save_button.click()
+    message.start_editing()
+    remove_first()
+    remove_first()
+    assert message.editing is not None
+    assert not message.editing.save_button.isEnabled()  # nothing would be left
+    message.editing.text.setPlainText("How hot?")
+    message.editing.save_button.click()
+    assert edited == [("", ["b.md"]), ("How hot?", [])]
