@@ -29,6 +29,7 @@ import psutil
 from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
+from app.commands.selftest_server import check_server
 from app.errors import KnownError
 from app.helper.messages import FormulaDrawn, RenderFormula
 from app.models.text import printable
@@ -324,6 +325,10 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
     return outcome[0]
 
 
+def _server(work: Workplace) -> str:
+    return check_server(work.home(), GPU_SECONDS if _has_gpu(work) else ENGINE_SECONDS)
+
+
 # ---------------------------------------------------------------- the window
 
 
@@ -409,6 +414,7 @@ CHECKS: dict[str, Check] = {
     "guide": _guide,
     "format": _format,
     "formula": _formula,
+    "server": _server,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

@@ -23,7 +23,7 @@ from app import paths
 from app.client.process import EngineProcess
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Round
-from app.protocol.options import LoadSettings
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.serve_process import serve_process
 from tests.support.served import request
 
@@ -76,10 +76,17 @@ def through_server(port: int, prompt: str, tokens: int) -> Times:
     return first - begun, last - first, usage["completion_tokens"]
 
 
-def alone(engine: EngineProcess, prompt: str, tokens: int) -> Times:
+def alone(engine: EngineProcess, sampling: Sampling, prompt: str, tokens: int) -> Times:
     """The same by the engine itself."""
-    message = Message(role="user", content=prompt)
-    command = Generate(request=0, messages=[message], seed=1, max_tokens=tokens, overflow="stop", private=True)
+    command = Generate(
+        request=0,
+        messages=[Message(role="user", content=prompt)],
+        sampling=sampling,
+        seed=1,
+        max_tokens=tokens,
+        overflow="stop",
+        private=True,
+    )
     first = last = 0.0
     count = 0
     begun = time.perf_counter()
@@ -103,11 +110,11 @@ def measure(target: Path, draft: Path, rounds: int, tokens: int, words: int) -> 
         EngineProcess(SLIPSTREAM_HOME=name) as engine,  # with the costs that the server's engine has measured
     ):
         settings = LoadSettings(chat_cache_mib=0)
-        engine.load(Load(request=0, target=str(target), draft=str(draft), settings=settings))
+        pair = engine.load(Load(request=0, target=str(target), draft=str(draft), settings=settings))
         for turn in range(rounds + 1):
             sides = {
                 "server": lambda prompt: through_server(port, prompt, tokens),
-                "engine": lambda prompt: alone(engine, prompt, tokens),
+                "engine": lambda prompt: alone(engine, pair.sampling, prompt, tokens),
             }
             long = " ".join(random_words.choices(WORDS, k=words))
             for side in sorted(sides, reverse=turn % 2 == 0):

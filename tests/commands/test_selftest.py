@@ -21,7 +21,20 @@ from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
-NAMES = ["program", "engine", "guide", "format", "formula", "chats", "folders", "resources", "keyring", "TLS", "window"]
+NAMES = [
+    "program",
+    "engine",
+    "guide",
+    "format",
+    "formula",
+    "server",
+    "chats",
+    "folders",
+    "resources",
+    "keyring",
+    "TLS",
+    "window",
+]
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
 
 
