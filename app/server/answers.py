@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -19,6 +20,7 @@ from app.server.errors import ApiError, invalid
 from app.server.limits import MAX_WAITING
 from app.server.metrics import Metrics
 
+_log = logging.getLogger("slipstream.server")
 _LONGEST_RETRY_SECONDS = 60
 
 
@@ -118,6 +120,9 @@ class Answers:
                 answer.put(self._refusal(error, has_started=answer.seed is not None))
             except KnownError:
                 answer.put(unavailable())
+            except Exception:
+                _log.exception("an answer failed")
+                answer.put(ApiError("server_error", "The server has made a mistake."))
             finally:
                 self._seconds += 0.2 * (time.monotonic() - begun - self._seconds)
 

@@ -77,7 +77,7 @@ class ModelService:
         try:
             self._check(head, route)
         except ApiError as error:
-            _log.info("%s %s %s: %d", head.method, route.name if route else "?", _client(head), error.status)
+            _log.info("%s %s: %d", route.name if route else "an unknown path", _client(head), error.status)
             raise
         assert route is not None
         return lambda body: self._answered(head, route, body)
@@ -115,8 +115,7 @@ class ModelService:
         def log_answer(event: GenerationFinished) -> None:
             figures = event.figures
             _log.info(
-                "%s %s %s: %d + %d tokens in %.1f s, %s",
-                head.method,
+                "%s %s: %d + %d tokens in %.1f s, %s",
                 route.name,
                 _client(head),
                 figures.prompt_tokens,
@@ -128,7 +127,7 @@ class ModelService:
         try:
             return await route.answer(body, log_answer)
         except ApiError as error:
-            _log.info("%s %s %s: %d %s", head.method, route.name, _client(head), error.status, error.kind)
+            _log.info("%s %s: %d %s", route.name, _client(head), error.status, error.kind)
             raise
 
     # ------------------------------------------------------------ short answers

@@ -39,7 +39,7 @@ class Vocabulary(Tokens, Protocol):
     def special_texts(self) -> tuple[list[str], list[str]]: ...
 
 
-class PromptTooLong(KnownError):  # noqa: N818 - named like what it says
+class PromptTooLongError(KnownError):
     """A prompt of ``tokens`` doesn't fit into the context."""
 
     def __init__(self, message: str, tokens: int) -> None:
@@ -283,7 +283,7 @@ class PromptBuilder:
 
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:
-            raise PromptTooLong(
+            raise PromptTooLongError(
                 f"This chat has {count:,} tokens, but {self._limit(count)}. "
                 "Choose a longer context, or let old messages be dropped when the context is full.",
                 count,
@@ -291,13 +291,13 @@ class PromptBuilder:
 
     def _check_length(self, count: int, continued: int) -> None:
         if count > self.fitting.room:
-            raise PromptTooLong(
+            raise PromptTooLongError(
                 f"This message has {count:,} tokens, but {self._limit(count)}. "
                 "Shorten the message or choose a longer context.",
                 count,
             )
         if count + continued > self.fitting.room:
-            raise PromptTooLong(
+            raise PromptTooLongError(
                 f"This answer can't be continued because the context is full. It only holds "
                 f"{self.fitting.context_length:,} tokens. Choose a longer context.",
                 count + continued,

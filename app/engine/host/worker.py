@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from app.engine.decoding.prompt import PromptTooLong
+from app.engine.decoding.prompt import PromptTooLongError
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
@@ -240,7 +240,7 @@ class Worker:
         except KnownError as error:
             if rounds:
                 self._send(RoundsReceived(request=command.request, rounds=rounds))
-            too_long = error.tokens if isinstance(error, PromptTooLong) else 0
+            too_long = error.tokens if isinstance(error, PromptTooLongError) else 0
             self._send(GenerationFailed(request=command.request, message=str(error), prompt_tokens=too_long))
 
     def _measure(self, request: int, measure: Callable[[], Event]) -> None:
