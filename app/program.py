@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import TextIO
+from typing import Any, TextIO
 
 from app.paths import HOME_VARIABLE
 
@@ -98,16 +98,20 @@ def start_process(
 
     ``changes`` are variables to set, ``errors`` is where its standard error goes. Raises `OSError`.
     """
-    return subprocess.Popen(
-        command,
-        cwd=FOLDER,
-        env=child_environment(os.environ, **(changes or {})),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        start_new_session=True,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
+    return subprocess.Popen(command, **process_options(changes, errors=errors))
+
+
+def process_options(changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE) -> dict[str, Any]:
+    """What `start_process` starts a process with, for others that start one (asyncio)."""
+    return {
+        "cwd": FOLDER,
+        "env": child_environment(os.environ, **(changes or {})),
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": errors,
+        "start_new_session": True,
+        "creationflags": getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    }
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:

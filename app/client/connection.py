@@ -30,6 +30,7 @@ from app.protocol.commands import (
     ReadMemory,
     ScoreTokens,
     StopThinking,
+    Tokenize,
 )
 from app.protocol.events import (
     PROTOCOL_VERSION,
@@ -45,12 +46,13 @@ from app.protocol.events import (
     Pong,
     StartFailed,
     TextChecked,
+    Tokenized,
     TokensCounted,
     TokensScored,
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.options import Overflow
+from app.protocol.options import Overflow, TemplateVariables
 
 _log = logging.getLogger("slipstream.engine")
 
@@ -104,7 +106,7 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `check_text`) have numbers of their own and make nothing busy.
+    Questions (`count_tokens`, `check_text`, `tokenize`) have numbers of their own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -118,7 +120,8 @@ class Connection:
         self._last_question = 0
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
-        self._open_checks: set[int] = set()
+        self._open_questions: set[int] = set()
+        """The others."""
         self._chat = SentChat()
         self._reader = FrameReader()
         self._unsent: deque[Command] = deque()
@@ -153,7 +156,7 @@ class Connection:
         self.hello = None
         self._unsent.clear()
         self._open_counts.clear()
-        self._open_checks.clear()
+        self._open_questions.clear()
         self._chat.forget()
         self._begin(0, state)
 
@@ -170,7 +173,7 @@ class Connection:
         The process must be starting or running.
         """
         self._open_counts.clear()
-        self._open_checks.clear()
+        self._open_questions.clear()
         if self.hello is None:
             self._unsent.clear()
         elif self.state.is_busy:
@@ -260,12 +263,23 @@ class Connection:
             )
         return number
 
-    def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
+    def check_text(
+        self, text: str, thought: str = "", thinking: str = "", variables: TemplateVariables | None = None
+    ) -> int:
         """The number of the question (see `CheckText`); 0 if nothing is loaded that could check."""
+        return self._ask_aside(
+            CheckText(request=0, text=text, thought=thought, thinking=thinking, template_variables=variables or {})
+        )
+
+    def tokenize(self, text: str, *, special: bool = True, bos: bool = False) -> int:
+        """The number of the question (see `Tokenize`); 0 if nothing is loaded that has tokens."""
+        return self._ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
+
+    def _ask_aside(self, question: CheckText | Tokenize) -> int:
         number = self._next_question()
         if number:
-            self._open_checks.add(number)
-            self._send(CheckText(request=number, text=text, thought=thought, thinking=thinking))
+            self._open_questions.add(number)
+            self._send(msgspec.structs.replace(question, request=number))
         return number
 
     def _next_question(self) -> int:
@@ -333,7 +347,7 @@ class Connection:
                 return self._forgotten(event)
             case MemoryRead():
                 pass
-            case TokensCounted() | TextChecked():
+            case TokensCounted() | TextChecked() | Tokenized():
                 return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
@@ -341,9 +355,9 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(self, event: TokensCounted | TextChecked) -> bool:
+    def _is_awaited(self, event: TokensCounted | TextChecked | Tokenized) -> bool:
         """Whether someone is still waiting for this answer; removes the question."""
-        awaited = self._open_checks if isinstance(event, TextChecked) else self._open_counts
+        awaited = self._open_counts if isinstance(event, TokensCounted) else self._open_questions
         if event.request not in awaited:
             return False
         awaited.remove(event.request)

@@ -184,15 +184,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
             "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft"
         ),
     )
-    drafting.add_argument(
-        "--head",
-        choices=get_args(HeadChoice),
-        default="auto",
-        help=(
-            "use the MTP head that the target's file contains: auto (default): where it is expected to save time and "
-            "there is no draft model; on: always, even together with a draft model; off: never"
-        ),
-    )
+    add_head_option(drafting)
     drafting.add_argument(
         "--propose",
         choices=get_args(Propose),
@@ -204,6 +196,19 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     )
     drafting.add_argument(
         "--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule (default coupled)"
+    )
+
+
+def add_head_option(group: argparse._ArgumentGroup) -> None:
+    """``head``: see `app.commands.session.head_choice`."""
+    group.add_argument(
+        "--head",
+        choices=get_args(HeadChoice),
+        default="auto",
+        help=(
+            "use the MTP head that the target's file contains: auto (default): where it is expected to save time and "
+            "there is no draft model; on: always, even together with a draft model; off: never"
+        ),
     )
 
 

@@ -31,6 +31,7 @@ from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineEndedError, EngineProcess
 from app.client.state import ExitCause
 from app.commands.images import image_at
+from app.commands.selftest_server import check_server
 from app.errors import KnownError
 from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
 from app.models.text import printable
@@ -372,6 +373,10 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
     return outcome[0]
 
 
+def _server(work: Workplace) -> str:
+    return check_server(work.home(), GPU_SECONDS if _has_gpu(work) else ENGINE_SECONDS)
+
+
 # ---------------------------------------------------------------- the window
 
 
@@ -473,6 +478,7 @@ CHECKS: dict[str, Check] = {
     "images": _images,
     "formula": _formula,
     "files": _files,
+    "server": _server,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

@@ -30,6 +30,21 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
     ``watched``: answers are shown as they are written.
     """
+    command = load_command(options)
+    previous = signal.getsignal(signal.SIGINT)
+    try:
+        with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
+            signal.signal(signal.SIGINT, lambda *_: engine.cancel())
+            pair = engine.load(command, show_load_progress)
+            show_progress("")
+            show_refusals(pair)
+            yield engine, pair
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def load_command(options: argparse.Namespace) -> Load:
+    """What to load, by default the bundled pair. Exits with a message for wrong usage."""
     for name in ("draft", "mmproj"):
         if options.target is None and getattr(options, name, None) is not None:
             wrong_usage(f"--{name} needs --target")
@@ -40,7 +55,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
     projector = projector_for(options, Path(target))
     # The engine's process has another working folder.
     draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())
-    command = Load(
+    return Load(
         request=0,
         target=str(Path(target).absolute()),
         draft=draft_file,
@@ -48,21 +63,6 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
         head=head_choice(options),
         settings=load_settings(options),
     )
-    previous = signal.getsignal(signal.SIGINT)
-    try:
-        with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
-            signal.signal(signal.SIGINT, lambda *_: engine.cancel())
-            pair = engine.load(command, show_load_progress)
-            show_progress("")
-            if pair.draft_refused:
-                print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
-            if pair.projector_refused:
-                print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
-            if pair.head_refused:
-                print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
-            yield engine, pair
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
@@ -144,6 +144,16 @@ def check_drafts(options: argparse.Namespace, command: str) -> None:
     """Exit with a message where drafting is off in a command that needs it."""
     if options.draft_length == 0 or drafter_choice(options) == "none":
         wrong_usage(f"{command} compares decoding with and without a draft, so drafting must not be off")
+
+
+def show_refusals(pair: PairLoaded) -> None:
+    """Why something that was asked for is not used."""
+    if pair.draft_refused:
+        print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
+    if pair.projector_refused:
+        print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
+    if pair.head_refused:
+        print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
 
 
 def show_load_progress(event: LoadProgressed) -> None:

@@ -88,7 +88,7 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
-    private is answered.
+    private is answered. Its figures don't go into the pair's history either.
     """
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"
@@ -175,6 +175,17 @@ class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
     template_variables: TemplateVariables = {}
 
 
+class Tokenize(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
+    """The tokens of a text alone, without a chat template; answered even during a computation, like `Ping`."""
+
+    request: int
+    text: str
+    special: bool = True
+    """Whether the text of a control token is that token."""
+    bos: bool = False
+    """Whether to put the BOS token in front, where the model wants one."""
+
+
 class Forget(msgspec.Struct, frozen=True, kw_only=True, tag="forget"):
     """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
 
@@ -207,6 +218,7 @@ Command = (
     | ScoreTokens
     | CountTokens
     | CheckText
+    | Tokenize
     | Forget
     | Cancel
     | StopThinking

@@ -14,7 +14,7 @@ from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -106,6 +106,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     thinking: list[str] = []
     """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
     there is no choice."""
+    template_variables: list[str] = []
+    """The names that `Generate.template_variables` may have: those that the chat template declares."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
@@ -286,6 +288,8 @@ class GenerationFailed(msgspec.Struct, frozen=True, kw_only=True, tag="generatio
 
     request: int
     message: str
+    prompt_tokens: int = 0
+    """If the prompt is too long for the context: how many tokens it has."""
 
 
 class PlainMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="plain_measured"):
@@ -335,6 +339,13 @@ class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked")
     """For `Generate.continued`; ``None`` if no tokens give exactly this text."""
 
 
+class Tokenized(msgspec.Struct, frozen=True, kw_only=True, tag="tokenized"):
+    request: int
+    tokens: list[int]
+    pieces: list[bytes]
+    """What each of them stands for, which may be part of a character."""
+
+
 class Pong(msgspec.Struct, frozen=True, kw_only=True, tag="pong"):
     busy: bool
     seconds_since_progress: float
@@ -369,6 +380,7 @@ Event = (
     | TokensScored
     | TokensCounted
     | TextChecked
+    | Tokenized
     | Pong
     | Forgotten
     | MemoryRead

@@ -261,7 +261,7 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
 
 
 def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
-    assert (starting.count_tokens(CHAT, "", "stop"), starting.check_text("")) == (0, 0)
+    assert (starting.count_tokens(CHAT, "", "stop"), starting.check_text(""), starting.tokenize("")) == (0, 0, 0)
     told(starting, HELLO)
     assert starting.count_tokens(CHAT, "", "stop") == 0
     starting.load(PAIR)

@@ -29,6 +29,7 @@ NAMES = [
     "images",
     "formula",
     "files",
+    "server",
     "chats",
     "folders",
     "resources",

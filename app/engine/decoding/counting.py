@@ -87,6 +87,11 @@ class TokenCounter:
         answer = Message(role="assistant", content=command.text, thinking=command.thought)
         return tokens_behind(prompt, answer, self._tokenizer, self._vocabulary.piece, marks, between)
 
+    def tokens(self, text: str, *, special: bool, bos: bool) -> tuple[list[int], list[bytes]]:
+        """The tokens of a text alone, and their bytes. Raises `KnownError` once the model is no longer loaded."""
+        tokens = self._tokenizer.plain(text, special=special, bos=bos)
+        return tokens, list(map(self._vocabulary.piece, tokens))
+
     def forget(self) -> None:
         """Forget earlier chats."""
         self._frames = {}

@@ -42,6 +42,14 @@ class Vocabulary(Tokens, Protocol):
     def special_texts(self) -> tuple[list[str], list[str]]: ...
 
 
+class PromptTooLongError(KnownError):
+    """A prompt of ``tokens`` doesn't fit into the context."""
+
+    def __init__(self, message: str, tokens: int) -> None:
+        super().__init__(message)
+        self.tokens = tokens
+
+
 class ChatTokenizer:
     """Chats and texts to tokens, for one loaded model. Keeps nothing of them; any thread may use it."""
 
@@ -323,21 +331,24 @@ class PromptBuilder:
 
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:
-            raise KnownError(
+            raise PromptTooLongError(
                 f"This chat has {count:,} tokens, but {self._limit(count)}. "
-                "Choose a longer context, or let old messages be dropped when the context is full."
+                "Choose a longer context, or let old messages be dropped when the context is full.",
+                count,
             )
 
     def _check_length(self, count: int, continued: int) -> None:
         if count > self.fitting.room:
-            raise KnownError(
+            raise PromptTooLongError(
                 f"This message has {count:,} tokens, but {self._limit(count)}. "
-                "Shorten the message or choose a longer context."
+                "Shorten the message or choose a longer context.",
+                count,
             )
         if count + continued > self.fitting.room:
-            raise KnownError(
+            raise PromptTooLongError(
                 f"This answer can't be continued because the context is full. It only holds "
-                f"{self.fitting.context_length:,} tokens. Choose a longer context."
+                f"{self.fitting.context_length:,} tokens. Choose a longer context.",
+                count + continued,
             )
 
     def _limit(self, count: int) -> str:

@@ -28,7 +28,7 @@ from app.engine.host.recommended import recommended_sampling
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens
+from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens, Tokenize
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
@@ -38,6 +38,7 @@ from app.protocol.events import (
     PromptProgressed,
     Round,
     TextChecked,
+    Tokenized,
     TokensCounted,
     TokensScored,
 )
@@ -55,7 +56,8 @@ GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinis
 class Engine:
     """One pair at a time, one answer at a time.
 
-    `cancel` and `stop_thinking` may be called from any other thread, `count_tokens` and `check_text` from one other.
+    `cancel` and `stop_thinking` may be called from any other thread, `count_tokens`, `check_text` and `tokenize`
+    from one other.
     """
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
@@ -125,6 +127,7 @@ class Engine:
             batch_threads=target.context.batch_threads,
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
+            template_variables=sorted(target.prompts.tokenizer.template.variables),
             may_think=target.thinking.may_think,
             default_draft_length=usual_draft_length(target, self._draft),
             sampling=sampling,
@@ -256,7 +259,7 @@ class Engine:
         figures, curve = statistics.figures(time.perf_counter() - started), []
         if drafting and self._costs:
             learned = drafting.policy.learned()
-            self._costs.history.add(figures.kinds, command.accept, learned.priors)
+            self._costs.history.add(figures.kinds, command.accept, learned.priors, private=command.private)
             self._costs.costs, curve = learned.costs, learned.curve
         yield GenerationFinished(
             request=command.request,
@@ -282,7 +285,7 @@ class Engine:
             limit=limit,
             longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
-            start=self._costs.history.priors(command.accept),
+            start=self._costs.history.priors(command.accept, private=command.private),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
             samples=command.accept != "coupled",
         )
@@ -344,6 +347,11 @@ class Engine:
         command = msgspec.structs.replace(command, template_variables=variables)
         tokens = target.counter.check(command, target.thinking.marks, target.thinking.between)
         return TextChecked(request=command.request, tokens=tokens)
+
+    def tokenize(self, command: Tokenize) -> Tokenized:
+        """The tokens of a text alone. Raises `KnownError` once the model is no longer loaded."""
+        tokens, pieces = self._loaded().counter.tokens(command.text, special=command.special, bos=command.bos)
+        return Tokenized(request=command.request, tokens=tokens, pieces=pieces)
 
     def _loaded(self) -> Target:
         target = self._target

@@ -11,18 +11,19 @@ from collections.abc import Callable
 
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.commands import CheckText, CountTokens
-from app.protocol.events import TextChecked, TokensCounted
+from app.protocol.commands import CheckText, CountTokens, Tokenize
+from app.protocol.events import TextChecked, Tokenized, TokensCounted
 
 log = logging.getLogger("slipstream.worker")
 
-Question = CountTokens | CheckText
+Question = CountTokens | CheckText | Tokenize
+Answer = TokensCounted | TextChecked | Tokenized
 
 
 class Questions:
     """Answers one after the other. Only the newest of the waiting counts is kept."""
 
-    def __init__(self, engine: Engine, send: Callable[[TokensCounted | TextChecked], None]) -> None:
+    def __init__(self, engine: Engine, send: Callable[[Answer], None]) -> None:
         """``send`` is called in the thread, which ends with the process or when this raises `OSError`."""
         self._engine = engine
         self._send = send
@@ -59,7 +60,11 @@ class Questions:
             except OSError:
                 return  # the window is gone, which the other threads notice
 
-    def _answer(self, question: Question) -> TokensCounted | TextChecked:
-        if isinstance(question, CountTokens):
-            return self._engine.count_tokens(question)
-        return self._engine.check_text(question)
+    def _answer(self, question: Question) -> Answer:
+        match question:
+            case CountTokens():
+                return self._engine.count_tokens(question)
+            case CheckText():
+                return self._engine.check_text(question)
+            case Tokenize():
+                return self._engine.tokenize(question)

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from app.engine.decoding.prompt import PromptTooLongError
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
@@ -44,6 +45,7 @@ from app.protocol.commands import (
     ReadMemory,
     ScoreTokens,
     StopThinking,
+    Tokenize,
 )
 from app.protocol.events import (
     PROTOCOL_VERSION,
@@ -158,7 +160,7 @@ class Worker:
                 self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
             case ChatPart() | CountTokens() | Generate():
                 self._receive_chat(command)
-            case CheckText():
+            case CheckText() | Tokenize():
                 self._questions.ask(command)
             case Cancel():
                 self._cancel()
@@ -238,7 +240,8 @@ class Worker:
         except KnownError as error:
             if rounds:
                 self._send(RoundsReceived(request=command.request, rounds=rounds))
-            self._send(GenerationFailed(request=command.request, message=str(error)))
+            too_long = error.tokens if isinstance(error, PromptTooLongError) else 0
+            self._send(GenerationFailed(request=command.request, message=str(error), prompt_tokens=too_long))
 
     def _measure(self, request: int, measure: Callable[[], Event]) -> None:
         """Carry out a command that is answered by one event."""

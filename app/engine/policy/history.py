@@ -73,6 +73,8 @@ class PairHistory:
         self._store = store
         self._key = key
         self._known = store.get(key) or Remembered()
+        self._private: dict[AcceptRule, Priors] = {}
+        """What was learned in private answers since the pair was loaded. It is never stored."""
         self._is_saved = True
         self._saved_at = -math.inf
 
@@ -80,12 +82,18 @@ class PairHistory:
         """The results of drafting, by kind of text."""
         return list(self._known.kinds)
 
-    def priors(self, rule: AcceptRule) -> Priors:
-        """How often draft tokens are accepted under ``rule``."""
-        return self._known.priors.get(rule, {})
+    def priors(self, rule: AcceptRule, *, private: bool = False) -> Priors:
+        """How often draft tokens are accepted under ``rule``; for a ``private`` answer as private ones had it."""
+        known = self._known.priors.get(rule, {})
+        return self._private.get(rule, known) if private else known
 
-    def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Priors) -> None:
-        """Add an answer with a draft, and what the policy knows after it."""
+    def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Priors, *, private: bool = False) -> None:
+        """Add an answer with a draft, and what the policy knows after it. A ``private`` one isn't counted or stored:
+        only the next private ones begin with what it taught.
+        """
+        if private:
+            self._private[rule] = priors
+            return
         sums = sums_by_kind(self._known.kinds, kinds)
         counters = [_halved(one) if one.tokens > _HALVED_AT else one for one in sums]
         by_drafter = {name: dict(by_kind) for name, by_kind in priors.items()}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.host.questions import Questions
+from app.engine.host.questions import Answer, Questions
 from app.errors import KnownError
-from app.protocol.commands import CheckText, CountTokens, Message
-from app.protocol.events import PairLoaded, TextChecked, TokensCounted
+from app.protocol.commands import CheckText, CountTokens, Message, Tokenize
+from app.protocol.events import PairLoaded, TokensCounted
 
 Loader = Callable[..., PairLoaded]
 CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]
@@ -23,7 +23,7 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
     answered: list[int] = []
     is_over = threading.Event()
 
-    def send(event: TokensCounted | TextChecked) -> None:
+    def send(event: Answer) -> None:
         answered.append(event.request)
         if event.request == 5:
             is_over.set()
@@ -48,7 +48,7 @@ def test_a_count_that_the_disk_refuses_is_not_the_last_one(
     answered: list[int] = []
     is_over = threading.Event()
 
-    def send(event: TokensCounted | TextChecked) -> None:
+    def send(event: Answer) -> None:
         answered.append(event.request)
         is_over.set()
         raise BrokenPipeError  # which ends the thread
@@ -63,6 +63,16 @@ def test_a_count_that_the_disk_refuses_is_not_the_last_one(
     questions.start()
     assert is_over.wait(60)
     assert answered == [2]
+
+
+def test_the_tokens_of_a_text(engine: Engine, load: Loader, random_pair: tuple[Path, Path]) -> None:
+    load(*random_pair)
+    plain = engine.tokenize(Tokenize(request=1, text="hello there"))
+    with_bos = engine.tokenize(Tokenize(request=2, text="hello there", bos=True))
+    assert b"".join(plain.pieces).decode().strip() == "hello there"
+    assert with_bos.tokens == [1, *plain.tokens]
+    assert len(engine.tokenize(Tokenize(request=3, text="</s>")).tokens) == 1
+    assert len(engine.tokenize(Tokenize(request=4, text="</s>", special=False)).tokens) > 1
 
 
 def test_models_come_and_go_while_tokens_are_counted(

@@ -49,6 +49,16 @@ def test_answers_add_up_and_are_there_the_next_time(tmp_path: Path) -> None:
     assert a_history(path, "another pair").figures() == []
 
 
+def test_private_answers_are_neither_counted_nor_stored(tmp_path: Path) -> None:
+    path = tmp_path / "history.json"
+    history = a_history(path)
+    history.add([code()], "coupled", PRIORS, private=True)
+    history.save()
+    assert (history.figures(), history.priors("coupled"), path.exists()) == ([], {}, False)
+    assert history.priors("coupled", private=True) == PRIORS
+    assert history.priors("rejection", private=True) == {}
+
+
 def test_old_answers_fade(tmp_path: Path) -> None:
     history = a_history(None)
     for _ in range(300):

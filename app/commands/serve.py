@@ -1,0 +1,109 @@
+"""``slipstream serve``: an engine of its own for other programs, until Ctrl+C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.commands.options import add_head_option, add_model_options, whole
+from app.commands.output import show_progress
+from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
+from app.errors import KnownError
+from app.models.text import visible
+from app.protocol.events import PairLoaded
+from app.server import headless
+from app.server.guard import Guard, is_loopback
+from app.server.key_file import key_from
+
+DEFAULT_PORT = 8642
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its options."""
+    server = parser.add_argument_group("server")
+    server.add_argument(
+        "--port", type=whole(0, 65535), default=DEFAULT_PORT, metavar="N", help=f"default {DEFAULT_PORT}; 0 means any"
+    )
+    server.add_argument(
+        "--host",
+        metavar="ADDRESS",
+        help="where to listen (default: 127.0.0.1 and ::1, for this computer only). Any other address needs "
+        "--api-key-file: nothing is encrypted, and whoever has the key can use the model",
+    )
+    server.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="clients have to send the key in this file; if there is no such file, it is made with a new key",
+    )
+    server.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name that clients may use for this computer; can be given several times",
+    )
+    server.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="another web page that may use the server, for example https://example.org; can be given several times",
+    )
+    server.add_argument("--quiet", action="store_true", help="don't log requests on standard error")
+    add_model_options(parser)
+    add_head_option(parser.add_argument_group("drafting"))
+    parser.set_defaults(drafter="auto")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until the process is asked to end."""
+    if options.host is not None and not is_loopback(options.host) and options.api_key_file is None:
+        raise KnownError(
+            f"At {options.host}, other computers could use the model. Give --api-key-file, so that they need a key."
+        )
+    load = load_command(options)
+    key, is_new = key_from(options.api_key_file) if options.api_key_file else (None, False)
+    if is_new:
+        _tell(f"A new API key is in {options.api_key_file}.")
+    _log_to_terminal(quiet=options.quiet)
+    guard = Guard(
+        key=key,
+        hosts=frozenset(map(str.lower, options.allow_host)),
+        origins=frozenset(origin.lower().rstrip("/") for origin in options.allow_origin),
+    )
+    serving = headless.serve(
+        load,
+        guard,
+        headless.Address(options.host, options.port),
+        drafter=drafter_choice(options),
+        on_progress=show_load_progress,
+        on_ready=_show_ready,
+    )
+    asyncio.run(serving)
+    return 0
+
+
+def _show_ready(pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: str) -> None:
+    show_progress("")
+    show_refusals(pair)
+    places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
+    draft = f" with the draft {Path(pair.draft.path).stem}" if pair.draft else ""
+    print(visible(f"Serving {model}{draft} at {' and '.join(f'http://{place}/v1' for place in places)}"), flush=True)
+
+
+def _tell(text: str) -> None:
+    print(f"slipstream: {visible(text)}", file=sys.stderr)
+
+
+def _log_to_terminal(*, quiet: bool) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    log = logging.getLogger("slipstream.server")
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    log.addHandler(handler)
+    log.propagate = False

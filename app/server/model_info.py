@@ -1,0 +1,84 @@
+"""What clients are told about the model: its name, its context, its template."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from app import __version__
+from app.models.gguf import GgufHeader
+from app.models.tokenizer import Tokenizer
+from app.protocol.events import PairLoaded
+
+_PART = re.compile(r"-00001-of-\d{5}$")
+
+
+class ModelInfo:
+    """The answers about one target. The paths of files stay here."""
+
+    def __init__(self, target: GgufHeader) -> None:
+        self.id = _PART.sub("", target.path.stem)
+        self._file = target.path.name
+        self._template = target.chat_template or ""
+        tokenizer = target.tokenizer
+        self._bos = _text(tokenizer, tokenizer.bos_id) if tokenizer else ""
+        self._eos = _text(tokenizer, tokenizer.eos_id) if tokenizer else ""
+        self._created = int(time.time())
+
+    def models(self, pair: PairLoaded | None) -> dict[str, Any]:
+        """``/v1/models``."""
+        return {"object": "list", "data": [self.model(pair)]}
+
+    def model(self, pair: PairLoaded | None) -> dict[str, Any]:
+        """``/v1/models/ID``; without facts while nothing is loaded."""
+        found: dict[str, Any] = {"id": self.id, "object": "model", "created": self._created, "owned_by": "slipstream"}
+        if pair:
+            found["max_model_len"] = pair.context_length
+            found["meta"] = {
+                "n_ctx": pair.context_length,
+                "n_ctx_train": pair.target.training_context,
+                "n_params": pair.target.parameters,
+                "size": pair.target.size_bytes,
+            }
+        return found
+
+    def props(self, pair: PairLoaded) -> dict[str, Any]:
+        """``/props``, as llama-server has it, with a file's name for its path."""
+        return {
+            "default_generation_settings": {"n_ctx": pair.context_length, "params": _parameters(pair)},
+            "total_slots": 1,
+            "model_alias": self.id,
+            "model_path": self._file,
+            "modalities": {"vision": False, "audio": False},
+            "chat_template": self._template,
+            "bos_token": self._bos,
+            "eos_token": self._eos,
+            "build_info": f"slipstream-{__version__}",
+            "slipstream": {
+                "draft": _name(pair),
+                "mtp_head": pair.has_head,
+                "drafting_off": pair.drafting_off,
+                "thinking": pair.thinking,
+                "template_variables": pair.template_variables,
+            },
+        }
+
+
+def _name(pair: PairLoaded) -> str | None:
+    return PurePath(pair.draft.path).stem if pair.draft else None
+
+
+def _text(tokenizer: Tokenizer, token: int | None) -> str:
+    if token is None or not 0 <= token < len(tokenizer.tokens):
+        return ""
+    return tokenizer.tokens[token].decode("utf-8", "replace")
+
+
+def _parameters(pair: PairLoaded) -> dict[str, Any]:
+    sampling = msgspec.to_builtins(pair.sampling)
+    names = {"repetition_penalty": "repeat_penalty", "penalty_window": "repeat_last_n"}
+    return {names.get(name, name): value for name, value in sampling.items()}

@@ -1,0 +1,80 @@
+"""An engine process of the server's own, which is started again if it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+import msgspec
+
+from app.client.async_process import AsyncEngineProcess, GenerationEvent
+from app.client.process import EngineEndedError
+from app.errors import KnownError
+from app.protocol.commands import CheckText, Generate, Load, Tokenize
+from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, TextChecked, Tokenized
+from app.protocol.options import DrafterChoice
+
+_log = logging.getLogger("slipstream.server")
+_MOST_ENDS = 3
+"""How often an engine may end without an answer in between."""
+
+
+class OwnEngine:
+    """The pair of one `Load`, in an engine process; see `app.server.engine.Engine`."""
+
+    def __init__(self, command: Load, drafter: DrafterChoice = "auto") -> None:
+        self.pair: PairLoaded | None = None
+        self._command = command
+        self._drafter = drafter
+        self._process: AsyncEngineProcess | None = None
+        self._ends = 0
+
+    async def start(self, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
+        """Load the pair. Raises `KnownError`."""
+        self._process = AsyncEngineProcess()
+        await self._process.start()
+        self.pair = await self._process.load(self._command, on_progress)
+        return self.pair
+
+    async def keep_running(self) -> None:
+        """Start the engine again whenever it ends, until this is canceled. Raises `KnownError` if that is no use."""
+        while self._process is not None:
+            await self._process.ended.wait()
+            self.pair = None
+            await self._process.close()
+            self._ends += 1
+            if self._ends > _MOST_ENDS:
+                raise KnownError("The engine ended several times in a row, so the server stops.")
+            _log.warning("the engine has ended and is started again")
+            try:
+                await self.start()
+            except EngineEndedError as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(self._ends)
+
+    async def close(self) -> None:
+        """End the process."""
+        self.pair = None
+        if self._process:
+            await self._process.close()
+
+    async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
+        command = msgspec.structs.replace(command, drafter=self._drafter)
+        async with aclosing(self._loaded().generate(command)) as events:
+            async for event in events:
+                if isinstance(event, GenerationFinished):
+                    self._ends = 0
+                yield event
+
+    async def check_text(self, question: CheckText) -> TextChecked:
+        return await self._loaded().check_text(question)
+
+    async def tokenize(self, question: Tokenize) -> Tokenized:
+        return await self._loaded().tokenize(question)
+
+    def _loaded(self) -> AsyncEngineProcess:
+        if self.pair is None or self._process is None:
+            raise KnownError("The model is being loaded. Try again in a moment.")
+        return self._process

@@ -1,0 +1,82 @@
+"""Listens, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+
+from app.errors import KnownError
+from app.server.http import HttpConnection, Service
+from app.server.limits import Limits
+
+_log = logging.getLogger("slipstream.server")
+LOOPBACK = ("127.0.0.1", "::1")
+"""Both, because a program may take ``localhost`` for either."""
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_BACKLOG = 128
+
+
+class Server:
+    """Listens from `open` to `close`."""
+
+    def __init__(self, service: Service, limits: Limits) -> None:
+        self._service = service
+        self._limits = limits
+        self._listening: list[asyncio.Server] = []
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self, host: str | None, port: int) -> list[tuple[str, int]]:
+        """Listen at ``host``, or by default at this computer's own addresses, and at ``port``, 0 for any.
+
+        Returns the addresses. Raises `KnownError`.
+        """
+        opened: list[tuple[str, int]] = []
+        for address in LOOPBACK if host in (None, "localhost") else (host or "",):
+            try:
+                server = await asyncio.start_server(self._accept, address, port, backlog=_BACKLOG)
+            except OSError as error:
+                if opened and error.errno in _NO_IPV6:
+                    continue
+                await self.close()
+                raise KnownError(_refusal(address, port, error)) from error
+            self._listening.append(server)
+            for listening in server.sockets:
+                name = listening.getsockname()
+                opened.append((name[0], name[1]))
+            port = opened[0][1]
+        return opened
+
+    async def close(self) -> None:
+        """Stop listening, and end all connections with what they are doing."""
+        for server in self._listening:
+            server.close()
+        connections = list(self._connections)
+        for task in connections:
+            task.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        count, limits = len(self._connections), self._limits
+        if count >= limits.refused_connections:
+            writer.transport.abort()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            connection = HttpConnection(reader, writer, self._service, limits, is_surplus=count >= limits.connections)
+            with contextlib.suppress(asyncio.CancelledError):  # `close`; asyncio would complain about it
+                await connection.serve()
+        finally:
+            self._connections.discard(task)
+
+
+def _refusal(address: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"Port {port} of {address} is in use by another program. Choose another one with --port."
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return f"This computer has no address {address}. Choose another one with --host."
+    return f"The server can't listen at port {port} of {address}: {error.strerror or error}."

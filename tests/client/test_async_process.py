@@ -1,0 +1,138 @@
+"""An engine process in an event loop: the real one, and scripted ones for what a sound engine does not do."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.client.async_process import AsyncEngineProcess, GenerationFailedError
+from app.client.process import EngineEndedError
+from app.client.state import ExitCause
+from app.errors import KnownError
+from app.protocol.commands import CheckText, Generate, Load, Message, Tokenize
+from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived
+from tests.support.gguf_files import make_model
+
+HI = [Message(role="user", content="Hi")]
+ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16)
+
+
+async def answered(engine: AsyncEngineProcess, command: Generate = ANSWER) -> list[object]:
+    async with aclosing(engine.generate(command)) as events:
+        return [event async for event in events]
+
+
+def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf")
+
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        await engine.start()
+        try:
+            pair = await engine.load(Load(request=0, target=str(target)))
+            assert pair.target.path == str(target)
+            first, *_, last = await answered(engine)
+            assert isinstance(first, GenerationStarted) and isinstance(last, GenerationFinished)
+            assert last.figures.completion_tokens == 16
+            tokens = await engine.tokenize(Tokenize(request=0, text="hello"))
+            assert b"".join(tokens.pieces).strip() == b"hello"
+            checked = await engine.check_text(CheckText(request=0, text="hello"))
+            assert checked.tokens
+        finally:
+            await engine.close()
+        assert engine.ended.is_set()
+        with pytest.raises(EngineEndedError):
+            await answered(engine)
+
+    asyncio.run(run())
+
+
+def test_questions_beside_an_answer_and_the_end_of_it(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf", context_length=32_768)
+
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        await engine.start()
+        try:
+            await engine.load(Load(request=0, target=str(target)))
+            long = Generate(request=0, messages=HI, seed=1)
+            async with aclosing(engine.generate(long)) as events:
+                async for event in events:
+                    if isinstance(event, RoundsReceived):
+                        break
+                assert (await engine.tokenize(Tokenize(request=0, text="a"))).tokens
+            assert isinstance((await answered(engine))[-1], GenerationFinished)  # the first one is over
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+
+
+def test_what_fails_says_why(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf")
+
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        await engine.start()
+        try:
+            with pytest.raises(KnownError, match="No model"):
+                await engine.tokenize(Tokenize(request=0, text="a"))
+            with pytest.raises(KnownError, match=r"gone\.gguf"):
+                await engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
+            await engine.load(Load(request=0, target=str(target)))
+            too_long = [Message(role="user", content="x " * 2000)]
+            with pytest.raises(GenerationFailedError) as failed:
+                await answered(engine, Generate(request=0, messages=too_long, overflow="stop"))
+            assert failed.value.prompt_tokens > 512
+            assert isinstance((await answered(engine))[-1], GenerationFinished)
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.allow_logs
+def test_one_that_is_killed(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf", context_length=32_768)
+
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        await engine.start()
+        try:
+            await engine.load(Load(request=0, target=str(target)))
+            with pytest.raises(EngineEndedError) as ended:
+                async with aclosing(engine.generate(Generate(request=0, messages=HI, seed=1))) as events:
+                    async for event in events:
+                        if isinstance(event, RoundsReceived):
+                            assert engine.process_id
+                            psutil.Process(engine.process_id).kill()
+            assert ended.value.ended.cause in (ExitCause.KILLED, ExitCause.EXITED)
+            with pytest.raises(EngineEndedError):
+                await engine.tokenize(Tokenize(request=0, text="a"))
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize(
+    "command", [["slipstream-has-no-such-program"], [sys.executable, "-c", "print('nonsense' * 99)"]]
+)
+def test_what_is_no_engine(command: list[str]) -> None:
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        try:
+            with pytest.raises(EngineEndedError):
+                await engine.start(command)
+                await engine.load(Load(request=0, target="target.gguf"))
+            assert engine.ended.is_set()
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
