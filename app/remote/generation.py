@@ -227,7 +227,7 @@ class Answering:
             figures = counters.between(self._before, after)
         if figures is None:
             return DraftFigures(source="none")
-        found, own = figures.draft_figures(tokens), self._statistics
+        found, own = figures.draft_figures(tokens, self._rounds.passes), self._statistics
         if self._rounds.are_passes and (own.tested, own.accepted) == (found.tested, found.accepted):
             positions = {name: list(getattr(own, name)) for name in ("accepted_per_position", "tested_per_position")}
             found = msgspec.structs.replace(found, **positions)
