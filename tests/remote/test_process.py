@@ -41,7 +41,7 @@ from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, Serve
 from app.remote import finding
 from app.remote.limits import Limits
 from tests.support import remote_streams
-from tests.support.model_server import ModelServer, Reply, Wait
+from tests.support.model_server import Answer, ModelServer, Reply, Wait
 from tests.support.remote_engine import QUESTION, RemoteEngine
 from tests.support.remote_streams import TEXT
 
@@ -113,7 +113,7 @@ def test_probing_what_needs_a_key(engine: RemoteEngine) -> None:
 
 def test_servers_of_this_machine_are_found() -> None:
     """At the ports of a test, since the usual ones may belong to somebody."""
-    keyless = {"/v1/models": Reply.of({}, 401)}
+    keyless: dict[str, Answer] = {"/v1/models": Reply.of({}, 401)}
     with (
         ModelServer(remote_streams.vllm()) as one,
         ModelServer(keyless) as two,
