@@ -56,10 +56,10 @@ class Rounds:
     def _of(self, part: Part, seconds: float) -> Iterator[Round]:
         self.figures = part.figures or self.figures
         is_same = part.pass_mark is not None and part.pass_mark == self._pass_mark
-        if part.pass_mark is not None and not is_same:
-            self.passes += self._pass_mark is not None  # the first token comes from the prompt
-            self._pass_mark = part.pass_mark
-        if not (part.text or part.thinking):
+        is_new_pass = part.pass_mark is not None and not is_same and self._pass_mark is not None
+        self.passes += is_new_pass  # the first token comes from the prompt
+        self._pass_mark = self._pass_mark if part.pass_mark is None else part.pass_mark
+        if not (part.text or part.thinking or is_new_pass):  # a pass may bring only a token without text
             return
         if not is_same:
             yield from self._close()
