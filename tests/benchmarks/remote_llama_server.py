@@ -27,9 +27,9 @@ import httpx2
 from app import paths
 from app.client.process import EngineProcess, remote_command
 from app.errors import KnownError
-from app.protocol.commands import Generate, Message
-from app.protocol.events import GenerationFinished, Round, RoundsReceived
-from app.protocol.options import Sampling
+from app.protocol.commands import Cancel, CountTokens, Generate, Message
+from app.protocol.events import GenerationFinished, Round, RoundsReceived, TokensCounted
+from app.protocol.options import AnswerFormat, FormatKind, Sampling
 from app.protocol.remote import Connect
 from tests.support.mtp_models import make_table_model
 from tests.support.remote_engine import RemoteEngine
@@ -226,6 +226,37 @@ def on_router(program: Path, tokens: int) -> Json:
             }
 
 
+def features(program: Path) -> Json:
+    """What else a chat does with an engine."""
+    found: Json = {}
+    question = [Message(role="user", content=QUESTION)]
+    given: Json = {"sampling": SAMPLERS["greedy"], "chosen": ["temperature"], "seed": 7}
+    schema = '{"type": "object", "properties": {"a": {"enum": [5]}}, "required": ["a"], "additionalProperties": false}'
+    with serving(program, ["-m", str(GUIDE[0]), *DRAFTING["draft model"]]) as (_, address), RemoteEngine() as engine:
+        engine.connect(address)
+        whole = engine.answer(question, **given).text()
+        half = whole[: whole.index(" ", 40)]
+        begun = [*question, Message(role="assistant", content=half)]
+        rest = engine.answer(begun, **given, continue_last=True).text()
+        found["a continued answer is the whole one"] = half + rest == whole
+        stopped = engine.answer(question, **given, stop=["pending"]).text()
+        found["a stop string ends it"] = stopped == whole[: whole.index("pending")]
+        formats: dict[FormatKind, str] = {"json_schema": schema, "gbnf": 'root ::= "yes" | "no"'}
+        for kind, source in formats.items():
+            wanted = AnswerFormat(kind=kind, source=source)
+            found[kind] = engine.answer(question, **given, format=wanted, max_tokens=60).text()
+        found["too long"] = engine.answer([Message(role="user", content="word " * 5000)], **given).failed.cause
+        engine.send(CountTokens(request=1, messages=question))
+        counted = engine.until(TokensCounted)
+        prompt = engine.answer(question, **given, max_tokens=1).finished.figures.prompt_tokens
+        found["tokens counted, and of the prompt"] = [counted.messages, prompt]
+        engine.ask(question, **given, raw=True)
+        engine.until(RoundsReceived)
+        engine.send(Cancel())
+        found["stopped"] = engine.end().finished.finish_reason
+    return found
+
+
 def killed(program: Path, model: Path) -> Json:
     """Killed in the middle of an answer without an end, and asked again."""
     options = ["-m", str(model), *DRAFTING["MTP head"]]
@@ -272,6 +303,7 @@ def main() -> int:
             DRAFTING[f"{draft.stem}"] = ["-md", str(draft), *DRAFTING["draft model"][2:]]
             rows += compare(program, draft.stem, options.tokens, target, prompt="Once upon a time there was")
         others = {"key": with_key(program), "router": on_router(program, 20), "killed": killed(program, model)}
+        others["features"] = features(program)
     if options.json:
         print(json.dumps({"rows": [vars(row) for row in rows], **others}, indent=2))
     else:
