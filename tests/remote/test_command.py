@@ -16,7 +16,16 @@ CHAT = "/v1/chat/completions"
 def test_an_answer(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("s3cret\n")
-    given = ["--api-key-file", key, "--model", "/models/q.gguf", "--temperature", "0.5", "--system", "Be brief."]
+    given: list[str | Path] = [
+        "--api-key-file",
+        key,
+        "--model",
+        "/models/q.gguf",
+        "--temperature",
+        "0.5",
+        "--system",
+        "Be brief.",
+    ]
     with ModelServer(remote_streams.llama_server()) as server:
         result = slipstream("generate", "--server", server.url, *given, "--prompt", "Well?")
         sent = server.bodies(CHAT)[-1]
