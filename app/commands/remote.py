@@ -1,13 +1,22 @@
-"""Options for a model on a server, in place of files."""
+"""Options for a model on a server, in place of files, and for a second one to compare with."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
+import msgspec
+
+from app.client.process import EngineProcess, remote_command
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
+from app.compare.running import Engine
+from app.compare.two_servers import TwoServers
 from app.errors import KnownError
 from app.protocol.events import PairLoaded
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
@@ -65,3 +74,45 @@ def show_server(pair: PairLoaded) -> None:
             "and the key.",
             file=sys.stderr,
         )
+
+
+def add_plain_server_option(parser: argparse.ArgumentParser) -> None:
+    """``plain_server``."""
+    parser.add_argument(
+        "--plain-server",
+        metavar="URL",
+        help="the same model on a server that doesn't draft, where --server can't switch drafting off for one answer",
+    )
+
+
+@contextlib.contextmanager
+def comparing(options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded) -> Iterator[Engine]:
+    """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft.
+
+    Raises `KnownError`.
+    """
+    if options.plain_server is None:
+        if pair.remote is not None and not pair.remote.can_switch_drafting:
+            name = SERVER_NAMES[pair.remote.server.kind]
+            raise KnownError(
+                f"{name} can't switch drafting off for a single answer. Start the same model on a second server "
+                "without a draft, and name that one with --plain-server."
+            )
+        yield engine
+        return
+    command = connect_command(options)
+    assert command is not None
+    interrupted = signal.getsignal(signal.SIGINT)
+    with EngineProcess(command=remote_command()) as plain:
+
+        def cancel(number: int, frame: FrameType | None) -> None:
+            plain.cancel()
+            if callable(interrupted):
+                interrupted(number, frame)
+
+        signal.signal(signal.SIGINT, cancel)
+        try:
+            plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
+            yield TwoServers(engine, plain)
+        finally:
+            signal.signal(signal.SIGINT, interrupted)

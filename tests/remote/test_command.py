@@ -63,3 +63,34 @@ def test_offline(home: Path) -> None:
     result = slipstream("generate", "--server", "https://example.com", "--prompt", "a")
     assert result.returncode == 1
     assert "offline" in result.stderr
+
+
+def test_comparing_two_servers(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Well?\n")
+    given: list[str | Path] = ["--prompts", prompts, "--temperature", "0", "--json"]
+    with (
+        ModelServer(remote_streams.llama_server()) as drafting,
+        ModelServer(remote_streams.llama_server(is_drafting=False)) as plain,
+    ):
+        result = slipstream("compare", "--server", drafting.url, "--plain-server", plain.url, *given)
+        assert (len(drafting.bodies(CHAT)), len(plain.bodies(CHAT))) == (2, 2)  # one of each warms up
+        alone = slipstream("compare", "--server", drafting.url, *given)
+    assert result.returncode == 0, result.stderr
+    (compared,) = json.loads(result.stdout)["comparisons"]
+    assert (compared["plain"]["text"], compared["drafted"]["text"]) == (TEXT, TEXT)
+    assert compared["plain"]["figures"]["draft"]["drafted"] == 0
+    assert compared["drafted"]["figures"]["draft"]["drafted"] == 6
+    assert (alone.returncode, "--plain-server" in alone.stderr) == (1, True)
+
+
+def test_comparing_on_a_server_that_can_switch(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Well?\n")
+    with ModelServer(remote_streams.ollama()) as server:
+        result = slipstream("compare", "--server", server.url, "--prompts", prompts)
+        switched = ["draft_num_predict" in body["options"] for body in server.bodies("/api/chat")]
+    assert result.returncode == 0, result.stderr
+    assert sorted(switched) == [False, False, True, True]
+    assert slipstream("compare", "--server", server.url, "--curve").returncode == 2
+    assert slipstream("compare", "--plain-server", server.url).returncode == 2
