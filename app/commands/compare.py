@@ -73,17 +73,18 @@ def run(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
-        made_with = setup.setup_of(
-            engine=engine.hello().engine,
-            devices=[device.description for device in engine.hello().devices],
-            pair=pair,
-            settings=load_settings(options),
-            command=command,
-            repeat=options.repeat,
-            prompt_file=file,
-            kinds=options.kinds,
-        )
-        with comparing(options, engine, pair) as compared:
+        with comparing(options, engine, pair) as (compared, servers):
+            made_with = setup.setup_of(
+                engine=engine.hello().engine,
+                devices=[device.description for device in engine.hello().devices],
+                pair=pair,
+                settings=load_settings(options),
+                command=command,
+                repeat=options.repeat,
+                prompt_file=file,
+                kinds=options.kinds,
+                servers=servers,
+            )
             found, is_complete = _measure(options, compared, asked, command, made_with)
     show_progress("")
     _tell(options, found, pair)

@@ -86,33 +86,48 @@ def add_plain_server_option(parser: argparse.ArgumentParser) -> None:
 
 
 @contextlib.contextmanager
-def comparing(options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded) -> Iterator[Engine]:
-    """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft.
-
-    Raises `KnownError`.
+def comparing(
+    options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded
+) -> Iterator[tuple[Engine, list[str]]]:
+    """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft; and the
+    kinds and versions of the servers. Raises `KnownError`.
     """
-    if options.plain_server is None:
-        if pair.remote is not None and not pair.remote.can_switch_drafting:
-            name = SERVER_NAMES[pair.remote.server.kind]
-            raise KnownError(
-                f"{name} can't switch drafting off for a single answer. Start the same model on a second server "
-                "without a draft, and name that one with --plain-server."
-            )
-        yield engine
-        return
     command = connect_command(options)
-    assert command is not None
-    interrupted = signal.getsignal(signal.SIGINT)
-    with EngineProcess(command=remote_command()) as plain:
+    if pair.remote is None or command is None:
+        yield engine, []
+    elif options.plain_server is not None:
+        with _canceled_with(EngineProcess(command=remote_command())) as plain:
+            other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
+            yield TwoServers(engine, plain), [_name(pair), _name(other)]
+    elif pair.remote.can_switch_drafting:
+        yield engine, [_name(pair)]
+    else:
+        raise KnownError(
+            f"{SERVER_NAMES[pair.remote.server.kind]} can't switch drafting off for a single answer. Start the same "
+            "model on a second server without a draft, and name that one with --plain-server."
+        )
 
-        def cancel(number: int, frame: FrameType | None) -> None:
-            plain.cancel()
-            if callable(interrupted):
-                interrupted(number, frame)
 
+@contextlib.contextmanager
+def _canceled_with(process: EngineProcess) -> Iterator[EngineProcess]:
+    """A second process that Ctrl+C cancels together with the first."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        process.cancel()
+        if callable(before):
+            before(number, frame)
+
+    with process:
         signal.signal(signal.SIGINT, cancel)
         try:
-            plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
-            yield TwoServers(engine, plain)
+            yield process
         finally:
-            signal.signal(signal.SIGINT, interrupted)
+            signal.signal(signal.SIGINT, before)
+
+
+def _name(pair: PairLoaded) -> str:
+    """Kind and version of a server."""
+    assert pair.remote is not None
+    server = pair.remote.server
+    return f"{SERVER_NAMES[server.kind]} {server.version}".strip()

@@ -81,6 +81,7 @@ def test_comparing_two_servers(tmp_path: Path) -> None:
     assert (compared["plain"]["text"], compared["drafted"]["text"]) == (TEXT, TEXT)
     assert compared["plain"]["figures"]["draft"]["drafted"] == 0
     assert compared["drafted"]["figures"]["draft"]["drafted"] == 6
+    assert json.loads(result.stdout)["setup"]["servers"] == ["llama-server b9000-0c1e570"] * 2
     assert (alone.returncode, "--plain-server" in alone.stderr) == (1, True)
 
 
@@ -88,9 +89,15 @@ def test_comparing_on_a_server_that_can_switch(tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Well?\n")
     with ModelServer(remote_streams.ollama()) as server:
-        result = slipstream("compare", "--server", server.url, "--prompts", prompts)
+        report = tmp_path / "report.md"
+        result = slipstream("compare", "--server", server.url, "--prompts", prompts, "--output", report)
         switched = ["draft_num_predict" in body["options"] for body in server.bodies("/api/chat")]
     assert result.returncode == 0, result.stderr
     assert sorted(switched) == [False, False, True, True]
+    assert "q:8b on Ollama 0.18.1" in result.stdout
+    text = report.read_text("utf-8")
+    assert "compare --server URL --prompts" in text
+    assert "| server | Ollama 0.18.1 |" in text
+    assert "loaded with" not in text
     assert slipstream("compare", "--server", server.url, "--curve").returncode == 2
     assert slipstream("compare", "--plain-server", server.url).returncode == 2
