@@ -42,6 +42,7 @@ ALL = [
     notices.busy_trying(),
     notices.told("Three chats were imported."),
     notices.plain_text("Something."),
+    notices.cannot_see("986 MB to download"),
 ]
 
 
