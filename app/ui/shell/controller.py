@@ -252,6 +252,7 @@ class Controller(QObject):
         chat_commands.ask = self.composer.send
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
+        chat_commands.load_thumbnail = self.attachments.thumbnails.load
         self.attachments.open_model = commands.open_file
         self.attachments.blindness = self.models.blindness
         self.attachments.import_chats = self.chat_commands.import_chats

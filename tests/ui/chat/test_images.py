@@ -17,10 +17,10 @@ from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui.chat import images
 from app.ui.chat.attachment_preview import ImagePreview
-from app.ui.chat.chips import Chip
+from app.ui.chat.chips import Chip, thumbnail_size
 from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.thumbnails import Thumbnails, thumbnail_size
+from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
@@ -105,6 +105,8 @@ def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
 def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
     transcript = Transcript()
     qtbot.addWidget(transcript)
+    thumbnails = Thumbnails(transcript)
+    transcript.commands.load_thumbnail = thumbnails.load
     transcript.resize(800, 600)
     transcript.show()
     present = attached(tmp_path / "a.png")
@@ -126,7 +128,7 @@ def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
 
     qtbot.waitUntil(is_shown)
     assert second.button.iconSize() != QSize(160, 96) and "missing" in second.text()
-    transcript.thumbnails.close()
+    thumbnails.close()
 
 
 # ---------------------------------------------------------------- in the composer
@@ -174,9 +176,9 @@ def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
 
 def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
     desk = seeing_desk
-    desk.attachments.sees_images = lambda: False
+    desk.attachments.blindness = lambda: notices.cannot_see("986 MB to download")
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
-    assert desk.wait_for_notice().startswith("This model can't see images.")
+    assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
 
 
