@@ -75,9 +75,9 @@ class Desk(Rig):
 
         self.qtbot.waitUntil(check, timeout=WAIT_MS)
 
-    def wait_for_notice(self) -> str:
-        self.qtbot.waitUntil(lambda: SUBJECT in self.notice_list.notices(), timeout=WAIT_MS)
-        return self.notice_list.notices()[SUBJECT].text
+    def wait_for_notice(self, subject: str = SUBJECT) -> str:
+        self.qtbot.waitUntil(lambda: subject in self.notice_list.notices(), timeout=WAIT_MS)
+        return self.notice_list.notices()[subject].text
 
     def close(self) -> None:
         self.attachments.close()

@@ -15,6 +15,7 @@ from app.chats.model import Attachment, StoredMessage
 from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.ui import notices
 from app.ui.chat import images
 from app.ui.chat.attachment_preview import ImagePreview
 from app.ui.chat.chips import Chip, thumbnail_size
