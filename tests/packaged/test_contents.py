@@ -90,7 +90,7 @@ def test_the_list_of_parts_names_the_large_ones(inside: Path) -> None:
         "httpx2",
         "llguidance",
         "ziamath",
-        "stix-two-math",
+        "stix two math",
     } <= names
     assert any("pyside6" in name for name in names)
     (llguidance,) = (part for part in parts["components"] if part["name"] == "llguidance")
