@@ -140,7 +140,7 @@ class Chips(QWidget):
             if x and x + size.width() > width:
                 x, y = 0, bottom + _GAP
             chip.setGeometry(x, y, min(size.width(), max(width, 1)), size.height())
-            x, bottom = x + size.width() + _GAP, y + size.height()
+            x, bottom = x + size.width() + _GAP, max(bottom, y + size.height())
         return bottom
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from PySide6.QtCore import QMimeData, QPoint, QPointF, QSize, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import Attachment, StoredMessage
 from app.ui.chat.attachment_preview import AttachmentPreview
 from app.ui.chat.attachments_presenter import SUBJECT, AttachmentsPresenter
+from app.ui.chat.chips import Chip, Chips
 from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
@@ -452,3 +453,15 @@ def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
     message.editing.text.setPlainText("How hot?")
     message.editing.save_button.click()
     assert edited == [("", ["b.md"]), ("How hot?", [])]
+
+
+def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBot) -> None:
+    chips = Chips()
+    qtbot.addWidget(chips)
+    high = Chip("a.png", "36 tokens", chips, picture=QSize(60, 90))
+    chips.show_chips([high, *(Chip(f"{number}.txt", "9 tokens", chips) for number in range(6))])
+    width = high.styled_size().width() + chips.chips[1].styled_size().width() + 30
+    height = chips.fit(width)
+    places = [chip.geometry() for chip in chips.chips]
+    assert not any(one.intersects(other) for at, one in enumerate(places) for other in places[:at])
+    assert height == max(place.bottom() + 1 for place in places)
