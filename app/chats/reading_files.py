@@ -11,7 +11,7 @@ _SENTENCES: dict[FileReason, str] = {
     "unreadable": "{name} can't be read: {detail}.",
     "folder": "{name} is a folder. Attach the files in it instead.",
     "special": "{name} is a device or a pipe, and not a file that can be attached.",
-    "empty": "{name} is empty.",
+    "empty": "{name} has no text in it.",
     "too_large": "{name} is larger than 100 MB, which is the most that can be attached.",
     "too_long": "{name} has {detail} characters of text. The most that can be attached is 4,000,000.",
     "too_much": "{name} becomes far too large when it is unpacked. It may be damaged.",

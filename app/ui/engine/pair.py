@@ -121,6 +121,10 @@ class PairLoader(QObject):
         """How that is loaded."""
         return self._files.settings if self._files else LoadSettings()
 
+    def remark(self) -> str:
+        """What the load plan had to give up; empty if it is loaded as requested."""
+        return self._remark
+
     def refused(self) -> PairFiles | None:
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
@@ -184,6 +188,7 @@ class PairLoader(QObject):
         elif pair.fits:
             self._load_now(pair.files, pair.remark, pair.gpu_bytes)
         else:
+            self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
     def _refuse(self, notice: Notice) -> None:

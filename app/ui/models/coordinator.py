@@ -16,7 +16,7 @@ from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import is_guide
 from app.ui.notices import Notice, NoticeList
@@ -107,8 +107,10 @@ class ModelsCoordinator(QObject):
             return None
         model = self.seeing_model()
         size = model.mmproj.size if model is not None and model.mmproj is not None else None
+        left_out = NO_MEMORY_FOR_IMAGES if NO_MEMORY_FOR_IMAGES in self._pair_loader.remark() else None
         return notices.cannot_see(
-            "" if model is None else f"{size_text(size)} to download" if size else "mmproj", pair.projector_refused
+            "" if model is None else f"{size_text(size)} to download" if size else "mmproj",
+            pair.projector_refused or left_out,
         )
 
     def seeing_model(self) -> CatalogModel | None:

@@ -175,7 +175,7 @@ def test_what_cannot_be_attached_is_said_for_each_file(desk: Desk) -> None:
     drop(desk.area, mime(*paths))
     desk.wait_for("notes.md, 1 KB")
     lines = desk.wait_for_notice().split("\n")
-    assert lines[:2] == ["papers is a folder. Attach the files in it instead.", "empty.txt is empty."]
+    assert lines[:2] == ["papers is a folder. Attach the files in it instead.", "empty.txt has no text in it."]
     assert lines[2].startswith("a.bin isn't a kind of file that can be attached. Text, code,")
     if sys.platform != "win32":
         assert lines[3] == "zero.txt is a device or a pipe, and not a file that can be attached."

@@ -22,10 +22,10 @@ KNOWN = next(model for model in load_catalog().models if model.id == "qwen3.5-4b
 
 
 class WithImages(Chatting):
-    def load(self, target: Path) -> None:
+    def load(self, target: Path, *, anyway: bool = True) -> None:
         files = PairFiles(str(target), None, LoadSettings(context_length=1024, threads=1))
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.pair_loader.load(files, anyway=True)
+            self.controller.pair_loader.load(files, anyway=anyway)
         self.ready()
 
     def drop(self, path: str) -> None:
