@@ -425,3 +425,17 @@ def test_a_damaged_attachment_is_a_damaged_message(tmp_path: Path, attachment: o
     batch = ChatReading([file]).next()
     assert [message.text for message in batch.chats[0].messages] == ["So."]
     assert batch.left_out == {"damaged": 1}
+
+
+def test_images_of_a_chat_in_memory_are_files_until_it_is_closed(tmp_path: Path) -> None:
+    store = ChatStore(Path(":memory:"))
+    image, text = store.keep(Content("image", "a.png", b"image")), store.keep(Content("text", "a.md", b"text"))
+    path = Path(image.path)
+    assert path.read_bytes() == b"image" and not image.is_missing
+    assert (path.parents[1].stat().st_mode & 0o77) == 0
+    assert text.path == "" and text.text == "text" and store.attachment_data(image.sha256) == b"image"
+    chat = store.create_chat("")
+    store.set_unsent_attachments(chat.id, [image])
+    store.set_unsent_attachments(chat.id, [])
+    store.close()
+    assert not path.parents[1].exists()

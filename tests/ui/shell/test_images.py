@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app import paths
 from app.models.hub.catalog import load_catalog
 from app.protocol.options import LoadSettings
+from app.ui.chat.footer import figures_of
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from tests.support.hub_server import HubServer
-from tests.support.vision_models import make_image, make_projector, make_seeing_model
+from tests.support.vision_models import CELLS, make_image, make_projector, make_seeing_model
 from tests.ui.chat.test_attachments import drop, mime
 from tests.ui.shell.test_main_window import WAIT_MS, button
-from tests.ui.shell.test_messages import Chatting
+from tests.ui.shell.test_messages import SETTINGS, Chatting
 
 KNOWN = next(model for model in load_catalog().models if model.id == "qwen3.5-4b")
 
@@ -84,3 +86,20 @@ def test_a_model_nobody_knows_a_projector_for(running: WithImages, tmp_path: Pat
     running.drop(make_image(tmp_path / "a.png").path)
     assert running.notices()["blind"].startswith("This model can't see images.")
     assert Action.GET_PROJECTOR not in running.controller.notice_list.notices()["blind"].actions
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_path: Path) -> None:
+    make_projector(tmp_path / "mmproj.gguf", "llava")
+    running.load(make_seeing_model(tmp_path / "seeing.gguf", "llava"), anyway=False)
+    running.chats.new_temporary()
+    running.model.set_settings(SETTINGS)
+    running.drop(make_image(tmp_path / "a.png").path)
+    running.type("What is this?")
+    running.qtbot.waitUntil(lambda: not running.model.state.is_busy, timeout=WAIT_MS)
+    question, answer = running.model.messages
+    path = Path(question.attachments[0].path)
+    assert answer.status == "complete" and figures_of(answer.figures).prompt_tokens > CELLS["llava"]
+    assert path.is_file() and not path.is_relative_to(paths.data_dir())
+    running.chats.new()
+    running.qtbot.waitUntil(lambda: not path.exists(), timeout=WAIT_MS)
