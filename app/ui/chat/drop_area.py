@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QRect, Qt, Signal
+from PySide6.QtCore import QMimeData, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QDragEnterEvent,
@@ -88,4 +88,5 @@ class _Target(QWidget):
         painter.drawRoundedRect(inside, themes.RADIUS, themes.RADIUS)
         painter.setPen(theme.text)
         painter.setFont(themes.scaled(self.font(), 1.2))
-        painter.drawText(QRect(inside), int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap), self._text)
+        flags = int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap)
+        painter.drawText(inside.adjusted(8, 8, -8, -8), flags, self._text)

@@ -480,3 +480,11 @@ def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBo
     places = [chip.geometry() for chip in chips.chips]
     assert not any(one.intersects(other) for at, one in enumerate(places) for other in places[:at])
     assert height == max(place.bottom() + 1 for place in places)
+
+
+@pytest.mark.usefixtures("dressed")
+def test_a_chip_is_as_high_as_its_picture(qtbot: QtBot) -> None:
+    chips = Chips()
+    qtbot.addWidget(chips)
+    chip = Chip("a.png", "36 tokens", chips, show=list, remove=list, picture=QSize(64, 40))
+    assert chip.styled_size().height() > 40
