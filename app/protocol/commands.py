@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
@@ -27,6 +28,13 @@ class Image(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     """Of the file, in hexadecimal."""
     path: str
+    name: str = ""
+    """What the user calls it, where that isn't the name of the file."""
+
+    @property
+    def title(self) -> str:
+        """For sentences."""
+        return self.name or PurePath(self.path).name
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
