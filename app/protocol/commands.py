@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from app.protocol.limits import MAX_COUNT, HeadChoice
+from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS, HeadChoice
 from app.protocol.options import (
     AcceptRule,
     AnswerFormat,
@@ -102,6 +102,11 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
     """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """How many of the most likely tokens to send with each one of the answer, and how likely they and itself were;
+    ``None``: nothing of that."""
+    logit_bias: dict[int, float] = {}
+    """By token, what is added to the target's logits before everything else."""
 
 
 class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):

@@ -149,7 +149,17 @@ class PromptProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_pr
     total: int
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """How likely the target found a token."""
+
+    id: int
+    text: bytes
+    """What it adds to a text, which may be part of a character."""
+    logprob: float
+    """The natural logarithm of its probability."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The text that one token adds to the answer; there is one piece for each token, in order.
 
     A token that ends in the middle of a character has an empty text; the token that completes the character carries all
@@ -166,6 +176,9 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     rejected: str | None = None
     """What the drafter had proposed here, if the target disagreed."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The token itself, then the `Generate.logprobs` most likely ones; empty where that wasn't asked for, for a token
+    that ended the answer or that nobody chose, and for one behind a stop string."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
         thinking=level,
         thinking_budget=None if request.thinking_budget_tokens == -1 else request.thinking_budget_tokens,
         template_variables=variables,
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
     )
     if begun and request.continue_final_message == "reasoning_content":
         begun = msgspec.structs.replace(begun, content="")
@@ -127,5 +128,5 @@ def _message(message: ChatMessage) -> Message:
 def _check_supported(request: ChatRequest) -> None:
     if request.tools or request.functions:
         raise not_supported(NO_TOOLS)
-    if request.logprobs or request.top_logprobs:
-        raise not_supported("This server doesn't give logprobs yet.")
+    if request.top_logprobs is not None and not request.logprobs:
+        raise invalid("top_logprobs needs logprobs to be true.")

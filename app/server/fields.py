@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from app import decoders
-from app.protocol.limits import MAX_COUNT
+from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS
 from app.server.errors import invalid
 
 T = TypeVar("T")
@@ -16,7 +16,10 @@ OrAll = Annotated[int, msgspec.Meta(ge=-1, le=MAX_COUNT)]
 """-1: as many as there can be."""
 Penalty = Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)]
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Bias = Annotated[float, msgspec.Meta(ge=-100.0, le=100.0)]
+Likely = Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)]
 MOST_STOPS = 64
+MOST_BIASES = 1024
 StopText = Annotated[str, msgspec.Meta(max_length=1000)]
 _NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -61,7 +64,7 @@ class Settings(msgspec.Struct, kw_only=True):
     grammar: str | None = None
     """In GBNF, llama-server's."""
     n: int | None = None
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[int, Bias], msgspec.Meta(max_length=MOST_BIASES)] | None = None
 
     @property
     def includes_usage(self) -> bool:
@@ -90,7 +93,7 @@ class ChatRequest(Settings, kw_only=True):
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
     max_completion_tokens: OrAll | None = None
     logprobs: bool | None = None
-    top_logprobs: int | None = None
+    top_logprobs: Likely | None = None
     tools: list[msgspec.Raw] | None = None
     functions: list[msgspec.Raw] | None = None
     chat_template_kwargs: dict[str, bool | int | float | str | None] | None = None
@@ -103,7 +106,7 @@ class CompletionRequest(Settings, kw_only=True):
     """``/v1/completions``."""
 
     prompt: str | Annotated[list[Any], msgspec.Meta(min_length=1)]
-    logprobs: int | bool | None = None
+    logprobs: bool | Likely | None = None
     echo: bool | None = None
     suffix: str | None = None
     best_of: int | None = None

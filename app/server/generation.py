@@ -64,7 +64,7 @@ class Generation:
         request = parsed(body, CompletionRequest)
         prompt = _prompt(request)
         command = command_for(request, pair, [Message(role="user", content=prompt)])
-        command = msgspec.structs.replace(command, raw=True)
+        command = msgspec.structs.replace(command, raw=True, logprobs=_logprobs(request))
         make = partial(OpenAIReplies, CompletionDialect(), request, pair, model)
         return await self._reply(command, make, finished, stream=bool(request.stream))
 
@@ -141,9 +141,13 @@ def _json(event: AnswerEvent, replies: Replies) -> Iterator[dict[str, Any]]:
             return replies.finish(event)
 
 
+def _logprobs(request: CompletionRequest) -> int | None:
+    """Here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone."""
+    wanted = request.logprobs
+    return None if wanted is None or wanted is False else int(wanted)
+
+
 def _prompt(request: CompletionRequest) -> str:
-    if request.logprobs:
-        raise not_supported("This server doesn't give logprobs yet.")
     if request.echo:
         raise not_supported("This server doesn't do echo.")
     if request.suffix:

@@ -14,7 +14,7 @@ from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.images import text_of
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
+from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
@@ -202,9 +202,8 @@ class Engine:
         target = self._loaded()
         self._check_continued(target, command.continued)
         prompt = self._prompt(target, command)
-        grammar = grammar_of(target, command)
+        task = self._task(target, command, prompt)
         tokens = [*prompt.tokens, *command.continued]
-        seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
         has_all = command.raw or target.context.checkpoints.any_length
@@ -212,7 +211,7 @@ class Engine:
         self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
-            seed=seed,
+            seed=task.seed,
             prompt_tokens=len(tokens),
             cached_tokens=shared,
             dropped_messages=prompt.dropped_messages,
@@ -220,14 +219,22 @@ class Engine:
             template="none" if command.raw else target.prompts.template,
         )
         try:
-            logits = yield from self._process(target, command, statistics)
+            logits = yield from self._process(target, command, task, statistics)
         except Canceled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
-        task = Task(
+        yield from self._decode(target, command, task, logits, statistics, started)
+
+    @staticmethod
+    def _task(target: Target, command: Generate, prompt: Prompt) -> Task:
+        """How to answer. Raises `KnownError` for a format that can't be used, and for tokens that there aren't."""
+        unknown = _unknown(target, list(command.logit_bias))
+        if unknown is not None:
+            raise KnownError(f"The model has no token {unknown}, which logit_bias names.")
+        return Task(
             sampling=command.sampling,
-            seed=seed,
+            seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
             max_tokens=command.max_tokens,
             stops=[*command.stop, *prompt.stops],
             accept=command.accept,
@@ -237,9 +244,10 @@ class Engine:
             thinking_budget=command.thinking_budget,
             between=target.thinking.between,
             closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-            grammar=grammar,
+            grammar=grammar_of(target, command),
+            logprobs=command.logprobs,
+            logit_bias=command.logit_bias,
         )
-        yield from self._decode(target, command, task, logits, statistics, started)
 
     def _decode(
         self, target: Target, command: Generate, task: Task, logits: Logits, statistics: Statistics, started: float
@@ -392,7 +400,7 @@ class Engine:
         return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
-        self, target: Target, command: Generate, statistics: Statistics
+        self, target: Target, command: Generate, task: Task, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Logits]:
         """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
         begun, sequence = time.perf_counter(), self._sequence
@@ -402,7 +410,7 @@ class Engine:
             command.request,
             self._should_abort,
             is_continued=bool(command.continued),
-            needed=None if command.format else logits_needed(command.sampling),
+            needed=task.needed,
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
