@@ -18,6 +18,7 @@ from app.client.state import EngineExit, EngineState, ExitCause, LogLines
 from app.protocol.commands import (
     Cancel,
     CheckText,
+    CountPrompt,
     Command,
     CountTokens,
     Forget,
@@ -45,6 +46,7 @@ from app.protocol.events import (
     PlainMeasured,
     Pong,
     StartFailed,
+    PromptCounted,
     TextChecked,
     Tokenized,
     TokensCounted,
@@ -106,7 +108,7 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `check_text`, `tokenize`) have numbers of their own and make nothing busy.
+    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`) have numbers of their own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -275,7 +277,13 @@ class Connection:
         """The number of the question (see `Tokenize`); 0 if nothing is loaded that has tokens."""
         return self._ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
 
-    def _ask_aside(self, question: CheckText | Tokenize) -> int:
+    def count_prompt(self, question: CountPrompt) -> int:
+        """The number of the question; 0 if nothing is loaded that could count. Raises `ProtocolError` for a chat that
+        is too large to be sent."""
+        encode_frame(question)
+        return self._ask_aside(question)
+
+    def _ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
         number = self._next_question()
         if number:
             self._open_questions.add(number)
@@ -347,7 +355,7 @@ class Connection:
                 return self._forgotten(event)
             case MemoryRead():
                 pass
-            case TokensCounted() | TextChecked() | Tokenized():
+            case TokensCounted() | PromptCounted() | TextChecked() | Tokenized():
                 return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
@@ -355,7 +363,7 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(self, event: TokensCounted | TextChecked | Tokenized) -> bool:
+    def _is_awaited(self, event: TokensCounted | PromptCounted | TextChecked | Tokenized) -> bool:
         """Whether someone is still waiting for this answer; removes the question."""
         awaited = self._open_counts if isinstance(event, TokensCounted) else self._open_questions
         if event.request not in awaited:

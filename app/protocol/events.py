@@ -13,8 +13,9 @@ import msgspec
 from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
+from app.protocol.tools import ToolFormatName
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -108,6 +109,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     there is no choice."""
     template_variables: list[str] = []
     """The names that `Generate.template_variables` may have: those that the chat template declares."""
+    tool_format: ToolFormatName = ""
+    """How its chat template writes the calls of tools."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
@@ -346,6 +349,13 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     """The tokens of each of `CountTokens.images`, which are among those of ``text``."""
 
 
+class PromptCounted(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_counted"):
+    request: int
+    tokens: int = 0
+    refused: str = ""
+    """Why there is no prompt, for the user."""
+
+
 class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked"):
     request: int
     tokens: list[int] | None
@@ -392,6 +402,7 @@ Event = (
     | PlainMeasured
     | TokensScored
     | TokensCounted
+    | PromptCounted
     | TextChecked
     | Tokenized
     | Pong

@@ -81,11 +81,11 @@ class Decoding:
         self._needed = task.needed
         self._grammar = task.grammar
         prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
-        self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
+        self._texts = TokenTexts(self._shown, task.marks, prompt)
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         if self._grammar:
-            self._grammar.follow(TokenTexts(vocabulary.piece, task.marks, prompt), task.continued)
+            self._grammar.follow(TokenTexts(self._shown, task.marks, prompt), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
@@ -98,6 +98,9 @@ class Decoding:
         self._learning_seconds = 0.0
         """The time the policy took to learn from the last round; it counts toward the next one."""
         self.finish_reason: FinishReason | None = None
+
+    def _shown(self, token: int) -> bytes:
+        return self._task.mark_texts.get(token) or self._vocabulary.piece(token)
 
     def rounds(self, prompt_logits: Logits) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.

@@ -24,7 +24,7 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``grammar``: what the answer has to follow. ``logprobs``, ``logit_bias``: as in `Generate`.
+    ``grammar``: what the answer has to follow. ``mark_texts``: what is shown of control tokens. ``logprobs``, ``logit_bias``: as in `Generate`.
     ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
     that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
@@ -41,6 +41,7 @@ class Task:
     between: str = ""
     closing: Callable[[str], Sequence[int]] = lambda _: ()
     grammar: Grammar | None = None
+    mark_texts: Mapping[int, bytes] = field(default_factory=dict)
     logprobs: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
 

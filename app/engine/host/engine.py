@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -18,23 +17,25 @@ from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
-from app.engine.host.answer_grammar import allowed_after, grammar_of
+from app.engine.host.answer_grammar import allowed_after
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
 from app.engine.host.prompt_processing import process_prompt
 from app.engine.host.recommended import recommended_sampling
+from app.engine.host.tasks import check_tokens, task_for, unknown_token
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, CountTokens, Generate, Load, MeasurePlain, ScoreTokens, Tokenize
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
     LoadProgressed,
     PairLoaded,
     PlainMeasured,
+    PromptCounted,
     PromptProgressed,
     Round,
     TextChecked,
@@ -128,6 +129,7 @@ class Engine:
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
             template_variables=sorted(target.prompts.tokenizer.template.variables),
+            tool_format=target.prompts.tool_format,
             may_think=target.thinking.may_think,
             default_draft_length=usual_draft_length(target, self._draft),
             sampling=sampling,
@@ -200,9 +202,9 @@ class Engine:
         started = time.perf_counter()
         self.last_progress = time.monotonic()
         target = self._loaded()
-        self._check_continued(target, command.continued)
+        check_tokens(target, command)
         prompt = self._prompt(target, command)
-        task = self._task(target, command, prompt)
+        task = task_for(target, command, prompt)
         tokens = [*prompt.tokens, *command.continued]
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
@@ -225,29 +227,6 @@ class Engine:
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
         yield from self._decode(target, command, task, logits, statistics, started)
-
-    @staticmethod
-    def _task(target: Target, command: Generate, prompt: Prompt) -> Task:
-        """How to answer. Raises `KnownError` for a format that can't be used, and for tokens that there aren't."""
-        unknown = _unknown(target, list(command.logit_bias))
-        if unknown is not None:
-            raise KnownError(f"The model has no token {unknown}, which logit_bias names.")
-        return Task(
-            sampling=command.sampling,
-            seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
-            max_tokens=command.max_tokens,
-            stops=[*command.stop, *prompt.stops],
-            accept=command.accept,
-            continued=command.continued,
-            private=command.private,
-            marks=None if command.raw else target.thinking.marks,
-            thinking_budget=command.thinking_budget,
-            between=target.thinking.between,
-            closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-            grammar=grammar_of(target, command),
-            logprobs=command.logprobs,
-            logit_bias=command.logit_bias,
-        )
 
     def _decode(
         self, target: Target, command: Generate, task: Task, logits: Logits, statistics: Statistics, started: float
@@ -322,7 +301,7 @@ class Engine:
         have and for an answer that doesn't fit in the context.
         """
         target = self._loaded()
-        unknown = _unknown(target, [*command.answer, *command.candidates])
+        unknown = unknown_token(target, [*command.answer, *command.candidates])
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
         prompt = self._prompt(target, command).tokens
@@ -347,6 +326,17 @@ class Engine:
         target = self._loaded()
         variables = self._variables(target, command)
         return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
+
+    def count_prompt(self, command: CountPrompt) -> PromptCounted:
+        """How many tokens the prompt for a chat has, or why there is none. Raises `KnownError` once the model is no
+        longer loaded."""
+        target = self._loaded()
+        try:
+            variables = self._variables(target, command)
+            tokens = target.counter.prompt(msgspec.structs.replace(command, template_variables=variables))
+        except KnownError as error:
+            return PromptCounted(request=command.request, refused=str(error))
+        return PromptCounted(request=command.request, tokens=tokens)
 
     def check_text(self, command: CheckText) -> TextChecked:
         """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
@@ -376,27 +366,20 @@ class Engine:
         return target.switcher.begin(tokens[:-1], private=private)
 
     @staticmethod
-    def _check_continued(target: Target, tokens: list[int]) -> None:
-        """Raise `KnownError` unless an answer that begins with ``tokens`` can be continued."""
-        if _unknown(target, tokens) is not None:
-            raise KnownError(
-                "This answer can't be continued because another model wrote it. Open that model, or regenerate the "
-                "answer."
-            )
-        if any(map(target.model.is_end, tokens)):
-            raise KnownError("This answer can't be continued because it is complete. Ask for more instead.")
-
-    @staticmethod
     def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
             text = "".join(message.content for message in command.messages)
             images = [image for message in command.messages for image in message.images]
             return target.prompts.raw(text, continued, images)
-        return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
+        tools = command.tools.tools if isinstance(command, Generate) and command.tools else ()
+        variables = Engine._variables(target, command)
+        return target.prompts.chat(command.messages, command.overflow, continued, variables, tools)
 
     @staticmethod
-    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens | CheckText) -> TemplateVariables:
+    def _variables(
+        target: Target, command: Generate | ScoreTokens | CountTokens | CountPrompt | CheckText
+    ) -> TemplateVariables:
         return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
@@ -419,8 +402,3 @@ class Engine:
     def _should_abort(self) -> bool:
         self.last_progress = time.monotonic()
         return self._cancel.is_set()
-
-
-def _unknown(target: Target, tokens: Sequence[int]) -> int | None:
-    """The first of ``tokens`` that the target doesn't have."""
-    return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)
