@@ -18,8 +18,8 @@ from app.client.state import EngineExit, EngineState, ExitCause, LogLines
 from app.protocol.commands import (
     Cancel,
     CheckText,
-    CountPrompt,
     Command,
+    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -45,8 +45,8 @@ from app.protocol.events import (
     PairLoaded,
     PlainMeasured,
     Pong,
-    StartFailed,
     PromptCounted,
+    StartFailed,
     TextChecked,
     Tokenized,
     TokensCounted,
@@ -108,7 +108,8 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`) have numbers of their own and make nothing busy.
+    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`) have numbers of their own and make nothing
+    busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:

@@ -17,9 +17,7 @@ NAME, ID, ARGUMENTS = "\ue000", "\ue001", "\ue002"
 ID_LENGTH = 9
 """Of the name of a call; the templates of Mistral take no other."""
 
-ToolFormatName = Literal[
-    "hermes", "llama", "mistral", "mistral-id", "mistral-list", "nemotron", "functionary", ""
-]
+ToolFormatName = Literal["hermes", "llama", "mistral", "mistral-id", "mistral-list", "nemotron", "functionary", ""]
 """Empty: the template writes no calls, or in a form that isn't known."""
 
 

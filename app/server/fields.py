@@ -71,20 +71,74 @@ class Settings(msgspec.Struct, kw_only=True):
         return bool(self.stream_options and self.stream_options.include_usage)
 
 
+class ImageUrl(msgspec.Struct):
+    url: str
+
+
+class ImageSource(msgspec.Struct):
+    """Anthropic's."""
+
+    type: str
+    data: str | None = None
+    url: str | None = None
+
+
 class Part(msgspec.Struct):
     """A part of a message's content."""
 
     type: str
     text: str | None = None
+    image_url: str | ImageUrl | None = None
+    source: ImageSource | None = None
+
+
+class CalledFunction(msgspec.Struct):
+    name: str
+    arguments: str = "{}"
+
+
+class ChatToolCall(msgspec.Struct):
+    function: CalledFunction
+    id: str = ""
+
+
+class Function(msgspec.Struct):
+    """What a tool is."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(msgspec.Struct):
+    type: str
+    function: Function | None = None
+
+
+class NamedFunction(msgspec.Struct):
+    name: str
+
+
+class NamedChoice(msgspec.Struct):
+    """The one tool that has to be called."""
+
+    type: str
+    function: NamedFunction | None = None
+    name: str | None = None
+    """In ``/v1/responses``."""
+
+
+ToolChoice = Literal["none", "auto", "required"] | NamedChoice
 
 
 class ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[Part] | None = None
+    tool_call_id: str = ""
     reasoning_content: str | None = None
     reasoning: str | None = None
     """vLLM's name for it."""
-    tool_calls: list[msgspec.Raw] | None = None
+    tool_calls: list[ChatToolCall] | None = None
 
 
 class ChatRequest(Settings, kw_only=True):
@@ -94,7 +148,9 @@ class ChatRequest(Settings, kw_only=True):
     max_completion_tokens: OrAll | None = None
     logprobs: bool | None = None
     top_logprobs: Likely | None = None
-    tools: list[msgspec.Raw] | None = None
+    tools: list[ChatTool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     functions: list[msgspec.Raw] | None = None
     chat_template_kwargs: dict[str, bool | int | float | str | None] | None = None
     reasoning_effort: str | None = None
@@ -116,6 +172,11 @@ class Block(Part):
     """A part of a message's content in ``/v1/messages``."""
 
     thinking: str | None = None
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] | None = None
+    tool_use_id: str = ""
+    content: str | list[Part] | None = None
 
 
 class AnthropicMessage(msgspec.Struct):
@@ -132,15 +193,30 @@ class OutputConfig(msgspec.Struct):
     format: ResponseFormat | None = None
 
 
+class AnthropicTool(msgspec.Struct):
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    type: str | None = None
+    """``None``, like ``custom``: a function; others are run by a server."""
+
+
+class AnthropicToolChoice(msgspec.Struct):
+    type: Literal["auto", "any", "tool", "none"]
+    name: str = ""
+    disable_parallel_tool_use: bool | None = None
+
+
 class MessagesRequest(Settings, kw_only=True):
-    """``/v1/messages``, Anthropic's."""
+    """``/v1/messages`` and the count of their tokens, Anthropic's."""
 
     messages: Annotated[list[AnthropicMessage], msgspec.Meta(min_length=1)]
     system: str | list[Part] | None = None
     stop_sequences: Annotated[list[StopText], msgspec.Meta(max_length=MOST_STOPS)] | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
-    tools: list[msgspec.Raw] | None = None
+    tools: list[AnthropicTool] | None = None
+    tool_choice: AnthropicToolChoice | None = None
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):

@@ -42,10 +42,13 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
     )
     calls = f"{{% for call in one.tool_calls %}}{{{{ {json.dumps(known.separator)} if not loop.first }}}}{call}"
     if not known.several:
-        calls = "{% if one.tool_calls | length > 1 %}{{ raise_exception('Only one call at a time') }}{% endif %}" + calls
+        calls = (
+            "{% if one.tool_calls | length > 1 %}{{ raise_exception('Only one call at a time') }}{% endif %}" + calls
+        )
     is_off = "{% if enable_thinking is defined and not enable_thinking %}</think>{% else %}<think>{% endif %}"
     return (
-        "{% if tools %}<|im_start|>system\n{% for one in tools %}{{ one | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
+        "{% if tools %}<|im_start|>system\n"
+        "{% for one in tools %}{{ one | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
         "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}"
         f"{{% if one.tool_calls %}}{known.opening}{calls}{{% endfor %}}{known.closing}{{% endif %}}"
         f"<|im_end|>\n{{% endfor %}}<|im_start|>assistant\n{is_off if thinks else ''}"

@@ -254,10 +254,9 @@ class TextStream:
             text = answer_text(piece)
             if length >= len(text) and length > 0:
                 self.safe_tokens += 1
-            if not piece.thinking:
-                logprobs = piece.logprobs if length > 0 else ()
-                piece = msgspec.structs.replace(piece, text=text[: max(length, 0)], logprobs=logprobs)
-            pieces.append(piece)
+            kept, logprobs = text[: max(length, 0)], piece.logprobs if length > 0 else ()
+            cut = piece if piece.thinking else msgspec.structs.replace(piece, text=kept, logprobs=logprobs)
+            pieces.append(cut)
             length -= len(text)
         self._held = []
         return pieces

@@ -22,7 +22,9 @@ def logprobs(
         exact -= exact.max()
         exact -= np.log(np.exp(exact).sum())
         likely = top_candidates(row[None, :], count)[0].tolist() if count else []
-        found.append(tuple(TokenLogprob(id=one, text=piece(one), logprob=float(exact[one])) for one in (token, *likely)))
+        found.append(
+            tuple(TokenLogprob(id=one, text=piece(one), logprob=float(exact[one])) for one in (token, *likely))
+        )
     return found
 
 

@@ -269,9 +269,9 @@ class PromptBuilder:
         variables: TemplateVariables | None = None,
         tools: Sequence[Tool] = (),
     ) -> Prompt:
-        """The prompt for a chat whose last message is the user's, or the result of a tool; `cut` says what leaves one that is too long.
+        """The prompt for a chat whose last message is the user's, or the result of a tool.
 
-        ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
+        `cut` says what leaves one that is too long. ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
         one without them. Raises `KnownError` when what has to stay is too long.
         """
         system, turns = parts(messages)

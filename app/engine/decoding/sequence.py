@@ -24,7 +24,8 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``grammar``: what the answer has to follow. ``mark_texts``: what is shown of control tokens. ``logprobs``, ``logit_bias``: as in `Generate`.
+    ``grammar``: what the answer has to follow. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
+    ``logit_bias``: as in `Generate`.
     ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
     that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
@@ -47,7 +48,7 @@ class Task:
 
     @property
     def needed(self) -> int | None:
-        """`logits_needed`. A grammar or a bias can leave only unlikely tokens, and probabilities are shares of a sum, so
+        """`logits_needed`. A grammar or a bias can leave only unlikely tokens, and probabilities are shares of a sum:
         all of these need all logits."""
         needs_all = self.grammar or self.logit_bias or self.logprobs is not None
         return None if needs_all else logits_needed(self.sampling)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
@@ -28,7 +28,16 @@ from app.engine.host.tasks import check_tokens, task_for, unknown_token
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.protocol.commands import CheckText, CountPrompt, CountTokens, Generate, Load, MeasurePlain, ScoreTokens, Tokenize
+from app.protocol.commands import (
+    CheckText,
+    CountPrompt,
+    CountTokens,
+    Generate,
+    Load,
+    MeasurePlain,
+    ScoreTokens,
+    Tokenize,
+)
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,

@@ -12,7 +12,7 @@ def piece(token: int) -> bytes:
 
 def test_probabilities_are_those_of_all_tokens() -> None:
     probabilities = np.array([[0.1, 0.2, 0.4, 0.3], [0.7, 0.1, 0.15, 0.05]])
-    logits = (np.log(probabilities) + [[5.0], [-80.0]]).astype(np.float32)
+    logits = (np.log(probabilities) + np.array([[5.0], [-80.0]])).astype(np.float32)
     first, second = logprobs(logits, [1, 0], 3, piece)
     assert [one.id for one in first] == [1, 2, 3, 1] and [one.text for one in second] == [b"a", b"a", b"c", b"b"]
     assert [np.exp(one.logprob) for one in first] == pytest.approx([0.2, 0.4, 0.3, 0.2], rel=1e-5)

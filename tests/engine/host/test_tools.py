@@ -154,13 +154,14 @@ def test_marks_in_tools_and_arguments_are_text(engine: Engine, load: Loader, tmp
 @pytest.mark.parametrize(
     ("use", "sentence"),
     [
-        (ToolUse(tools=[Tool(name="f", parameters={"type": "nonsense"})]), "The parameters of the tool f can't be used"),
+        (
+            ToolUse(tools=[Tool(name="f", parameters={"type": "nonsense"})]),
+            "The parameters of the tool f can't be used",
+        ),
         (ToolUse(tools=[Tool(name="f", parameters={"type": "string"})]), "have to be an object"),
     ],
 )
-def test_tools_that_cannot_be_used(
-    engine: Engine, load: Loader, tmp_path: Path, use: ToolUse, sentence: str
-) -> None:
+def test_tools_that_cannot_be_used(engine: Engine, load: Loader, tmp_path: Path, use: ToolUse, sentence: str) -> None:
     load(make_tool_model(tmp_path / "model.gguf", "hermes"))
     with pytest.raises(KnownError, match=sentence):
         run(engine, ask("Well?", tools=use))
