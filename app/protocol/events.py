@@ -157,7 +157,7 @@ class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
 
     id: int
     text: bytes
-    """What it adds to a text, which may be part of a character."""
+    """What it adds to a text, which may be part of a character; the name of a control token."""
     logprob: float
     """The natural logarithm of its probability."""
 

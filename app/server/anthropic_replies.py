@@ -48,7 +48,7 @@ class AnthropicReplies:
         }
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        said = self._reader.whole(pieces)
+        said = self._reader.whole(pieces, finished)
         blocks: list[Json] = []
         if said.thinking:
             blocks.append({"type": "thinking", "thinking": said.thinking, "signature": ""})
@@ -76,7 +76,7 @@ class AnthropicReplies:
         yield from self._parts(self._reader.read([piece for round_ in event.rounds for piece in round_.pieces]))
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
-        yield from self._parts(self._reader.end())
+        yield from self._parts(self._reader.end(finished))
         if not self._blocks:
             yield from self._block("text")
         yield self._stop_block()

@@ -34,12 +34,13 @@ class CallReader:
         shown = "" if self._calls else self._decided()
         return shown, self._whole_calls() if self._calls else []
 
-    def end(self) -> str:
-        """The text that was held back, when the answer ends; what there is of a call that was cut is left out."""
+    def end(self, *, cut: bool) -> str:
+        """The text that was held back, when the answer ends. Where it is ``cut``, what may be the beginning of a call
+        is left out."""
         if self._calls or (not self._format.anywhere and self._text.lstrip().startswith(self._format.mark)):
             return ""
         held, self._text = self._text, ""
-        return held[: len(held) - _partial(held, self._format.mark)] if self._format.anywhere else held
+        return held[: len(held) - _partial(held, self._format.mark)] if cut and self._format.anywhere else held
 
     def _decided(self) -> str:
         """What is text for certain: neither the beginning of a mark, nor spaces that may stand in front of one."""

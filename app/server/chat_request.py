@@ -21,7 +21,7 @@ _IMAGE_PARTS = ("image_url", "input_image")
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
-_ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
+ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _messages(sent: Sequence[ChatMessage], pair: PairLoaded, images: RequestImag
         if message.role == "tool":
             found.append(result(message.tool_call_id, content, found))
             continue
-        role: Role = _ROLES[message.role]
+        role: Role = ROLES[message.role]
         if role != "assistant":
             found.append(Message(role=role, content=content, images=seen))
             continue

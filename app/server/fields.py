@@ -37,7 +37,8 @@ class ResponseFormat(msgspec.Struct):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchema | None = None
     schema: msgspec.Raw = msgspec.Raw()
-    """llama-server's, with either of the JSON types."""
+    """llama-server's, with either of the JSON types; and that of ``/v1/responses``."""
+    name: str | None = None
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -217,6 +218,52 @@ class MessagesRequest(Settings, kw_only=True):
     output_config: OutputConfig | None = None
     tools: list[AnthropicTool] | None = None
     tool_choice: AnthropicToolChoice | None = None
+
+
+class ReasoningOptions(msgspec.Struct):
+    effort: str | None = None
+
+
+class TextOptions(msgspec.Struct):
+    format: ResponseFormat | None = None
+
+
+class ResponsesTool(msgspec.Struct):
+    type: str
+    name: str = ""
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class Item(msgspec.Struct):
+    """A part of the chat in ``/v1/responses``: a message, a call, its result, or a thought."""
+
+    type: str = "message"
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[Part] | None = None
+    summary: list[Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = "{}"
+    output: str | list[Part] | None = None
+
+
+class ResponsesRequest(Settings, kw_only=True):
+    """``/v1/responses``. Fields without a type of their own are refused unless they are empty."""
+
+    input: str | Annotated[list[Item], msgspec.Meta(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: OrAll | None = None
+    reasoning: ReasoningOptions | None = None
+    text: TextOptions | None = None
+    tools: list[ResponsesTool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    top_logprobs: int | None = None
+    previous_response_id: Any = None
+    conversation: Any = None
+    prompt: Any = None
+    background: Any = None
 
 
 class TokenizeRequest(msgspec.Struct, kw_only=True):

@@ -25,10 +25,12 @@ from app.server.anthropic_request import asked_by_messages
 from app.server.chat_request import Asked, asked
 from app.server.engine import AnswerEvent, Engine
 from app.server.errors import ApiError, invalid, not_supported
-from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, parsed
+from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, ResponsesRequest, parsed
 from app.server.http import Reply, StreamReply, json_reply
 from app.server.images import RequestImages
 from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Replies
+from app.server.responses_replies import ResponsesReplies
+from app.server.responses_request import asked_by_responses
 from app.server.said import Reader
 from app.server.settings import command_for
 
@@ -64,6 +66,16 @@ class Generation:
             images = stack.enter_context(RequestImages(pair))
             command = await self._whole_command(asked_by_messages(request, pair, images), images)
             make = partial(AnthropicReplies, Reader(pair, command.tools), pair, model)
+            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+
+    async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
+        """``/v1/responses``. Raises `ApiError`."""
+        pair = loaded_pair(self._engine)
+        request = parsed(body, ResponsesRequest)
+        async with AsyncExitStack() as stack:
+            images = stack.enter_context(RequestImages(pair))
+            command = await self._whole_command(asked_by_responses(request, pair, images), images)
+            make = partial(ResponsesReplies, Reader(pair, command.tools), request, pair, model)
             return await self._reply(command, make, finished, stack, stream=bool(request.stream))
 
     async def count(self, body: bytes) -> Reply:

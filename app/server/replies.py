@@ -178,7 +178,7 @@ class OpenAIReplies:
         }
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        choice = self._choice(self._dialect.choice(self._reader.whole(pieces)), finished)
+        choice = self._choice(self._dialect.choice(self._reader.whole(pieces, finished)), finished)
         return {
             **self._frame,
             "object": self._dialect.whole,
@@ -207,7 +207,7 @@ class OpenAIReplies:
             yield part
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
-        for delta in self._dialect.deltas(self._reader.end()):
+        for delta in self._dialect.deltas(self._reader.end(finished)):
             yield self._part(delta)
         last = self._part(self._dialect.nothing(), finished)
         found = self._figures(finished.figures)

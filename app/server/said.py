@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.protocol.events import PairLoaded, Piece
+from app.protocol.events import GenerationFinished, PairLoaded, Piece
 from app.protocol.tools import FORMATS, ToolCall, ToolUse
 from app.server.call_reader import CallReader
 
@@ -49,11 +49,11 @@ class Reader:
         likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._logprobs else []
         return Said(thinking, text, calls, likely)
 
-    def end(self) -> Said:
+    def end(self, finished: GenerationFinished) -> Said:
         """What was held back, when the answer ends."""
-        return Said(text=self._calls.end()) if self._calls else Said()
+        return Said(text=self._calls.end(cut=finished.finish_reason != "end")) if self._calls else Said()
 
-    def whole(self, pieces: Sequence[Piece]) -> Said:
+    def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> Said:
         """All of an answer."""
         said = self.read(pieces)
-        return Said(said.thinking, said.text + self.end().text, said.calls, said.pieces)
+        return Said(said.thinking, said.text + self.end(finished).text, said.calls, said.pieces)

@@ -109,7 +109,7 @@ def _named(choice: ToolChoice | None, names: Sequence[str]) -> str:
         return ""
     if choice.type != "function":
         raise not_supported("This server only takes “none”, “auto”, “required” or one function as tool_choice.")
-    name = choice.function.name if choice.function else choice.name
+    name = choice.function.name if choice.function else choice.name or ""
     if name not in names:
         raise invalid("The tool_choice names a tool that the request doesn't have.")
     return name

@@ -42,6 +42,7 @@ class TargetVocabulary(Protocol):
     """What the loop needs from `app.engine.llama.context.Model`."""
 
     def piece(self, token: int) -> bytes: ...
+    def mark(self, token: int) -> str: ...
     def is_end(self, token: int) -> bool: ...
 
 
@@ -327,7 +328,13 @@ class Decoding:
 
     def _with_logprobs(self, pieces: list[Piece], logits: Logits, count: int) -> list[Piece]:
         assert not isinstance(logits, TopLogits)
-        found = logprobs(logits, [piece.id for piece in pieces], count, self._vocabulary.piece)
+        vocabulary = self._vocabulary
+        found = logprobs(
+            logits,
+            [piece.id for piece in pieces],
+            count,
+            lambda token: vocabulary.piece(token) or vocabulary.mark(token).encode(),
+        )
         return [
             piece if self._vocabulary.is_end(piece.id) else msgspec.structs.replace(piece, logprobs=one)
             for piece, one in zip(pieces, found, strict=True)

@@ -271,8 +271,9 @@ class PromptBuilder:
     ) -> Prompt:
         """The prompt for a chat whose last message is the user's, or the result of a tool.
 
-        `cut` says what leaves one that is too long. ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
-        one without them. Raises `KnownError` when what has to stay is too long.
+        `cut` says what leaves one that is too long. ``continued``: so many tokens of its answer there are already. As
+        long as they fit behind it, the prompt is the one without them. Raises `KnownError` when what has to stay is too
+        long.
         """
         system, turns = parts(messages)
         if not turns:
