@@ -18,6 +18,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import Sampling
 from app.protocol.tools import ARGUMENTS, FORMATS, ID, NAME, Tool, ToolCall, ToolFormat, ToolFormatName, ToolUse
 from tests.support.generation import Answer, ask, run
+from tests.support.schemas import random_schema
 from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 
 Loader = Callable[..., PairLoaded]
@@ -104,6 +105,20 @@ def test_with_and_without_a_draft_they_are_the_same(
             plain = run(engine, ask("Well?", draft_length=0, **options))
             for drafter in ("model", "ngram", "grammar", "auto"):
                 assert run(engine, ask("Well?", drafter=drafter, **options)).token_ids == plain.token_ids
+
+
+def test_arguments_of_any_tool_follow_its_schema(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    load(make_tool_model(tmp_path / "model.gguf", "hermes"))
+    whole = 0
+    for seed in range(8):
+        tool = Tool(name="f", parameters=random_schema(seed))
+        use = ToolUse(tools=[tool], required=True, several=False)
+        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=400))
+        if answer.finished.finish_reason == "end":
+            ((_, arguments),) = calls_in(answer.text, FORMATS["hermes"])
+            jsonschema.validate(arguments, tool.parameters)
+            whole += 1
+    assert whole
 
 
 def test_thinking_is_free(engine: Engine, load: Loader, tmp_path: Path) -> None:
