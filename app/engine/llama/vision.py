@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ EMBEDDING_BYTES = 256 * 1024 * 1024
 """What the embeddings of recent images may take together."""
 _MOST_KNOWN = 4096
 """Images whose cells are remembered."""
+_OTHER_FILES = 8
+"""Where else an image is looked for if its file is gone."""
 _NODES_BETWEEN_CHECKS = 16
 """Encoding asks after so many steps whether to stop."""
 _LARGE = ((4096, 4096), (8192, 1024), (1024, 8192))
@@ -57,6 +60,8 @@ class _Known:
     chunks: list[_Chunk]
     handle: int
     """llama.cpp's list of chunks."""
+    others: deque[Image] = field(default_factory=lambda: deque(maxlen=_OTHER_FILES))
+    """The same image in other files, which may be gone."""
     embeddings: list[Floats] = field(default_factory=list)
     """For each chunk, shape (cells, width); empty if they aren't kept."""
 
@@ -134,6 +139,9 @@ class Vision:
         with self._lock:
             known = self._known.pop(image.sha256, None) or self._new(image)
             self._known[image.sha256] = known
+            if image != known.image:  # a server's copies of it are erased with each request
+                known.others.append(known.image)
+                known.image = image
             return list(known.tokens)
 
     def _new(self, image: Image) -> _Known:
@@ -239,7 +247,8 @@ class Vision:
     def _encoded(self, known: _Known) -> list[Floats]:
         """The embeddings of all chunks of an image, from its file."""
         name = known.image.title
-        data = _read(known.image)
+        files = [known.image, *reversed(known.others)]
+        data = _read(next((one for one in files if os.path.isfile(one.path)), known.image))  # noqa: PTH113
         if (head := read_head(data)) is None or is_bomb(data, head):
             raise _damaged(name)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
