@@ -23,6 +23,9 @@ _DEEPEST = 100
 _DETAIL_CHARACTERS = 300
 _DEFINITIONS = ("$schema", "$defs", "definitions", "$id", "x-guidance")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
+_PLACE = re.compile(r"^at (\d+)\((\d+)\): ")
+"""As llguidance says where a mistake is in a grammar."""
+_LINE = re.compile(r"^line \d+, column \d+: ")
 _SEARCH_SECONDS = 0.5
 """For the part of a schema that has the mistake."""
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?"}
@@ -52,13 +55,16 @@ def answer(request: CheckGrammar) -> GrammarAnswer:
         grammar = _grammar(request)
         _try(grammar)
     except _UnusableError as error:
-        return GrammarFailed(_line(str(error)))
+        text = _line(str(error))
+        # A regular expression is put into a grammar, where its place says nothing.
+        return GrammarFailed(_LINE.sub("", text) if request.kind == "regex" else text)
     return GrammarChecked(grammar)
 
 
 def first_line(message: str) -> str:
     """What llguidance says about an error, without the grammar that it shows; a regular expression's own error too."""
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["unknown error"]
+    lines[0] = _PLACE.sub(r"line \1, column \2: ", lines[0]).replace(" (in regex)", "")
     own = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
     return f"{lines[0].partition(' regex parse error')[0].rstrip(':')}: {own}" if own else lines[0]
 

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -297,3 +298,22 @@ def test_damaged_word_documents(read: Read) -> None:
     assert reason_of(read("cut.docx", sound[: len(sound) // 2])) == "damaged"
     assert reason_of(read("text.docx", docx("<?xml version='1.0'?><broken>"))) == "damaged"
     assert reason_of(read("empty.docx", docx(""))) == "empty"
+
+
+def test_a_word_document_in_an_encoding_that_nobody_knows(read: Read) -> None:
+    assert reason_of(read("odd.docx", docx("<?xml version='1.0' encoding='no-such'?><a/>"))) == "damaged"
+
+
+def test_a_pdf_file_that_becomes_far_too_large(read: Read) -> None:
+    packed = zlib.compress(bytes(200_000_000), 9)
+    font = b"<< /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >>"
+    page = b"3 0 obj << /Type /Page /Parent 2 0 R /Contents 4 0 R /Resources %b >> endobj\n" % font
+    content = b"4 0 obj << /Length %d /Filter /FlateDecode >> stream\n%b\nendstream endobj\n" % (len(packed), packed)
+    data = (
+        b"%PDF-1.4\n1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj\n"
+        b"2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj\n"
+        + page
+        + content
+        + b"trailer << /Root 1 0 R /Size 5 >>\nstartxref\n0\n%%EOF"
+    )
+    assert reason_of(read("bomb.pdf", data)) == "too_much"

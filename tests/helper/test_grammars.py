@@ -32,7 +32,7 @@ NESTED: dict[str, Any] = {
         ("json_schema", '{"minimum": 5, "maximum": 3, "type": "integer"}', "greater than maximum"),
         ("regex", "[a-", "unclosed character class"),
         ("regex", "(a{1000}){1000}", "too many"),
-        ("lark", 'start: "a" other', 'unknown name: "other"'),
+        ("lark", 'start: "a" other', 'line 1, column 8: unknown name: "other"'),
         ("lark", "start[max_tokens=3]: /.*/", "rollback not supported"),
         ("gbnf", 'root ::= "yes" | [a', "line 1"),
         ("gbnf", 'start ::= "x"', "root"),
@@ -65,3 +65,8 @@ def test_the_engine_asks_the_helper_process() -> None:
     assert "yes" in checked_grammar(AnswerFormat(kind="regex", source="yes|no"))
     with pytest.raises(KnownError, match=r"^The JSON schema can't be used: at the top level: Invalid type: objekt\.$"):
         checked_grammar(AnswerFormat(kind="json_schema", source='{"type": "objekt"}'))
+
+
+def test_a_regular_expression_has_no_place_in_a_grammar() -> None:
+    found = answer(CheckGrammar("regex", "(a"))
+    assert isinstance(found, GrammarFailed) and found.detail == 'invalid regex "(a": unclosed group'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +78,14 @@ def _written(bundle: Bundle) -> dict[str, Any]:
     sbom.write(bundle, bundle.sbom)
     written: dict[str, Any] = json.loads(bundle.sbom.read_text("utf-8"))
     return written
+
+
+def test_what_its_own_library_says_is_in_a_package_is_listed() -> None:
+    """Rust leaves in a library the paths of sources that may fail."""
+    files = metadata.files("llguidance") or []
+    (library,) = (Path(str(file.locate())) for file in files if file.suffix in (".so", ".pyd"))
+    sources = re.findall(rb"index\.crates\.io-[0-9a-f]+[/\\]([\w-]+?)-(\d+\.\d+\.\d+)[/\\]", library.read_bytes())
+    found = {(name.decode(), version.decode()) for name, version in sources}
+    file = ROOT / "packaging" / "licences" / "llguidance" / "rust-packages.txt"
+    assert len(found) > 20
+    assert found <= {(package.name, package.version) for package in rust_packages(file)}

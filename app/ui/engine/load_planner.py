@@ -170,15 +170,26 @@ class LoadPlanner(QObject):
         is_refused = files.draft is not None and draft is None
         wishes = wishes_of(files.settings, "off" if is_refused else files.head)
         machine = self._watch.machine()
-        plan = make_plan(*shapes, machine, wishes)
         if (found := find_projector(target)) is None:
-            return fitted(files, plan, shapes)
-        with_images = msgspec.structs.replace(wishes, projector_bytes=projector_bytes(found))
-        seeing = make_plan(*shapes, machine, with_images)
-        if plan.fits and (not seeing.fits or (seeing.gives_up and not plan.gives_up)):
-            pair = fitted(files, plan, shapes)
-            return replace(pair, remark=" ".join(filter(None, (pair.remark, NO_MEMORY_FOR_IMAGES))))
-        return fitted(replace(files, projector=str(found.path)), seeing, shapes)
+            return fitted(files, make_plan(*shapes, machine, wishes), shapes)
+        plan, sees = plan_for_images(*shapes, machine, wishes, projector_bytes(found))
+        if sees:
+            return fitted(replace(files, projector=str(found.path)), plan, shapes)
+        pair = fitted(files, plan, shapes)
+        return replace(pair, remark=" ".join(filter(None, (pair.remark, NO_MEMORY_FOR_IMAGES))))
+
+
+def plan_for_images(
+    target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes, projector_bytes: int
+) -> tuple[LoadPlan, bool]:
+    """The plan for a target with a projector, and whether it is loaded: not where something else would have to go."""
+    plan = make_plan(target, draft, machine, wishes)
+    if not projector_bytes:
+        return plan, False
+    seeing = make_plan(target, draft, machine, msgspec.structs.replace(wishes, projector_bytes=projector_bytes))
+    if plan.fits and (not seeing.fits or (seeing.gives_up and not plan.gives_up)):
+        return plan, False
+    return seeing, True
 
 
 def _read_catalog() -> None:

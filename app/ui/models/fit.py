@@ -13,6 +13,7 @@ from app.models.header_cache import AT_ONCE, Headers
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.mtp import has_head, head_problem
 from app.models.pairing import compare
+from app.models.projectors import find_projector, projector_bytes
 from app.models.text import count_text, printable, size_text
 from app.ui.widgets.tasks import Lane
 
@@ -38,6 +39,8 @@ class PairCheck:
     """Only if the draft fits the target."""
     head: GgufHeader | None = None
     """The target's header, if it has an MTP head inside that can be used."""
+    projector_bytes: int = 0
+    """What the projector in the target's folder takes in memory; 0 if there is none."""
 
 
 NO_TARGET = PairCheck("Choose a target model file.")
@@ -63,9 +66,11 @@ def judge(target: str, draft: str | None, headers: Headers) -> PairCheck:
         first = headers.read(target)
     except KnownError as error:
         return PairCheck(str(error), "bad")
+    projector = find_projector(first)
     alone = PairCheck(
         _without_draft(first),
-        target=describe(first),
+        target=describe(first) + (f" · sees images with {printable(projector.path.name)}" if projector else ""),
+        projector_bytes=projector_bytes(projector) if projector else 0,
         head=None if head_problem(first) else first,
         can_load=True,
         target_shape=shape_of(first),

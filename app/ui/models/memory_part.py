@@ -173,6 +173,7 @@ def _segments(parts: Parts) -> list[Segment]:
         Segment("Draft weights", parts.draft_weights, 2),
         Segment("Draft KV cache", parts.draft_kv, 3),
         Segment("MTP head", parts.head, 1),
+        Segment("Projector for images", parts.projector, 6),
         Segment("Compute buffers", parts.compute, 4),
     ]
 

@@ -7,19 +7,20 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import msgspec
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
 from app.models.mtp import DRAFT_INSTEAD, why_unwanted
-from app.models.planner import LoadPlan, alternatives, make_plan
+from app.models.planner import LoadPlan, alternatives
 from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.settings import Pair
-from app.ui.engine.load_planner import MemoryWatch, wishes_of
+from app.ui.engine.load_planner import MemoryWatch, plan_for_images, wishes_of
 from app.ui.engine.pair_names import recent_title
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
@@ -244,7 +245,10 @@ class OpenModelsDialog(QDialog):
             return
         machine, draft = self._memory.machine(), self._check.draft_shape
         wishes = wishes_of(self.choice().load, "off" if self._draft.path() and draft is None else self._shown_head)
-        plan = self._plan = make_plan(target, draft, machine, wishes)
+        plan, sees = plan_for_images(target, draft, machine, wishes, self._check.projector_bytes)
+        self._plan = plan
+        if sees:
+            wishes = msgspec.structs.replace(wishes, projector_bytes=self._check.projector_bytes)
         others = [] if plan.fits else alternatives(target, draft, machine, wishes)
         longest = max(target.training_context, plan.context_length)
         self._memory_part.show_plan(plan, others, target, machine, longest=longest, has_draft=draft is not None)

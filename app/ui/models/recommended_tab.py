@@ -90,6 +90,7 @@ class RecommendedTab(QWidget):
             theme.set_role(get, "primary")
         images = QCheckBox(images_text(one.offer))
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
+        images.setAccessibleName(f"{images.text()}: {model.title}")
         images.setVisible(model.mmproj is not None and get.isEnabled())
         get.clicked.connect(lambda: self._get(one.offer, images.isChecked()))
         details = small_button("Other files…")

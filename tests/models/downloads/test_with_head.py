@@ -13,10 +13,12 @@ import pytest
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME
 from app.models.hub.network import Network
+from app.models.hub.repository import RemoteModel
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import Watched
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
+from tests.support.vision_models import make_projector
 
 TARGET, HEAD, DRAFT = "Q4_K_M/target.bin", "MTP/mtp-target.bin", "draft.bin"
 SIZES = {TARGET: 3 * MIB, HEAD: MIB, DRAFT: MIB}
@@ -137,3 +139,31 @@ def test_a_pair_that_an_earlier_version_began(hub: HubServer, opens: Opens, item
     assert stored(tmp_path) == ["maker/m/Q4_K_M/target.bin", "maker/m/draft.bin"]
     watched.queue.close()
     assert opens().of(saved["item"]["id"]).state is ItemState.DONE  # type: ignore[index]
+
+
+def test_a_projector_for_a_model_that_is_here(opens: Opens, hub: HubServer, tmp_path: Path) -> None:
+    hub.add("maker/m", {"mmproj-F16.gguf": make_projector(tmp_path / "projector.gguf", "llava")})
+    file = hub.remote_file("maker/m", "mmproj-F16.gguf")
+    item = Item.for_model("Images", "model-Q4_0.gguf", RemoteModel(files=(file,), quantization="F16"), "mit")
+    other = Item.for_model("Images", "other.gguf", RemoteModel(files=(file,), quantization="F16"))
+    assert item.id != other.id
+    folder = tmp_path / "mine" / "m"
+    watched = opens()
+    watched.queue.add(item, folder)
+    watched.wait_for(item.id, ItemState.DONE)
+    assert [path.name for path in folder.iterdir()] == ["model-Q4_0.mmproj-F16.gguf"]
+    assert watched.queue.paths(item.id) == (folder / "model-Q4_0.gguf", None)
+    watched.queue.folder_moved(tmp_path / "mine", tmp_path / "new")
+    assert watched.queue.paths(item.id)[0] == tmp_path / "new" / "m" / "model-Q4_0.gguf"
+    watched.queue.close()
+    again = opens()
+    assert again.of(item.id).item == item
+    assert again.queue.paths(item.id)[0] == tmp_path / "new" / "m" / "model-Q4_0.gguf"
+
+
+def test_a_projector_is_no_draft(opens: Opens, item: Item) -> None:
+    watched = opens()
+    seeing = msgspec.structs.replace(item, id="s", head=(), projector=item.head)
+    watched.queue.add(seeing)
+    watched.wait_for("s", ItemState.DONE)
+    assert watched.queue.paths("s")[1] is None

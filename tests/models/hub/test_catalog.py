@@ -339,3 +339,14 @@ def test_drafts(tmp_path: Path, id: str, layers: int, kv_heads: int, head: int) 
     model = next(model for model in MODELS if model.id == id)
     draft = model.files[0].accelerator
     assert isinstance(draft, DraftModel) and draft.kv_per_token == per_token(found)
+
+
+def test_a_model_that_sees_is_known_by_its_own_names_only() -> None:
+    catalog = load_catalog()
+    for name in ("Qwen3.5-4B-Q4_K_M.gguf", "Qwen3.5-4B-Q8_0.gguf", "gemma-4-E2B-it"):
+        found = catalog.seeing("", name)
+        assert found is not None and found.mmproj is not None
+    # Another size is used in the same way, but has another projector; the last one sees nothing.
+    assert catalog.advice_for("Ministral-3-8B-Instruct-2512-Q4_K_M.gguf") != Advice()
+    for name in ("Ministral-3-8B-Instruct-2512-Q4_K_M.gguf", "unknown.gguf", "", "granite-4.2-8b-Q4_K_M.gguf"):
+        assert catalog.seeing(name) is None

@@ -264,6 +264,18 @@ def test_a_projector_in_the_models_folder_is_loaded_with_it(
     assert "sees images" in notice.text and watch.machine().memory_total < 2**50
 
 
+def test_what_is_loaded_anyway_has_its_projector(
+    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], tmp_path: Path
+) -> None:
+    _engine, loader, _watch = window
+    model = make_seeing_model(tmp_path / "model.gguf", "llava")
+    projector = make_projector(tmp_path / "mmproj.gguf", "llava")
+    loader.load(PairFiles(str(model), settings=TOO_LONG))
+    qtbot.waitUntil(lambda: loader.refused() is not None, timeout=WAIT_MS)
+    refused = loader.refused()
+    assert refused is not None and refused.projector == str(projector)
+
+
 def test_beside_a_head_of_another_model_neither_is_used(
     qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], heads: Path
 ) -> None:

@@ -13,6 +13,7 @@ from app.models.header_cache import Headers
 from app.ui.models import fit
 from app.ui.models.fit import PairCheck, PairChecker, judge
 from tests.support.gguf_files import make_model
+from tests.support.vision_models import make_projector, make_seeing_model
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +124,11 @@ def test_only_the_last_question_is_answered(folder: Path, qtbot: QtBot) -> None:
     checker.stop()
     with qtbot.assertNotEmitted(checker.checked, wait=100):
         pass
+
+
+def test_a_target_with_a_projector(tmp_path: Path) -> None:
+    make_seeing_model(tmp_path / "seeing.gguf", "llava")
+    assert judged(tmp_path, "seeing.gguf").projector_bytes == 0
+    make_projector(tmp_path / "mmproj-F16.gguf", "llava")
+    check = judged(tmp_path, "seeing.gguf")
+    assert check.target.endswith(" · sees images with mmproj-F16.gguf") and check.projector_bytes > 100_000

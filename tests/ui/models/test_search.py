@@ -22,6 +22,7 @@ from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_models import write_hub_models
 from tests.support.library_parts import small_model
+from tests.support.vision_models import make_projector, make_seeing_model
 from tests.ui.models.windows import GB, GPU, Pages, Windows, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
@@ -531,3 +532,42 @@ def test_downloads_and_models_of_an_earlier_catalog(windows: Windows, tmp_path: 
     shown = buttons(windows.window.recommended)
     assert "In your library" not in shown and "In Downloads" not in shown
     assert "Qwen2.5 1.5B with draft" in texts(windows.window.downloads)
+
+
+# ------------------------------------------------------------ projectors
+
+
+def test_a_projector_beside_a_model_is_offered_with_it(windows: Windows, tmp_path: Path) -> None:
+    own, other = (
+        make_projector(tmp_path / f"{width}.gguf", "llava", target_width=width, size=size)
+        for width, size in ((64, 48), (128, 64))
+    )
+    model = make_seeing_model(tmp_path / "m.gguf", "llava")
+    choose_first(windows, {"m-Q4_0.gguf": model, "mmproj-F16.gguf": other, "mmproj-BF16.gguf": own})
+    box = next(box for box in windows.page.findChildren(QCheckBox) if box.isVisibleTo(windows.page))
+    assert box.text() == f"With images: its projector, {size_text(own.stat().st_size)}" and box.isChecked()
+    button(windows.page, "Get").click()
+    windows.says("Complete · checksum verified")
+    folder = windows.models / "owner/m-GGUF"
+    assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mmproj-BF16.gguf"]
+    pair = windows.presenter.downloads.pair_of(windows.presenter.downloads.progress()[0].item)
+    assert pair == Pair(str(folder / "m-Q4_0.gguf"), None)
+
+
+def test_a_recommended_model_with_its_projector(with_sidecar: Windows, tmp_path: Path) -> None:
+    windows = with_sidecar
+    offer = proposed(windows)
+    assert offer.model.mmproj is not None
+    host(windows, offer, tmp_path / "hub")
+    files = windows.server.repositories[offer.file.repository].files
+    projector = make_projector(tmp_path / "projector.gguf", "llava")
+    hosted = {path: one.content for path, one in files.items()}
+    windows.server.add(offer.file.repository, {**hosted, offer.model.mmproj.file: projector})
+    windows.presenter.show_recommended()
+    shown = card(windows, offer.model.title)
+    (box,) = shown.findChildren(QCheckBox)
+    assert box.text().startswith("With images: another ") and not box.isChecked()
+    box.click()
+    button(shown, f"Get ({size_text(offer.size)})").click()
+    windows.says("Complete · checksum verified")
+    assert (windows.models / offer.file.repository / offer.model.mmproj.file).is_file()
