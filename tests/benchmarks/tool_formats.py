@@ -1,6 +1,6 @@
 """How each chat template in a folder writes calls of tools, as far as it is known.
 
-    python -m tests.benchmarks.tool_formats LLAMA_CPP/models/templates
+python -m tests.benchmarks.tool_formats LLAMA_CPP/models/templates
 """
 
 from __future__ import annotations
