@@ -30,6 +30,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
+from app.protocol.remote import Connect
 
 _log = logging.getLogger("slipstream.engine")
 _TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
@@ -117,8 +118,10 @@ class AsyncEngineProcess:
 
     # ------------------------------------------------------------ requests
 
-    async def load(self, command: Load, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
-        """Load a pair. Raises `KnownError` if that fails, and `Canceled`."""
+    async def load(
+        self, command: Load | Connect, on_progress: Callable[[LoadProgressed], None] = lambda _: None
+    ) -> PairLoaded:
+        """Load a pair, or use a server's model. Raises `KnownError` if that fails, and `Canceled`."""
         self._check_running()
         self._connection.load(command)
         self._wants_to_write.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
@@ -19,6 +20,7 @@ from app.protocol.options import (
     Sampling,
     TemplateVariables,
 )
+from app.protocol.remote import Connect, FindServers, Probe
 from app.protocol.tools import ToolCall, ToolUse
 
 
@@ -28,6 +30,13 @@ class Image(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     """Of the file, in hexadecimal."""
     path: str
+    name: str = ""
+    """What the user calls it, where that isn't the name of the file."""
+
+    @property
+    def title(self) -> str:
+        """For sentences."""
+        return self.name or PurePath(self.path).name
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -92,6 +101,12 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
     """
+    continue_last: bool = False
+    """For a remote engine, which has no token ids: the last message is an answer that was cut off, and only what
+    continues it is sent (`RemoteModel.can_continue`)."""
+    chosen: list[str] | None = None
+    """For a remote engine: which fields of ``sampling`` were chosen; for the others the server's own values hold.
+    ``None``: all of them were."""
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
@@ -236,6 +251,7 @@ class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
 
 Command = (
     Load
+    | Connect
     | ChatPart
     | Generate
     | MeasurePlain
@@ -249,5 +265,7 @@ Command = (
     | StopThinking
     | Ping
     | ReadMemory
+    | Probe
+    | FindServers
     | Quit
 )

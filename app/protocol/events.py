@@ -13,6 +13,7 @@ import msgspec
 from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
+from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
 from app.protocol.tools import ToolFormatName
 
 PROTOCOL_VERSION = 6
@@ -38,7 +39,8 @@ class StartFailed(msgspec.Struct, frozen=True, kw_only=True, tag="start_failed")
 
 class LoadProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="load_progressed"):
     request: int
-    stage: Literal["target", "draft", "context"]
+    stage: Literal["target", "draft", "context", "server"]
+    """``server``: a server is loading its model, and doesn't say how far it is."""
     fraction: Fraction
 
 
@@ -124,12 +126,17 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     history: list[KindFigures] = []
     """The results of drafting in earlier answers of this pair on this machine."""
     slower: SpeedChange | None = None
+    remote: RemoteModel | None = None
+    """Set for a model on a server. Its name is `ModelInfo.name`; `ModelInfo.path` is empty, and so is all that only
+    a local engine knows. ``context_length`` 0: not known."""
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     request: int
     message: str
     cancelled: bool = False
+    cause: ServerFailure = ""
+    """Of a remote engine."""
 
 
 class GenerationStarted(msgspec.Struct, frozen=True, kw_only=True, tag="generation_started"):
@@ -255,8 +262,15 @@ class DraftFigures(msgspec.Struct, frozen=True, kw_only=True):
     accepted_per_position: list[int] = []
     tested_per_position: list[int] = []
     """How many drafts had a token tested at position 1, 2, …; empty if that wasn't counted."""
+    passes_per_accepted: list[int] = []
+    """How many verify passes accepted 0, 1, 2, … tokens, where a server says so."""
     drafters: list[DrafterFigures] = []
     """One entry for each drafter that proposed anything."""
+    source: FiguresFrom = "engine"
+    """``none``: it isn't known whether anything was drafted, and all counters are 0. ``counters``: they are the
+    server's, over this time, and contain what others asked it."""
+    estimated_passes: bool = False
+    """The server doesn't send ``verify_passes``; they were worked out from its other figures."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -306,6 +320,10 @@ class GenerationFailed(msgspec.Struct, frozen=True, kw_only=True, tag="generatio
     message: str
     prompt_tokens: int = 0
     """If the prompt is too long for the context: how many tokens it has."""
+    cause: ServerFailure = ""
+    """Of a remote engine. ``cut``: what has come is part of the answer, which can be continued or asked for again."""
+    figures: Figures | None = None
+    """Of what had come until then, if anything."""
 
 
 class PlainMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="plain_measured"):
@@ -408,4 +426,6 @@ Event = (
     | Pong
     | Forgotten
     | MemoryRead
+    | ServerProbed
+    | ServersFound
 )

@@ -151,8 +151,8 @@ class Vision:
                 head = read_head(file.read(HEAD_BYTES))
             size = path.stat().st_size
         except OSError as error:
-            raise KnownError(f"The image {path.name} can't be read: {error.strerror or error}.") from error
-        if problem := problem_of(head, path.name, size):
+            raise KnownError(f"The image {image.title} can't be read: {error.strerror or error}.") from error
+        if problem := problem_of(head, image.title, size):
             raise KnownError(problem)
         assert head
         known = self._laid_out(image, head.width, head.height)
@@ -166,7 +166,7 @@ class Vision:
         """What stands for an image of this size, whatever its pixels are."""
         bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, None)
         try:
-            chunks = self._split(bitmap, Path(image.path).name)
+            chunks = self._split(bitmap, image.title)
         finally:
             mtmd_cpp.mtmd_bitmap_free(bitmap)
         known = _Known(image, [], [], chunks)
@@ -210,7 +210,7 @@ class Vision:
             known, number = self._chunks[tuple(cells)]
         if self.attends_to_all and len(cells) > batch:
             raise KnownError(
-                f"The image {Path(known.image.path).name} takes {len(cells):,} tokens, which this model has to compute "
+                f"The image {known.image.title} takes {len(cells):,} tokens, which this model has to compute "
                 f"at once, but a batch has only {batch:,}. Choose a larger batch."
             )
         rows = self._embeddings(known)[number]
@@ -246,7 +246,7 @@ class Vision:
 
     def _encoded(self, known: _Known) -> list[Floats]:
         """The embeddings of all chunks of an image, from its file."""
-        name = Path(known.image.path).name
+        name = known.image.title
         files = [known.image, *reversed(known.others)]
         data = _read(next((one for one in files if os.path.isfile(one.path)), known.image))  # noqa: PTH113
         if (head := read_head(data)) is None or is_bomb(data, head):
@@ -347,7 +347,7 @@ def _read(image: Image) -> bytes:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise KnownError(f"The image {path.name} can't be read: {error.strerror or error}.") from error
+        raise KnownError(f"The image {image.title} can't be read: {error.strerror or error}.") from error
     if hashlib.sha256(data).hexdigest() != image.sha256:
-        raise KnownError(f"The image {path.name} has been changed or damaged. Attach it again.")
+        raise KnownError(f"The image {image.title} has been changed or damaged. Attach it again.")
     return data
