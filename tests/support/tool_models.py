@@ -98,7 +98,7 @@ def make_tool_model(
             "}": {"</s>": 1},
             ">": {"</s>": 1},
             **{mark: {"</s>": 1} for mark in marks if mark.startswith("</")},
-            **{"<0x0A>": {mark: 1.0} for mark in marks if known.closing.strip() == mark},
+            **({"<0x0A>": {known.closing.strip(): 1.0}} if known.closing.strip() in marks else {}),
             **({start: {end: 1.0}} if end else {}),
         },
         controls=tuple(mark for mark in marks if mark.startswith("[")),
