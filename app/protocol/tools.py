@@ -13,11 +13,28 @@ import msgspec
 
 MAX_TOOLS = 128
 NAME, ID, ARGUMENTS = "\ue000", "\ue001", "\ue002"
-"""Places in `ToolFormat.call`: the tool's name, nine letters or digits, and a JSON object."""
+"""Places in `ToolFormat.call`: the tool's name, nine letters or digits, and a JSON object or all parameters."""
+KEY, VALUE = "\ue003", "\ue004"
+"""Places in `ToolFormat.parameter`: its name, and a text as it is or another value as JSON."""
 ID_LENGTH = 9
 """Of the name of a call; the templates of Mistral take no other."""
 
-ToolFormatName = Literal["hermes", "llama", "mistral", "mistral-id", "mistral-list", "nemotron", "functionary", ""]
+ToolFormatName = Literal[
+    "hermes",
+    "llama",
+    "mistral",
+    "mistral-id",
+    "mistral-list",
+    "nemotron",
+    "functionary",
+    "qwen-xml",
+    "glm",
+    "glm-tight",
+    "minimax",
+    "seed",
+    "minicpm",
+    "",
+]
 """Empty: the template writes no calls, or in a form that isn't known."""
 
 
@@ -62,6 +79,8 @@ class ToolFormat:
     opening: str = ""
     separator: str = ""
     closing: str = ""
+    parameter: str = ""
+    """How one argument is written where these aren't a JSON object."""
     several: bool = True
     """Whether an answer may have more than one call."""
     anywhere: bool = True
@@ -97,4 +116,41 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         closing="]</TOOLCALL>",
     ),
     "functionary": ToolFormat("<function=", f"<function={NAME}>{ARGUMENTS}</function>"),
+    "qwen-xml": ToolFormat(
+        "<tool_call>",
+        f"<tool_call>\n<function={NAME}>\n{ARGUMENTS}</function>\n</tool_call>",
+        separator="\n",
+        parameter=f"<parameter={KEY}>\n{VALUE}\n</parameter>\n",
+    ),
+    "glm": ToolFormat(
+        "<tool_call>",
+        f"<tool_call>{NAME}\n{ARGUMENTS}</tool_call>",
+        separator="\n",
+        parameter=f"<arg_key>{KEY}</arg_key>\n<arg_value>{VALUE}</arg_value>\n",
+    ),
+    "glm-tight": ToolFormat(
+        "<tool_call>",
+        f"<tool_call>{NAME}{ARGUMENTS}</tool_call>",
+        parameter=f"<arg_key>{KEY}</arg_key><arg_value>{VALUE}</arg_value>",
+    ),
+    "minimax": ToolFormat(
+        "<minimax:tool_call>",
+        f'<invoke name="{NAME}">\n{ARGUMENTS}</invoke>',
+        opening="<minimax:tool_call>\n",
+        separator="\n",
+        closing="\n</minimax:tool_call>",
+        parameter=f'<parameter name="{KEY}">{VALUE}</parameter>\n',
+    ),
+    "seed": ToolFormat(
+        "<seed:tool_call>",
+        f"<seed:tool_call>\n<function={NAME}>\n{ARGUMENTS}</function>\n</seed:tool_call>",
+        separator="\n",
+        parameter=f"<parameter={KEY}>{VALUE}</parameter>\n",
+    ),
+    "minicpm": ToolFormat(
+        "<function name=",
+        f'<function name="{NAME}">{ARGUMENTS}</function>',
+        separator="\n",
+        parameter=f'<param name="{KEY}">{VALUE}</param>',
+    ),
 }

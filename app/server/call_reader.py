@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Sequence
+from typing import Any
 
-from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, NAME, ToolCall, ToolFormat
+from app.protocol.tool_parameters import text_value
+from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, KEY, NAME, VALUE, Tool, ToolCall, ToolFormat
 
 _decode = json.JSONDecoder().raw_decode
 _NO_JSON = (ValueError, RecursionError)
@@ -18,8 +21,12 @@ class CallReader:
     The engine has the answer follow the format's grammar, so there is nothing else behind the first mark.
     """
 
-    def __init__(self, known: ToolFormat) -> None:
+    def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
+        """``tools``: those that the model may call."""
         before, after = known.call.split(ARGUMENTS)
+        begins, _, self._value_end = known.parameter.partition(VALUE)
+        self._parameter = _pattern(begins)
+        self._schemas = {tool.name: tool.parameters for tool in tools}
         self._format = known
         self._before, self._after = _pattern(before), _pattern(after)
         self._text = ""
@@ -70,24 +77,56 @@ class CallReader:
     def _next_call(self) -> ToolCall | None:
         text = self._text.removeprefix(self._format.separator)
         head = self._before.match(text)
-        if not head or "}" not in text:
+        if not head:
             return None
-        try:
-            _, end = _decode(text, head.end())
-        except _NO_JSON:  # it goes on
+        read = self._parameters if self._format.parameter else _object
+        found = read(text, head.end(), head["name"])
+        if found is None:
             return None
+        arguments, end = found
         tail = self._after.match(text, end)
         if not tail:
             return None
         self._text = text[tail.end() :]
         parts = {**head.groupdict(), **tail.groupdict()}
         identity = parts.get("id") or f"call_{secrets.token_hex(12)}"
-        return ToolCall(identity, parts["name"], text[head.end() : end])
+        return ToolCall(identity, parts["name"], arguments)
+
+    def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
+        """The arguments in ``text`` that are written one by one, as JSON, and where they end; ``None``: they go on."""
+        schema, values = self._schemas.get(name, {}), dict[str, Any]()
+        while head := self._parameter.match(text, at):
+            key = head["key"]
+            written = text_value(schema.get("properties", {}).get(key, {}), schema)
+            if written is None:
+                try:
+                    values[key], end = _decode(text, head.end())
+                except _NO_JSON:
+                    return None
+            else:
+                end = text.find(self._value_end, head.end())
+                if end < 0:
+                    return None
+                values[key] = written.value(text[head.end() : end])
+            if not text.startswith(self._value_end, end):
+                return None
+            at = end + len(self._value_end)
+        return json.dumps(values, ensure_ascii=False), at
+
+
+def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
+    """The arguments in ``text`` that are a JSON object, and where they end; ``None``: they go on."""
+    try:
+        _, end = _decode(text, at)
+    except _NO_JSON:
+        return None
+    return text[at:end], end
 
 
 def _pattern(text: str) -> re.Pattern[str]:
     escaped = re.escape(text)
     named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
+    named = named.replace(KEY, r"(?P<key>[A-Za-z0-9_.$@-]+)")
     return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
 
 

@@ -34,7 +34,7 @@ class Reader:
     def __init__(self, pair: PairLoaded, tools: ToolUse | None = None, *, logprobs: bool = False) -> None:
         """``tools``: what the model may call. ``logprobs``: whether pieces have them."""
         known = FORMATS.get(pair.tool_format) if tools else None
-        self._calls = CallReader(known) if known else None
+        self._calls = CallReader(known, tools.tools) if known and tools else None
         self._logprobs = logprobs
         self.has_calls = False
 

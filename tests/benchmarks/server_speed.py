@@ -100,7 +100,7 @@ def alone(engine: EngineProcess, sampling: Sampling, prompt: str, tokens: int) -
 
 
 def measure(target: Path, draft: Path, rounds: int, tokens: int, words: int) -> dict[str, Any]:
-    """Medians of ``rounds`` turns."""
+    """Medians of ``rounds`` turns, each with five questions and a long prompt."""
     speeds: dict[str, list[float]] = {"server": [], "engine": []}
     firsts: dict[str, list[float]] = {"server": [], "engine": []}
     random_words = random.Random(1)
@@ -111,18 +111,23 @@ def measure(target: Path, draft: Path, rounds: int, tokens: int, words: int) -> 
     ):
         settings = LoadSettings(chat_cache_mib=0)
         pair = engine.load(Load(request=0, target=str(target), draft=str(draft), settings=settings))
+        sides = {
+            "server": lambda prompt: through_server(port, prompt, tokens),
+            "engine": lambda prompt: alone(engine, pair.sampling, prompt, tokens),
+        }
         for turn in range(rounds + 1):
-            sides = {
-                "server": lambda prompt: through_server(port, prompt, tokens),
-                "engine": lambda prompt: alone(engine, pair.sampling, prompt, tokens),
-            }
             long = " ".join(random_words.choices(WORDS, k=words))
-            for side in sorted(sides, reverse=turn % 2 == 0):
-                _, seconds, count = sides[side](QUESTIONS[turn % len(QUESTIONS)])
-                first, *_ = sides[side](long)
-                if turn:  # the first one warms both up
-                    speeds[side].append((count - 1) / seconds)
-                    firsts[side].append(first)
+            for number, prompt in enumerate((*QUESTIONS, long)):
+                order = sorted(sides, reverse=(turn + number) % 2 == 0)
+                found = {side: sides[side](prompt) for side in order}
+                # The first turn warms both up. Where this process got no time, all of a text arrived at once.
+                if not turn or not all(seconds for _, seconds, _ in found.values()):
+                    continue
+                for side, (first, seconds, count) in found.items():
+                    if prompt == long:
+                        firsts[side].append(first)
+                    else:
+                        speeds[side].append((count - 1) / seconds)
     return {
         "rounds": rounds,
         **{f"{side}_tokens_per_second": statistics.median(found) for side, found in speeds.items()},

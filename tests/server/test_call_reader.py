@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 import pytest
 
-from app.protocol.tools import ARGUMENTS, FORMATS, ID, NAME, ToolFormat, ToolFormatName
+from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, Tool, ToolFormat, ToolFormatName
 from app.server.call_reader import CallReader
 
+VALUES: list[dict[str, Any]] = [
+    {"text": "</tool_call> <tool_call>\n\n</param", "size": 3, "kind": "big", "more": {"a": ["</arg_value>", None]}},
+    {},
+    {"text": "null", "kind": None, "size": 0},
+]
+"""Of the tools 0, 1 and 2, which have all these arguments."""
+TOOLS = [
+    Tool(
+        name=f"tool_{number}",
+        parameters={
+            "properties": {
+                "text": {"type": "string"},
+                "size": {"type": "integer"},
+                "kind": {"$ref": "#/$defs/kind"},
+                "more": {"type": "object"},
+            },
+            "$defs": {"kind": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
+        },
+    )
+    for number in range(3)
+]
 ARGUED = ['{"a": "</tool_call> } \\" <tool_call>", "b": {"c": [1, {}]}}', "{}", '{ "x"\n: "}]</TOOLCALL>[ARGS]" }']
 NAMES = [name for name in FORMATS if name]
 
 
 def written(known: ToolFormat, count: int) -> str:
-    calls = [
-        known.call.replace(NAME, f"tool_{place}").replace(ID, f"abcdefgh{place}").replace(ARGUMENTS, ARGUED[place])
-        for place in range(count)
-    ]
+    calls = []
+    for place in range(count):
+        pairs = VALUES[place].items()
+        texts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in pairs]
+        listed = "".join(known.parameter.replace(KEY, key).replace(VALUE, text) for key, text in texts)
+        call = known.call.replace(NAME, f"tool_{place}").replace(ID, f"abcdefgh{place}")
+        calls.append(call.replace(ARGUMENTS, listed if known.parameter else ARGUED[place]))
     return known.opening + known.separator.join(calls) + known.closing
 
 
+def expected(known: ToolFormat, count: int) -> list[tuple[str, str]]:
+    argued = [json.dumps(one) for one in VALUES] if known.parameter else ARGUED
+    return [(f"tool_{place}", argued[place]) for place in range(count)]
+
+
 def read(known: ToolFormat, text: str, rng: random.Random, *, cut: bool = False) -> tuple[str, list[tuple[str, str]]]:
-    reader, shown, calls = CallReader(known), "", []
+    reader, shown, calls = CallReader(known, TOOLS), "", []
     while text:
         size = rng.randint(1, 9)
         more, found = reader.read(text[:size])
@@ -39,14 +70,14 @@ def test_calls_in_any_pieces(name: ToolFormatName) -> None:
         text = rng.choice(["", "Yes.\n", "A < b\n\n", " \n"]) if known.anywhere else rng.choice(["", "\n"])
         shown, calls = read(known, text + written(known, count), rng)
         assert shown == text.rstrip()
-        assert calls == [(f"tool_{place}", ARGUED[place]) for place in range(count)]
+        assert calls == expected(known, count)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_that_is_cut_is_left_out(name: ToolFormatName) -> None:
     known, rng = FORMATS[name], random.Random(1)
     text = written(known, 2 if known.several else 1)
-    whole = [("tool_0", ARGUED[0]), ("tool_1", ARGUED[1])]
+    whole = expected(known, 2)
     for end in range(len(text)):
         shown, calls = read(known, text[:end], rng, cut=True)
         assert shown == "" and calls == whole[: len(calls)]
@@ -62,8 +93,8 @@ def test_text_stays_text(name: ToolFormatName, text: str) -> None:
 
 
 def test_ids_are_the_answers_own_where_it_has_them() -> None:
-    reader = CallReader(FORMATS["mistral-list"])
+    reader = CallReader(FORMATS["mistral-list"], TOOLS)
     _, calls = reader.read(written(FORMATS["mistral-list"], 2))
     assert [call.id for call in calls] == ["abcdefgh0", "abcdefgh1"]
-    _, (other,) = CallReader(FORMATS["hermes"]).read(written(FORMATS["hermes"], 1))
+    _, (other,) = CallReader(FORMATS["hermes"], TOOLS).read(written(FORMATS["hermes"], 1))
     assert other.id.startswith("call_")

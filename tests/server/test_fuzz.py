@@ -110,12 +110,12 @@ ITEMS = st.lists(
 )
 
 
-@pytest.fixture(scope="module")
-def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+@pytest.fixture(scope="module", params=["hermes", "qwen-xml"])
+def calling(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("calling")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SLIPSTREAM_HOME", str(folder / "home"))
-        with Served(make_tool_model(folder / "target.gguf", "hermes", calls=1.0)) as served:
+        with Served(make_tool_model(folder / "target.gguf", request.param, calls=1.0)) as served:
             yield served
 
 

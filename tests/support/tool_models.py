@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app.protocol.tools import ARGUMENTS, FORMATS, ID, NAME, Tool, ToolFormat, ToolFormatName
+from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, Tool, ToolFormat, ToolFormatName
 from tests.support.thinking_models import Family, Row, make_thinking_model
 
-MARKS = ("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<TOOLCALL>", "</TOOLCALL>")
+MARKS = (
+    *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<TOOLCALL>", "</TOOLCALL>"),
+    *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<minimax:tool_call>", "</minimax:tool_call>"),
+    *("<seed:tool_call>", "</seed:tool_call>"),
+)
 """Those that are tokens of their own in the vocabularies of their families."""
 WEATHER = Tool(
     name="get_weather",
@@ -33,12 +37,15 @@ LIGHT = Tool(
 
 def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
     """Jinja source of a template that writes calls as the format ``known``."""
+    parameter = known.parameter.replace("\n", "{{ '\\n' }}")
+    parameter = parameter.replace(KEY, "{{ key }}").replace(VALUE, "{{ value if value is string else value | tojson }}")
+    parameters = parameter and f"{{% for key, value in call.function.arguments | items %}}{parameter}{{% endfor %}}"
     call = (
         known.call.replace("{", "{{ '{' }}")
         .replace("\n", "{{ '\\n' }}")
         .replace(NAME, "{{ call.function.name }}")
         .replace(ID, "{{ call.id }}")
-        .replace(ARGUMENTS, "{{ call.function.arguments | tojson }}")
+        .replace(ARGUMENTS, parameters or "{{ call.function.arguments | tojson }}")
     )
     calls = f"{{% for call in one.tool_calls %}}{{{{ {json.dumps(known.separator)} if not loop.first }}}}{call}"
     if not known.several:
@@ -46,13 +53,18 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
             "{% if one.tool_calls | length > 1 %}{{ raise_exception('Only one call at a time') }}{% endif %}" + calls
         )
     is_off = "{% if enable_thinking is defined and not enable_thinking %}</think>{% else %}<think>{% endif %}"
+    opening, closing = (text.replace("\n", "{{ '\\n' }}") for text in (known.opening, known.closing))
     return (
         "{% if tools %}<|im_start|>system\n"
         "{% for one in tools %}{{ one | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
         "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}"
-        f"{{% if one.tool_calls %}}{known.opening}{calls}{{% endfor %}}{known.closing}{{% endif %}}"
+        f"{{% if one.tool_calls %}}{opening}{calls}{{% endfor %}}{closing}{{% endif %}}"
         f"<|im_end|>\n{{% endfor %}}<|im_start|>assistant\n{is_off if thinks else ''}"
     )
+
+
+def _all_of(known: ToolFormat) -> str:
+    return known.call + known.opening + known.closing + known.parameter
 
 
 def make_tool_model(
@@ -67,7 +79,7 @@ def make_tool_model(
 ) -> Path:
     """It answers “ yes no.”, or with calls: ``calls`` is how much more often. ``spelled``: no mark is a token."""
     known = FORMATS[name]
-    marks = () if spelled else tuple(mark for mark in MARKS if mark in known.call + known.opening + known.closing)
+    marks = () if spelled else tuple(mark for mark in MARKS if mark in _all_of(known))
     tags = ("<think>", "</think>") if thinks else ()
     begins: Row = {"▁yes": 1.0}
     start, end = (known.mark, "") if known.mark in marks or len(known.mark) == 1 else (known.mark[:-1], known.mark[-1])
@@ -85,6 +97,8 @@ def make_tool_model(
             ".": {"</s>": 1},
             "}": {"</s>": 1},
             ">": {"</s>": 1},
+            **{mark: {"</s>": 1} for mark in marks if mark.startswith("</")},
+            **({"<0x0A>": {known.closing.strip(): 1.0}} if known.closing.strip() in marks else {}),
             **({start: {end: 1.0}} if end else {}),
         },
         controls=tuple(mark for mark in marks if mark.startswith("[")),

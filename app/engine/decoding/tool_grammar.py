@@ -7,15 +7,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from app.engine.decoding.grammar import is_mark
 from app.errors import KnownError
-from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, NAME, Tool, ToolFormat, ToolUse
+from app.protocol.tool_parameters import TextValue, check_parameters, text_value
+from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, KEY, NAME, VALUE, Tool, ToolFormat, ToolUse
 
 _PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}])")
 _SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
 """What means something in a regular expression."""
+_KEY = re.compile(r"[A-Za-z0-9_.$@-]{1,128}")
 
 
 class Vocabulary(Protocol):
@@ -53,7 +55,8 @@ class CallGrammar:
         closing = self._literal(known.closing)
         rules.append(f"calls: first{repeated} {closing}".rstrip())
         rules.append(f"mark: {self._literal(known.mark)}")
-        rules += [f"arguments{place}: %json {_schema(tool)}" for place, tool in enumerate(tools)]
+        for place, tool in enumerate(tools):
+            rules += self._parameters(tool, place) if known.parameter else [f"arguments{place}: {_json(_schema(tool))}"]
         return "\n".join([f"start: {self._start(is_token=is_token)}", *rules, *self._texts(is_token=is_token)])
 
     def _start(self, *, is_token: bool) -> str:
@@ -68,7 +71,7 @@ class CallGrammar:
         """The rules of text without a call."""
         if self._use.required:
             return
-        mark = _SIGNS.sub(r"\\\1", self._format.mark)
+        mark = _escaped(self._format.mark)
         if not self._format.anywhere:
             yield rf"TEXT: /\s*([^{mark}\s](?s:.*))?/"
             return
@@ -81,12 +84,57 @@ class CallGrammar:
         places = {
             NAME: json.dumps(tool.name),
             ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/",
-            ARGUMENTS: f"arguments{place}",
+            ARGUMENTS: f"arguments{place}" if not self._format.parameter or tool.parameters.get("properties") else " ",
         }
         written = [places.get(part) or self._literal(part) for part in _PLACES.split(self._format.call)]
         if begins is not None:
             written[0] = begins
-        return " ".join(filter(None, written))
+        return " ".join(filter(str.strip, written))
+
+    def _parameters(self, tool: Tool, place: int) -> Iterator[str]:
+        """The rules of arguments that are written one by one, in the order of the schema. Raises `KnownError`."""
+        schema = _schema(tool)
+        try:
+            check_parameters(schema)
+            values = {name: text_value(one, schema) for name, one in schema.get("properties", {}).items()}
+        except ValueError as error:
+            raise KnownError(f"The parameters of the tool {tool.name} can't be used: {error}.") from error
+        except (AttributeError, TypeError) as error:
+            raise KnownError(f"The parameters of the tool {tool.name} aren't a valid JSON schema.") from error
+        before, _, after = self._format.parameter.partition(VALUE)
+        names = []
+        for number, (key, value) in enumerate(values.items()):
+            if not _KEY.fullmatch(key):
+                raise KnownError(f"An argument of the tool {tool.name} has a name that can't be used with this model.")
+            rule = f"p{place}x{number}"
+            names.append(rule if key in schema.get("required", ()) else f"{rule}?")
+            begins = self._literal(before.replace(KEY, key))
+            if value is None:
+                shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
+                one = schema["properties"][key]
+                yield f"{rule}: {begins} {rule}j {self._literal(after)}"
+                yield f"{rule}j: {_json({**shared, **one} if isinstance(one, dict) else one)}"
+            elif value.choices is not None:
+                choices = " | ".join(json.dumps(text, ensure_ascii=False) for text in value.choices)
+                yield f"{rule}: {begins} ({choices}) {self._literal(after)}"
+            else:
+                yield from self._text(rule, begins, value, after)
+        if names:
+            yield f"arguments{place}: {' '.join(names)}"
+
+    def _text(self, rule: str, begins: str, value: TextValue, after: str) -> Iterator[str]:
+        """The rules of an argument that is a text, up to what stands ``after`` it. Raises `KnownError`."""
+        parts = list(self._parts(after))
+        any_text = f"(?s:.{{{value.least},{'' if value.most is None else value.most}}})"
+        if all(isinstance(part, str) for part in parts):
+            yield f"{rule}: {begins} {rule}t"
+            yield f"{rule}t[lazy]: /{any_text}{_escaped(after)}/"
+        elif isinstance(parts[0], int):
+            optional = "" if value.least else "?"
+            yield f"{rule}: {begins} {rule.upper()}T{optional} {self._literal(after)}"
+            yield f"{rule.upper()}T: /{any_text}/ & ~/(?s:.*){_escaped(after)}(?s:.*)/ & /(?s:.+)/"
+        else:
+            raise KnownError("The model's marks of tool calls can't be used for arguments that are texts.")
 
     def _literal(self, text: str, *, without: str = "") -> str:
         """``text`` as a part of a rule; ``without`` its beginning."""
@@ -117,11 +165,21 @@ class CallGrammar:
             yield rest
 
 
-def _schema(tool: Tool) -> str:
-    """What the arguments of ``tool`` have to follow. Raises `KnownError`."""
-    from app.helper.grammars import JSON_OPTIONS  # imports llguidance
+def _escaped(text: str) -> str:
+    """``text`` in a regular expression."""
+    return _SIGNS.sub(r"\\\1", text).replace("\n", r"\n")
 
+
+def _schema(tool: Tool) -> dict[str, Any]:
+    """What the arguments of ``tool`` have to follow. Raises `KnownError`."""
     schema = {"type": "object", **(tool.parameters or {"properties": {}, "additionalProperties": False})}
     if schema["type"] != "object":
         raise KnownError(f"The parameters of the tool {tool.name} have to be an object.")
-    return json.dumps({"x-guidance": JSON_OPTIONS, **schema})
+    return schema
+
+
+def _json(schema: Any) -> str:
+    """JSON by a schema, as a part of a rule."""
+    from app.helper.grammars import JSON_OPTIONS  # imports llguidance
+
+    return f"%json {json.dumps({'x-guidance': JSON_OPTIONS, **schema} if isinstance(schema, dict) else schema)}"

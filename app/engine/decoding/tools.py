@@ -20,7 +20,9 @@ from app.protocol.tools import (
     ARGUMENTS,
     FORMATS,
     ID,
+    KEY,
     NAME,
+    VALUE,
     Tool,
     ToolCall,
     ToolFormat,
@@ -92,9 +94,17 @@ def _rendered(template: Template, calls: Sequence[ToolCall], *, text_arguments: 
 
 def _written(known: ToolFormat, calls: Sequence[ToolCall]) -> str:
     texts = [
-        known.call.replace(NAME, call.name).replace(ID, call.id).replace(ARGUMENTS, call.arguments) for call in calls
+        known.call.replace(NAME, call.name).replace(ID, call.id).replace(ARGUMENTS, _arguments(known, call))
+        for call in calls
     ]
     return known.opening + known.separator.join(texts) + known.closing
+
+
+def _arguments(known: ToolFormat, call: ToolCall) -> str:
+    if not known.parameter:
+        return call.arguments
+    pairs = json.loads(call.arguments).items()
+    return "".join(known.parameter.replace(KEY, name).replace(VALUE, str(value)) for name, value in pairs)
 
 
 class Hiding:
