@@ -1,4 +1,4 @@
-"""Chooses the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
+"""Chooses the role: window, engine, helper, server or command line. Imports neither Qt nor llama.cpp itself."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.helper.process import run as run_helper
 
         return run_helper()
+    if arguments == ["--role=server"]:
+        from app.server.windowed import run as run_server
+
+        return run_server()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
         gc.disable()  # for good, see `app.ui.widgets.garbage`

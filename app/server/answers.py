@@ -119,7 +119,7 @@ class Answers:
             except GenerationFailedError as error:
                 answer.put(self._refusal(error, has_started=answer.seed is not None))
             except KnownError:
-                answer.put(unavailable())
+                answer.put(unavailable(self._engine.why_unavailable))
             except Exception:
                 _log.exception("an answer failed")
                 answer.put(ApiError("server_error", "The server has made a mistake."))
@@ -145,7 +145,6 @@ class Answers:
         return ApiError("server_error", str(error)) if has_started else invalid(str(error))
 
 
-def unavailable() -> ApiError:
+def unavailable(why: str) -> ApiError:
     """What is answered while no model is loaded."""
-    message = "The model isn't loaded now. Try again in a moment."
-    return ApiError("unavailable_error", message, headers={"Retry-After": "5"})
+    return ApiError("unavailable_error", why, headers={"Retry-After": "5"})

@@ -14,7 +14,7 @@ from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.process import engine_command
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
-from app.protocol.commands import Image, Load, Message, Quit
+from app.protocol.commands import CheckText, Image, Load, Message, Quit, Tokenize
 from app.protocol.events import Event, Forgotten, Hello, MemoryRead
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
@@ -82,8 +82,8 @@ class LocalEngine(Engine):
         self._after()
         return request
 
-    def ask(self, question: Question, *, compared: bool = False) -> int:
-        request = self._connection.ask(question, compared=compared)
+    def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
+        request = self._connection.ask(question, compared=compared, served=served)
         self._after()
         return request
 
@@ -103,6 +103,11 @@ class LocalEngine(Engine):
 
     def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
         number = self._connection.check_text(text, thought, thinking)
+        self._after()
+        return number
+
+    def ask_aside(self, question: CheckText | Tokenize) -> int:
+        number = self._connection.ask_aside(question)
         self._after()
         return number
 
