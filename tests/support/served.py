@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,13 @@ class Client:
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"] == "text/event-stream"
         return events(answer.content)
+
+    def wait_until_healthy(self) -> None:
+        """Until a model is loaded."""
+        end = time.monotonic() + PATIENCE
+        while self.get("/health").status_code != 200:
+            assert time.monotonic() < end
+            time.sleep(0.02)
 
     @contextmanager
     def connected(self, *, receive_buffer: int = 0) -> Iterator[RawClient]:

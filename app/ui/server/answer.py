@@ -53,6 +53,8 @@ class ServedAnswer:
         self._index_shift = 0
         self._time_shift = 0.0
         """Seconds from the beginning of the whole, without the pauses, to that of this part."""
+        self._time = 0.0
+        """Of the last round."""
         self._is_resuming = False
         """This part has no tokens yet, but others have."""
         self._total_seconds = 0.0
@@ -137,9 +139,7 @@ class ServedAnswer:
     def _end(self, event: GenerationFinished) -> list[RoundsReceived | GenerationFinished]:
         told: list[RoundsReceived | GenerationFinished] = []
         if self._held:
-            last = Round(
-                index=self._next_index, verify_passes=0, pieces=self._held, time=self._statistics.last_token_time
-            )
+            last = Round(index=self._next_index, verify_passes=0, pieces=self._held, time=self._time)
             told.append(RoundsReceived(request=self.request, rounds=[last]))
         figures = self._statistics.figures(self._total_seconds)
         if self._first is not None:
@@ -156,7 +156,7 @@ class ServedAnswer:
         statistics = self._statistics
         if self._is_resuming and round_.tokens:  # its prompt was processed again; the wait isn't decoding either
             self._is_resuming = False
-            self._time_shift = statistics.last_token_time - round_.time
+            self._time_shift = self._time - round_.time
             statistics.first_tokens += round_.tokens
         round_ = msgspec.structs.replace(
             round_,
@@ -164,7 +164,7 @@ class ServedAnswer:
             time=round_.time + self._time_shift,
             pieces=[self._renumbered(piece) for piece in round_.pieces],
         )
-        self._next_index = round_.index + 1
+        self._next_index, self._time = round_.index + 1, round_.time
         self._tokens += (piece.id for piece in round_.pieces)
         statistics.add(round_)
         self._count(round_)

@@ -31,9 +31,7 @@ class ServingRig(Rig):
         super().__init__(qtbot, folder, "")
         self.settings = AnswerSettings(max_tokens=20)
         self.serving = Serving(self.engine, self.pair_loader, self.notice_list, self.queue.is_wanted)
-        self.queue.wanted_changed.connect(
-            lambda wanted: self.serving.interrupt() if wanted else self.serving.go_on()
-        )
+        self.queue.wanted_changed.connect(lambda wanted: self.serving.interrupt() if wanted else self.serving.go_on())
         self.client = Client(0)
         self._pool = ThreadPoolExecutor(CLIENTS)
 
@@ -50,11 +48,7 @@ class ServingRig(Rig):
         self.until(lambda: self.serving.state.kind == "listening")
         self.client.port = self.serving.state.addresses[0][1]
         # It is told of the pair right behind that.
-        self.until_done(self.submit(self._wait_until_healthy))
-
-    def _wait_until_healthy(self) -> None:
-        while self.pair_loader.pair() is not None and self.client.get("/health").status_code != 200:
-            pass
+        self.until_done(self.submit(self.client.wait_until_healthy))
 
     def submit(self, function: Callable[..., T], *arguments: Any, **fields: Any) -> Future[T]:
         """Have this done in another thread."""

@@ -19,7 +19,7 @@ from tests.support.served import Json, status
 from tests.ui.server.rig import ServingRig
 
 SEED = 7
-LONG: Json = {"max_tokens": 4000, "seed": SEED, "temperature": 1.0}
+LONG: Json = {"max_tokens": 1200, "seed": SEED, "temperature": 1.0}
 ENDLESS: Json = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
 
 
@@ -28,7 +28,7 @@ def words(answer: Json) -> tuple[str, str]:
     return message.get("reasoning_content") or "", message["content"] or ""
 
 
-def interrupt_often(rig: ServingRig, every: int = 5) -> list[int]:
+def interrupt_often(rig: ServingRig, every: int = 3) -> list[int]:
     """Whenever some rounds have come; the list gets the tokens that there were."""
     at: list[int] = []
     calls = [0]
@@ -48,7 +48,7 @@ def interrupt_often(rig: ServingRig, every: int = 5) -> list[int]:
     [
         {},
         {"reasoning_effort": "none"},
-        {"thinking_budget_tokens": 700},
+        {"thinking_budget_tokens": 400},
         {"thinking_budget_tokens": 300, "response_format": {"type": "json_object"}, "max_tokens": 900},
         {"repeat_penalty": 1.3, "repeat_last_n": 500},
     ],
@@ -251,7 +251,7 @@ def test_questions_beside_an_answer(rig: ServingRig) -> None:
     second: Future[object] = rig.submit(
         rig.client.post, "/v1/chat/completions", {"messages": goes_on, "max_tokens": 2, "reasoning_effort": "none"}
     )
-    assert rig.until_done(served)["usage"]["completion_tokens"] == 4000
+    assert rig.until_done(served)["usage"]["completion_tokens"] == 1200
     assert rig.until_done(second).status_code == 200  # type: ignore[attr-defined]
 
 
