@@ -15,13 +15,13 @@ _LONGEST_NAME = 40
 _RESULTS = {
     0: "Not finished",
     200: "OK",
-    400: "Not understood",
-    401: "Key missing or wrong",
-    403: "Name or web page not allowed",
+    400: "Not valid",
+    401: "Key is wrong",
+    403: "Not allowed",
     404: "Unknown path",
     413: "Too large",
     415: "No JSON",
-    429: "Too many requests",
+    429: "Too many",
     501: "Not supported",
     503: "No model loaded",
 }
@@ -78,7 +78,7 @@ def examples(url: str, *, needs_key: bool) -> dict[str, str]:
 
 
 def rows_of(records: Iterable[EndedRequest]) -> list[list[str]]:
-    """Time, program, path, tokens in and out, duration and result of each request, the newest first."""
+    """Time, program, path, tokens of prompt and answer, duration and result of each request, the newest first."""
     return [_row(one) for one in reversed(list(records))]
 
 
@@ -88,8 +88,7 @@ def _row(request: EndedRequest) -> list[str]:
         QDateTime.fromSecsSinceEpoch(int(request.at)).toString("HH:mm:ss"),
         units.UNKNOWN if how.client == "?" else printable(how.client, _LONGEST_NAME),
         printable(how.path) or "unknown path",
-        units.number(how.prompt_tokens) if how.prompt_tokens else units.UNKNOWN,
-        units.number(how.completion_tokens) if how.completion_tokens else units.UNKNOWN,
+        f"{units.number(how.prompt_tokens)} + {units.number(how.completion_tokens)}" if how.prompt_tokens else "",
         units.seconds(how.seconds),
         _RESULTS.get(how.status, f"Error {how.status}"),
     ]

@@ -22,9 +22,9 @@ from app.settings import ServerSettings
 from app.ui.server import wording
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import guard_wheel, label, show_text
+from app.ui.widgets.controls import guard_wheel, label, plain_tooltip, show_text
 from app.ui.widgets.forms import Whole
-from app.ui.widgets.layouts import LEFT, column, row
+from app.ui.widgets.layouts import column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
@@ -39,6 +39,7 @@ _OTHERS = (
 )
 _HOSTS = "Besides localhost and the addresses of this computer. Separate several names with commas."
 _ORIGINS = "Besides those of this computer and of apps, for example https://example.org."
+_EXAMPLE_LINES = 7
 _REQUESTS = "Since Slipstream started, without anything that was said."
 
 
@@ -264,11 +265,13 @@ class _Examples(QWidget):
         copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._text.toPlainText()))
         self._languages.currentChanged.connect(self._show)
         theme.follow_zoom(self, self._fit)
-        column(row(self._languages, None, copy), self._text, (_help("Replace YOUR_KEY by the key."), LEFT), on=self)
+        self._hint = _help(f"Put the key in place of {wording.KEY_PLACEHOLDER}.")
+        column(row(self._languages, None, copy), self._text, self._hint, on=self)
 
     def show_examples(self, texts: dict[str, str]) -> None:
         """By language."""
         self._texts = texts
+        self._hint.setVisible(wording.KEY_PLACEHOLDER in "".join(texts.values()))
         if not self._languages.count():
             for language in texts:
                 self._languages.addTab(language)
@@ -283,19 +286,19 @@ class _Examples(QWidget):
     def _fit(self) -> None:
         self._text.setFont(theme.monospace())
         line = self._text.fontMetrics().lineSpacing()
-        self._text.setFixedHeight(9 * line + 4 * SPACING)
+        self._text.setFixedHeight(_EXAMPLE_LINES * line + 6 * SPACING)
 
 
 class _RequestsTable(Table):
-    """The last requests: time, program, path, tokens in and out, duration, result."""
+    """The last requests: time, program, path, tokens of prompt and answer, duration, result."""
 
     def __init__(self) -> None:
         super().__init__(
             "Last requests",
-            ["Time", "Program", "Path", "Tokens in", "Out", "Took", "Result"],
-            right=(3, 4, 5),
-            stretched=2,
-            least_widths={3: 480, 5: 420},
+            ["Time", "Program", "Path", "Tokens", "Took", "Result"],
+            right=(3, 4),
+            stretched=1,
+            least_widths={3: 520, 4: 450},
         )
         self._rows: list[list[str]] | None = None
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
@@ -308,9 +311,9 @@ class _RequestsTable(Table):
         self._rows = rows
         self.clear()
         for cells in rows:
-            self.add(cells)
+            self.add(cells).setToolTip(1, plain_tooltip(cells[1]))
         if not rows:
-            self.add(["–", "", "No requests since Slipstream started"])
+            self.add(["–", "No requests since Slipstream started"])
 
     def sizeHint(self) -> QSize:
         return QSize(400, 180)

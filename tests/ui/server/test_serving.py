@@ -79,12 +79,12 @@ def test_the_figures_are_those_of_all_parts(rig: ServingRig) -> None:
     assert own["decode_tokens_per_second"] > 0 and own["total_s"] >= own["draft_s"] + own["verify_s"]
 
 
-@pytest.mark.parametrize("stop", ["no no no", "then.", "so so yes"])
-def test_a_stop_string_across_an_interruption(rig: ServingRig, stop: str) -> None:
+def test_a_stop_string_across_an_interruption(rig: ServingRig) -> None:
+    stop = "then no so."
     fields = {**LONG, "reasoning_effort": "none", "stop": stop}
     whole = rig.ask_served(**fields)
     interrupt_often(rig, every=1)
-    for _ in range(5):
+    for _ in range(2):
         assert words(rig.ask_served(**fields)) == words(whole)
     assert stop not in words(whole)[1]
 
