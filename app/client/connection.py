@@ -19,6 +19,7 @@ from app.protocol.commands import (
     Cancel,
     CheckText,
     Command,
+    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -44,6 +45,7 @@ from app.protocol.events import (
     PairLoaded,
     PlainMeasured,
     Pong,
+    PromptCounted,
     StartFailed,
     TextChecked,
     Tokenized,
@@ -53,6 +55,7 @@ from app.protocol.events import (
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
 from app.protocol.options import Overflow, TemplateVariables
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 
 _log = logging.getLogger("slipstream.engine")
 
@@ -106,7 +109,8 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `check_text`, `tokenize`) have numbers of their own and make nothing busy.
+    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`, `probe`, `find_servers`) have numbers of their
+    own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -121,7 +125,9 @@ class Connection:
         self._open_counts: set[int] = set()
         """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
         self._open_questions: set[int] = set()
-        """The others."""
+        """The others about the pair."""
+        self._open_searches: set[int] = set()
+        """Those about servers, which need no pair."""
         self._chat = SentChat()
         self._reader = FrameReader()
         self._unsent: deque[Command] = deque()
@@ -157,6 +163,7 @@ class Connection:
         self._unsent.clear()
         self._open_counts.clear()
         self._open_questions.clear()
+        self._open_searches.clear()
         self._chat.forget()
         self._begin(0, state)
 
@@ -167,15 +174,15 @@ class Connection:
 
     # ------------------------------------------------------------ commands
 
-    def load(self, command: Load) -> int:
-        """Load a pair; returns the number of the request. Whatever was loaded or being loaded is dropped.
+    def load(self, command: Load | Connect) -> int:
+        """Load a pair, or use a server's model; returns the number of the request.
 
-        The process must be starting or running.
+        Whatever was loaded or being loaded is dropped. The process must be starting or running.
         """
         self._open_counts.clear()
         self._open_questions.clear()
         if self.hello is None:
-            self._unsent.clear()
+            self._unsent = deque(one for one in self._unsent if not isinstance(one, Load | Connect))
         elif self.state.is_busy:
             self._send(Cancel())
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
@@ -194,7 +201,7 @@ class Connection:
         state = EngineState.COMPARING if compared else EngineState.SERVING if served else _BUSY_WITH[type(command)]
         return self._ask(command, state)
 
-    def _ask(self, command: Load | Question, state: EngineState) -> int:
+    def _ask(self, command: Load | Connect | Question, state: EngineState) -> int:
         self._last_request += 1
         self._begin(self._last_request, state)
         self._send(msgspec.structs.replace(command, request=self.request))
@@ -207,7 +214,7 @@ class Connection:
                 self._send(Cancel())
                 self._canceled_at = self._ticks
         elif self.state is EngineState.STARTING and self.request:
-            self._unsent.clear()
+            self._unsent = deque(one for one in self._unsent if not isinstance(one, Load | Connect))
             request, self.request = self.request, 0
             return LoadFailed(request=request, message="Loading was canceled.", cancelled=True)
         return None
@@ -277,7 +284,27 @@ class Connection:
         """The number of the question (see `Tokenize`); 0 if nothing is loaded that has tokens."""
         return self.ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
 
-    def ask_aside(self, question: CheckText | Tokenize) -> int:
+    def probe(self, command: Probe) -> int:
+        """The number of the question. The process must be starting or running, and be one for servers."""
+        return self._search(command)
+
+    def find_servers(self) -> int:
+        """The number of the question, as in `probe`."""
+        return self._search(FindServers(request=0))
+
+    def _search(self, command: Probe | FindServers) -> int:
+        self._last_question += 1
+        self._open_searches.add(self._last_question)
+        self._send(msgspec.structs.replace(command, request=self._last_question))
+        return self._last_question
+
+    def count_prompt(self, question: CountPrompt) -> int:
+        """The number of the question; 0 if nothing is loaded that could count. Raises `ProtocolError` for a chat that
+        is too large to be sent."""
+        encode_frame(question)
+        return self.ask_aside(question)
+
+    def ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
         """The number of the question; 0 if nothing is loaded that could answer it."""
         number = self._next_question()
         if number:
@@ -350,7 +377,7 @@ class Connection:
                 return self._forgotten(event)
             case MemoryRead():
                 pass
-            case TokensCounted() | TextChecked() | Tokenized():
+            case TokensCounted() | PromptCounted() | TextChecked() | Tokenized() | ServerProbed() | ServersFound():
                 return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
@@ -358,9 +385,15 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(self, event: TokensCounted | TextChecked | Tokenized) -> bool:
+    def _is_awaited(
+        self, event: TokensCounted | PromptCounted | TextChecked | Tokenized | ServerProbed | ServersFound
+    ) -> bool:
         """Whether someone is still waiting for this answer; removes the question."""
-        awaited = self._open_counts if isinstance(event, TokensCounted) else self._open_questions
+        awaited = self._open_questions
+        if isinstance(event, TokensCounted):
+            awaited = self._open_counts
+        elif isinstance(event, ServerProbed | ServersFound):
+            awaited = self._open_searches
         if event.request not in awaited:
             return False
         awaited.remove(event.request)

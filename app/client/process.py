@@ -33,6 +33,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
+from app.protocol.remote import Connect
 
 _TIMINGS = Timings(quit=10.0)
 
@@ -40,6 +41,11 @@ _TIMINGS = Timings(quit=10.0)
 def engine_command(*options: str) -> list[str]:
     """Program and arguments of the engine process, both from source and in a package."""
     return program.own_command("--role=engine", *options)
+
+
+def remote_command() -> list[str]:
+    """Program and arguments of the process for models on servers."""
+    return program.own_command("--role=remote")
 
 
 class EngineEndedError(KnownError):
@@ -126,8 +132,10 @@ class EngineProcess:
             self._read()
         return hello
 
-    def load(self, command: Load, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
-        """Load a pair. Raises `KnownError` if that fails, and `Canceled`."""
+    def load(
+        self, command: Load | Connect, on_progress: Callable[[LoadProgressed], None] = lambda _: None
+    ) -> PairLoaded:
+        """Load a pair, or use a server's model. Raises `KnownError` if that fails, and `Canceled`."""
         for event in self._answers(command):
             match event:
                 case LoadProgressed():
@@ -169,13 +177,13 @@ class EngineProcess:
 
     # ------------------------------------------------------------ bytes
 
-    def _answers(self, command: Load | Question) -> Iterator[Event]:
+    def _answers(self, command: Load | Connect | Question) -> Iterator[Event]:
         """The events that answer a command."""
         if self._is_canceled:
             raise Canceled
         self._events.clear()
         connection = self._connection
-        if isinstance(command, Load):
+        if isinstance(command, Load | Connect):
             connection.load(command)
         else:
             connection.ask(command)

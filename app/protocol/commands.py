@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
 
-from app.protocol.limits import MAX_COUNT, HeadChoice
+from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS, HeadChoice
 from app.protocol.options import (
     AcceptRule,
     AnswerFormat,
@@ -19,6 +20,8 @@ from app.protocol.options import (
     Sampling,
     TemplateVariables,
 )
+from app.protocol.remote import Connect, FindServers, Probe
+from app.protocol.tools import ToolCall, ToolUse
 
 
 class Image(msgspec.Struct, frozen=True, gc=False):
@@ -27,6 +30,13 @@ class Image(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     """Of the file, in hexadecimal."""
     path: str
+    name: str = ""
+    """What the user calls it, where that isn't the name of the file."""
+
+    @property
+    def title(self) -> str:
+        """For sentences."""
+        return self.name or PurePath(self.path).name
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -41,6 +51,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     midnight would change the whole prompt. ``None`` in all of them: now."""
     images: tuple[Image, ...] = ()
     """They stand before the content, in this order."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Those of an answer, behind its content."""
+    tool_call_id: str = ""
+    """Of the role ``tool``: the call whose result this is."""
+    tool_name: str = ""
+    """Of the role ``tool``: the function that was called."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -85,6 +101,12 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
     """
+    continue_last: bool = False
+    """For a remote engine, which has no token ids: the last message is an answer that was cut off, and only what
+    continues it is sent (`RemoteModel.can_continue`)."""
+    chosen: list[str] | None = None
+    """For a remote engine: which fields of ``sampling`` were chosen; for the others the server's own values hold.
+    ``None``: all of them were."""
     overflow: Overflow = "drop_oldest"
     private: bool = False
     """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
@@ -102,6 +124,13 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
     """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """How many of the most likely tokens to send with each one of the answer, and how likely they and itself were;
+    ``None``: nothing of that."""
+    logit_bias: dict[int, float] = {}
+    """By token, what is added to the target's logits before everything else."""
+    tools: ToolUse | None = None
+    """What the model may call, where `PairLoaded.tool_format` says how; not together with a ``format``."""
 
 
 class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):
@@ -164,6 +193,16 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     template_variables: TemplateVariables = {}
 
 
+class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt"):
+    """How many tokens the prompt for a chat has, whatever the context holds; answered even during a computation."""
+
+    request: int
+    messages: list[Message]
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+    tools: ToolUse | None = None
+
+
 class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
     """Whether an answer without stored tokens can be continued; answered even during a computation, like `Ping`."""
 
@@ -212,11 +251,13 @@ class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
 
 Command = (
     Load
+    | Connect
     | ChatPart
     | Generate
     | MeasurePlain
     | ScoreTokens
     | CountTokens
+    | CountPrompt
     | CheckText
     | Tokenize
     | Forget
@@ -224,5 +265,7 @@ Command = (
     | StopThinking
     | Ping
     | ReadMemory
+    | Probe
+    | FindServers
     | Quit
 )

@@ -13,8 +13,10 @@ import msgspec
 from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
+from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
+from app.protocol.tools import ToolFormatName
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
@@ -37,7 +39,8 @@ class StartFailed(msgspec.Struct, frozen=True, kw_only=True, tag="start_failed")
 
 class LoadProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="load_progressed"):
     request: int
-    stage: Literal["target", "draft", "context"]
+    stage: Literal["target", "draft", "context", "server"]
+    """``server``: a server is loading its model, and doesn't say how far it is."""
     fraction: Fraction
 
 
@@ -108,6 +111,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     there is no choice."""
     template_variables: list[str] = []
     """The names that `Generate.template_variables` may have: those that the chat template declares."""
+    tool_format: ToolFormatName = ""
+    """How its chat template writes the calls of tools."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
@@ -121,12 +126,17 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     history: list[KindFigures] = []
     """The results of drafting in earlier answers of this pair on this machine."""
     slower: SpeedChange | None = None
+    remote: RemoteModel | None = None
+    """Set for a model on a server. Its name is `ModelInfo.name`; `ModelInfo.path` is empty, and so is all that only
+    a local engine knows. ``context_length`` 0: not known."""
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     request: int
     message: str
     cancelled: bool = False
+    cause: ServerFailure = ""
+    """Of a remote engine."""
 
 
 class GenerationStarted(msgspec.Struct, frozen=True, kw_only=True, tag="generation_started"):
@@ -149,7 +159,17 @@ class PromptProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_pr
     total: int
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """How likely the target found a token."""
+
+    id: int
+    text: bytes
+    """What it adds to a text, which may be part of a character; the name of a control token."""
+    logprob: float
+    """The natural logarithm of its probability."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The text that one token adds to the answer; there is one piece for each token, in order.
 
     A token that ends in the middle of a character has an empty text; the token that completes the character carries all
@@ -166,6 +186,9 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     rejected: str | None = None
     """What the drafter had proposed here, if the target disagreed."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The token itself, then the `Generate.logprobs` most likely ones; empty where that wasn't asked for, for a token
+    that ended the answer or that nobody chose, and for one behind a stop string."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,8 +262,15 @@ class DraftFigures(msgspec.Struct, frozen=True, kw_only=True):
     accepted_per_position: list[int] = []
     tested_per_position: list[int] = []
     """How many drafts had a token tested at position 1, 2, …; empty if that wasn't counted."""
+    passes_per_accepted: list[int] = []
+    """How many verify passes accepted 0, 1, 2, … tokens, where a server says so."""
     drafters: list[DrafterFigures] = []
     """One entry for each drafter that proposed anything."""
+    source: FiguresFrom = "engine"
+    """``none``: it isn't known whether anything was drafted, and all counters are 0. ``counters``: they are the
+    server's, over this time, and contain what others asked it."""
+    estimated_passes: bool = False
+    """The server doesn't send ``verify_passes``; they were worked out from its other figures."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
@@ -290,6 +320,10 @@ class GenerationFailed(msgspec.Struct, frozen=True, kw_only=True, tag="generatio
     message: str
     prompt_tokens: int = 0
     """If the prompt is too long for the context: how many tokens it has."""
+    cause: ServerFailure = ""
+    """Of a remote engine. ``cut``: what has come is part of the answer, which can be continued or asked for again."""
+    figures: Figures | None = None
+    """Of what had come until then, if anything."""
 
 
 class PlainMeasured(msgspec.Struct, frozen=True, kw_only=True, tag="plain_measured"):
@@ -331,6 +365,13 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     """The tokens of each of `CountTokens.parts`."""
     images: list[int] = []
     """The tokens of each of `CountTokens.images`, which are among those of ``text``."""
+
+
+class PromptCounted(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_counted"):
+    request: int
+    tokens: int = 0
+    refused: str = ""
+    """Why there is no prompt, for the user."""
 
 
 class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked"):
@@ -379,9 +420,12 @@ Event = (
     | PlainMeasured
     | TokensScored
     | TokensCounted
+    | PromptCounted
     | TextChecked
     | Tokenized
     | Pong
     | Forgotten
     | MemoryRead
+    | ServerProbed
+    | ServersFound
 )

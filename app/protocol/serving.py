@@ -12,12 +12,13 @@ import msgspec
 
 from app import decoders
 from app.protocol import frames
-from app.protocol.commands import CheckText, Generate, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     PairLoaded,
+    PromptCounted,
     PromptProgressed,
     RoundsReceived,
     TextChecked,
@@ -26,6 +27,9 @@ from app.protocol.events import (
 
 DEFAULT_PORT = 8642
 MAX_CLIENT_CHARACTERS = 80
+AsideQuestion = CheckText | CountPrompt | Tokenize
+"""About the loaded pair; asked with a number, and answered beside whatever is running."""
+AnsweredQuestion = TextChecked | PromptCounted | Tokenized
 AnswerEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished | GenerationFailed
 
 
@@ -98,8 +102,8 @@ class RequestEnded(msgspec.Struct, frozen=True, kw_only=True, tag="request_ended
     completion_tokens: int = 0
 
 
-ToServer = Serve | PairServed | Unavailable | AnswerEvent | TextChecked | Tokenized
-FromServer = Listening | NotListening | Asked | GivenUp | CheckText | Tokenize | RequestEnded
+ToServer = Serve | PairServed | Unavailable | AnswerEvent | AnsweredQuestion
+FromServer = Listening | NotListening | Asked | GivenUp | AsideQuestion | RequestEnded
 
 _to_server: decoders.Decoder[ToServer] = decoders.decoder(ToServer)
 _from_server: decoders.Decoder[FromServer] = decoders.decoder(FromServer)

@@ -10,16 +10,17 @@ import msgspec
 
 from app.client.async_process import GenerationFailedError
 from app.errors import KnownError
-from app.protocol.commands import CheckText, Generate, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (
     GenerationFailed,
     GenerationFinished,
     PairLoaded,
+    PromptCounted,
     TextChecked,
     Tokenized,
 )
 from app.protocol.frames import ProtocolError
-from app.protocol.serving import AnswerEvent, Asked, FromServer, GivenUp, Unavailable
+from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, Asked, FromServer, GivenUp, Unavailable
 from app.server import engine as needed
 from app.server.engine import asking
 
@@ -37,19 +38,19 @@ class WindowEngine:
         self._send = send
         self._answer: tuple[int, asyncio.Queue[AnswerEvent | Unavailable]] = (0, asyncio.Queue())
         """The number of the answer that is wanted, and what came of it."""
-        self._questions: dict[int, asyncio.Future[TextChecked | Tokenized]] = {}
+        self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
 
-    def receive(self, event: AnswerEvent | TextChecked | Tokenized | Unavailable) -> None:
+    def receive(self, event: AnswerEvent | AnsweredQuestion | Unavailable) -> None:
         """Something came from the window; what nobody waits for is left out."""
         number, events = self._answer
         if (question := self._questions.get(event.request)) is not None:
             if question.done():
                 return
-            if isinstance(event, TextChecked | Tokenized):
+            if isinstance(event, AnsweredQuestion):
                 question.set_result(event)
             else:
                 question.set_exception(KnownError(self.why_unavailable))
-        elif event.request == number and not isinstance(event, TextChecked | Tokenized):
+        elif event.request == number and not isinstance(event, AnsweredQuestion):
             events.put_nowait(event)
 
     def close(self, why: str) -> None:
@@ -84,13 +85,18 @@ class WindowEngine:
         assert isinstance(found, TextChecked)
         return found
 
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
+        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
+        assert isinstance(found, PromptCounted)
+        return found
+
     async def tokenize(self, question: Tokenize) -> Tokenized:
         found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
         assert isinstance(found, Tokenized)
         return found
 
-    async def _answered(self, question: CheckText | Tokenize) -> TextChecked | Tokenized:
-        answer: asyncio.Future[TextChecked | Tokenized] = asyncio.get_running_loop().create_future()
+    async def _answered(self, question: AsideQuestion) -> AnsweredQuestion:
+        answer: asyncio.Future[AnsweredQuestion] = asyncio.get_running_loop().create_future()
         self._questions[question.request] = answer
         try:
             self._ask(question)

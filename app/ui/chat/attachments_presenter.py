@@ -24,15 +24,12 @@ from app.ui.chat.drop_area import DropArea
 from app.ui.chat.images import PASTED_IMAGE
 from app.ui.chat.model import ChatModel
 from app.ui.chat.thumbnails import Thumbnails
-from app.ui.notices import NoticeList
+from app.ui.notices import Notice, NoticeList
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
-BLIND = (
-    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
-    "slipstream models get NAME --with-images downloads both."
-)
+IMAGES_SUBJECT = "blind"
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
 _PICTURE = 40
 """The height of a thumbnail."""
@@ -47,7 +44,7 @@ class AttachmentsPresenter(QObject):
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
-        sees_images: Whether the loaded model can see images, or none is loaded.
+        blindness: What to say if the loaded model can't see images; ``None`` if it can, or none is loaded.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -62,7 +59,7 @@ class AttachmentsPresenter(QObject):
         super().__init__(parent)
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
-        self.sees_images: Callable[[], bool] = lambda: True
+        self.blindness: Callable[[], Notice | None] = lambda: None
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
@@ -113,7 +110,7 @@ class AttachmentsPresenter(QObject):
         if model is None:
             return
         self._failures = []
-        self._notice_list.remove(SUBJECT)
+        self._notice_list.remove(SUBJECT, IMAGES_SUBJECT)
         models = [path for path in paths if path.lower().endswith(_MODEL)]
         if models:
             self.open_model(models[0])
@@ -173,10 +170,11 @@ class AttachmentsPresenter(QObject):
 
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
-                if content.kind == "image" and not self.sees_images():
-                    failed(KnownError(BLIND))
-                else:
+                notice = self.blindness() if content.kind == "image" else None
+                if notice is None:
                     model.attach(content, reading=begun)
+                elif unsent.end_reading(begun):
+                    self._notice_list.show(IMAGES_SUBJECT, notice)
 
         def failed(error: KnownError) -> None:
             if isValid(model) and unsent.end_reading(begun):

@@ -11,10 +11,11 @@ from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
-from app.protocol.commands import CheckText, Image, Message, Tokenize
+from app.protocol.commands import Image, Message
 from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.serving import AsideQuestion
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
 
@@ -27,8 +28,8 @@ class Engine(QObject):
 
     Signals:
         load_progressed … tokens_scored: An event with this tag, as `app.protocol.events` has it.
-        tokens_counted, text_checked, tokenized: A `TokensCounted`, `TextChecked` or `Tokenized`; ``request`` is the
-            number of the question.
+        tokens_counted, text_checked, prompt_counted, tokenized: A `TokensCounted`, `TextChecked`, `PromptCounted` or
+            `Tokenized`; ``request`` is the number of the question.
         state_changed: The new `EngineState`.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
         engine_exited: An `EngineExit`; only for ends nobody asked for.
@@ -48,6 +49,7 @@ class Engine(QObject):
     tokens_scored = Signal(object)
     tokens_counted = Signal(object)
     text_checked = Signal(object)
+    prompt_counted = Signal(object)
     tokenized = Signal(object)
     memory_read = Signal(object)
     state_changed = Signal(EngineState)
@@ -134,12 +136,12 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def ask_aside(self, question: CheckText | Tokenize) -> int:  # noqa: ARG002
+    def ask_aside(self, question: AsideQuestion) -> int:  # noqa: ARG002
         """Ask something about the loaded pair, even while it computes; any number of questions at a time.
 
         Returns the number of the question; 0 if nothing is loaded that could answer it, which is always so for an
-        engine that doesn't tell its tokens. `text_checked` or `tokenized` follows unless the engine ends or loads
-        something else.
+        engine that doesn't tell its tokens. `text_checked`, `prompt_counted` or `tokenized` follows unless the engine
+        ends or loads something else.
         """
         return 0
 

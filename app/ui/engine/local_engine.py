@@ -14,12 +14,13 @@ from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.process import engine_command
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
-from app.protocol.commands import CheckText, Image, Load, Message, Quit, Tokenize
+from app.protocol.commands import Image, Load, Message, Quit
 from app.protocol.events import Event, Forgotten, Hello, MemoryRead
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.serving import AsideQuestion
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
 
@@ -106,7 +107,7 @@ class LocalEngine(Engine):
         self._after()
         return number
 
-    def ask_aside(self, question: CheckText | Tokenize) -> int:
+    def ask_aside(self, question: AsideQuestion) -> int:
         number = self._connection.ask_aside(question)
         self._after()
         return number

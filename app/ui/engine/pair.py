@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1)}
+_STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "blind", "stall")
 
 Planned = Callable[["FittedPair"], None]
 
@@ -121,13 +121,13 @@ class PairLoader(QObject):
         """How that is loaded."""
         return self._files.settings if self._files else LoadSettings()
 
+    def remark(self) -> str:
+        """What the load plan had to give up; empty if it is loaded as requested."""
+        return self._remark
+
     def refused(self) -> PairFiles | None:
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
-
-    def sees_images(self) -> bool:
-        """Whether the loaded model does, or none is loaded."""
-        return self._pair is None or self._pair.projector is not None
 
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
@@ -188,6 +188,7 @@ class PairLoader(QObject):
         elif pair.fits:
             self._load_now(pair.files, pair.remark, pair.gpu_bytes)
         else:
+            self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
     def _refuse(self, notice: Notice) -> None:

@@ -16,14 +16,14 @@ from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import is_guide
-from app.ui.notices import NoticeList
+from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
-    from app.models.hub.catalog import Offer
+    from app.models.hub.catalog import CatalogModel, Offer
     from app.ui.compare.trial import PairTrial
     from app.ui.models.library_service import LibraryService
 
@@ -97,6 +97,28 @@ class ModelsCoordinator(QObject):
         elif files is not None and self._engine.state() is EngineState.LOADING:
             in_use = files.target, files.draft
         return any(name is not None and Path(name) == Path(path) for name in in_use)
+
+    # ------------------------------------------------------------ images
+
+    def blindness(self) -> Notice | None:
+        """What to say if the loaded model can't see images; ``None`` if it can, or none is loaded."""
+        pair = self._pair_loader.pair()
+        if pair is None or pair.projector is not None:
+            return None
+        model = self.seeing_model()
+        size = model.mmproj.size if model is not None and model.mmproj is not None else None
+        left_out = NO_MEMORY_FOR_IMAGES if NO_MEMORY_FOR_IMAGES in self._pair_loader.remark() else None
+        return notices.cannot_see(
+            "" if model is None else f"{size_text(size)} to download" if size else "mmproj",
+            pair.projector_refused or left_out,
+        )
+
+    def seeing_model(self) -> CatalogModel | None:
+        """The loaded model, if the catalog has it and knows that it can see images."""
+        from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+        pair = self._pair_loader.pair()
+        return load_catalog().seeing(Path(pair.target.path).name, pair.target.name) if pair is not None else None
 
     # ------------------------------------------------------------ trials
 

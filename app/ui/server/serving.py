@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.protocol.commands import CheckText, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, Tokenize
 from app.protocol.events import (
     GenerationFailed,
     GenerationFinished,
@@ -23,11 +24,11 @@ from app.protocol.events import (
     PairLoaded,
     PromptProgressed,
     RoundsReceived,
-    TextChecked,
-    Tokenized,
 )
 from app.protocol.frames import ProtocolError
 from app.protocol.serving import (
+    AnsweredQuestion,
+    AsideQuestion,
     Asked,
     GivenUp,
     Listening,
@@ -134,6 +135,7 @@ class Serving(QObject):
         engine.generation_finished.connect(self._on_generation_finished)
         engine.generation_failed.connect(self._on_generation_failed)
         engine.text_checked.connect(self._on_question_answered)
+        engine.prompt_counted.connect(self._on_question_answered)
         engine.tokenized.connect(self._on_question_answered)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.engine_lost.connect(lambda: self._on_pair_changed(None))
@@ -218,13 +220,13 @@ class Serving(QObject):
             case GivenUp():
                 if self.answer is not None and self.answer.request == message.request:
                     self._drop()
-            case CheckText() | Tokenize():
+            case CheckText() | CountPrompt() | Tokenize():
                 self._ask_aside(message)
             case RequestEnded():
                 self.records.append(EndedRequest(time.time(), message))
                 self.request_ended.emit()
 
-    def _ask_aside(self, question: CheckText | Tokenize) -> None:
+    def _ask_aside(self, question: AsideQuestion) -> None:
         try:
             number = self._engine.ask_aside(question)
         except ProtocolError:
@@ -301,11 +303,9 @@ class Serving(QObject):
             self._set_answer(None)
 
     @Slot(object)
-    def _on_question_answered(self, event: TextChecked | Tokenized) -> None:
-        if (number := self._questions.pop(event.request, 0)) and isinstance(event, TextChecked):
-            self._send(TextChecked(request=number, tokens=event.tokens))
-        elif number and isinstance(event, Tokenized):
-            self._send(Tokenized(request=number, tokens=event.tokens, pieces=event.pieces))
+    def _on_question_answered(self, event: AnsweredQuestion) -> None:
+        if number := self._questions.pop(event.request, 0):
+            self._send(msgspec.structs.replace(event, request=number))
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
