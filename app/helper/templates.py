@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
-import msgspec
 from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -247,7 +246,10 @@ def _is_short(messages: Sequence[Message]) -> bool:
 def _marked(messages: Sequence[Message]) -> list[Message]:
     """The same with a word in each message that nobody has typed."""
     texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
-    return [msgspec.structs.replace(one, content=text) for one, text in zip(messages, texts, strict=True)]
+    return [
+        Message(one.role, text, one.thinking, one.tool_calls, one.tool_call_id, one.name)
+        for one, text in zip(messages, texts, strict=True)
+    ]
 
 
 def _written(parts: Iterator[str]) -> str:

@@ -111,17 +111,23 @@ def measure(target: Path, draft: Path, rounds: int, tokens: int, words: int) -> 
     ):
         settings = LoadSettings(chat_cache_mib=0)
         pair = engine.load(Load(request=0, target=str(target), draft=str(draft), settings=settings))
-        for turn in range(rounds + 1):
+        turn = 0
+        while len(speeds["server"]) < rounds:
             sides = {
                 "server": lambda prompt: through_server(port, prompt, tokens),
                 "engine": lambda prompt: alone(engine, pair.sampling, prompt, tokens),
             }
             long = " ".join(random_words.choices(WORDS, k=words))
+            found: dict[str, tuple[float, float]] = {}
             for side in sorted(sides, reverse=turn % 2 == 0):
                 _, seconds, count = sides[side](QUESTIONS[turn % len(QUESTIONS)])
                 first, *_ = sides[side](long)
-                if turn:  # the first one warms both up
-                    speeds[side].append((count - 1) / seconds)
+                found[side] = (count - 1) / seconds if seconds else 0.0, first
+            turn += 1
+            # The first turn warms both up. In one where this process got no time, all of a text arrived at once.
+            if turn > 1 and all(speed for speed, _ in found.values()):
+                for side, (speed, first) in found.items():
+                    speeds[side].append(speed)
                     firsts[side].append(first)
     return {
         "rounds": rounds,

@@ -48,7 +48,7 @@ def test_completions(server: Served) -> None:
     [
         ({"echo": True}, 501),
         ({"suffix": "x"}, 501),
-        ({"logprobs": 2}, 501),
+        ({"logprobs": 21}, 400),
         ({"prompt": ["a", "b"]}, 501),
         ({"prompt": [1, 2]}, 501),
         ({"best_of": 3}, 400),

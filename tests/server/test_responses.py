@@ -92,7 +92,7 @@ def test_events_build_the_same(server: Served) -> None:
 
 
 def test_a_schema(server: Served) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+    schema: Json = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
     schema["additionalProperties"] = False
     format: Json = {"type": "json_schema", "name": "one", "strict": True, "schema": schema}
     response = ask(server, text={"format": format}, seed=1, temperature=1.0, max_output_tokens=200, **OFF)

@@ -21,7 +21,8 @@ def test_probabilities_are_those_of_all_tokens() -> None:
 
 def test_fewer_tokens_than_rows_and_no_others() -> None:
     (only,) = logprobs(np.zeros((3, 4), np.float32), [2], 0, piece)
-    assert [(one.id, one.logprob) for one in only] == [(2, pytest.approx(-np.log(4)))]
+    (own,) = only
+    assert own.id == 2 and own.logprob == pytest.approx(-np.log(4))
 
 
 def test_a_bias_leaves_the_rows_as_they_are() -> None:
