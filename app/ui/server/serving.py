@@ -48,6 +48,7 @@ from app.ui.server.process import ServerProcess
 
 NOTICE = "server"
 MOST_RECORDS = 50
+_AGAIN_MS = 250
 _TOO_LONG = "A message of this chat is too long."
 _LOADING = "Slipstream is loading a model. Try again in a moment."
 _NO_MODEL = "No model is loaded in Slipstream's window."
@@ -126,6 +127,9 @@ class Serving(QObject):
         self._told: PairServed | None = None
         self._questions: dict[int, int] = {}
         """The server's numbers of questions, by the engine's."""
+        self._again = QTimer(self, singleShot=True, interval=_AGAIN_MS)
+        """Somebody may want the engine and leave it without a change of its state."""
+        self._again.timeout.connect(self._go_on)
         self._process.received.connect(self._on_received)
         self._process.ended.connect(self._on_process_ended)
         engine.state_changed.connect(self._on_engine_state_changed)
@@ -239,7 +243,10 @@ class Serving(QObject):
     @Slot()
     def _go_on(self) -> None:
         answer = self.answer
-        if answer is None or self._engine.state() is not EngineState.READY or self._is_wanted():
+        if answer is None or self._engine.state() is not EngineState.READY:
+            return
+        if self._is_wanted():
+            self._again.start()
             return
         try:
             self._request = self._engine.ask(answer.command(), served=True)

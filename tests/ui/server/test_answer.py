@@ -23,7 +23,9 @@ from app.protocol.events import (
 )
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 from app.protocol.statistics import Statistics
+from app.protocol.tools import FORMATS, ToolFormatName, ToolUse
 from app.ui.server.answer import ServedAnswer
+from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 
 ASKED = Generate(
     request=41,
@@ -141,6 +143,23 @@ def test_parts_are_the_same_as_the_whole(engine: Engine, options: dict[str, obje
     assert parts.finished[0].stop_string == whole.finished[0].stop_string
     assert len(parts.started) == len(parts.finished) == 1
     assert parts.started[0].request == parts.finished[0].request == 41
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name])
+def test_calls_of_tools_in_parts(tmp_path: Path, name: ToolFormatName) -> None:
+    engine = Engine()
+    target = make_tool_model(tmp_path / "target.gguf", name, calls=1.0)
+    engine.load(Load(request=1, target=str(target), settings=LoadSettings(threads=1)), lambda _: None)
+    use = ToolUse(tools=[WEATHER, LIGHT], required=True)
+    warm = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    try:
+        for seed in range(3):
+            command = msgspec.structs.replace(ASKED, seed=seed, tools=use, sampling=warm, max_tokens=600)
+            whole, parts = served(engine, command), served(engine, command, 5)
+            assert parts.parts > 2
+            assert parts.text() == whole.text()
+    finally:
+        engine.unload()
 
 
 @pytest.mark.parametrize("seed", range(12))

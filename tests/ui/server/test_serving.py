@@ -218,7 +218,7 @@ def test_stop_while_it_waits(rig: ServingRig) -> None:
 # ---------------------------------------------------------------- other models, and none
 
 
-def test_who_loads_another_model_ends_it(rig: ServingRig, qtbot: object) -> None:
+def test_who_loads_another_model_ends_it(rig: ServingRig) -> None:
     with rig.client.connected() as client:
         client.ask(ENDLESS)
         rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
@@ -226,7 +226,31 @@ def test_who_loads_another_model_ends_it(rig: ServingRig, qtbot: object) -> None
         ended = rig.until_done(rig.submit(client.receive, b"unavailable_error"))
     assert b"unavailable_error" in ended and b"[DONE]" not in ended
     rig.until(lambda: rig.pair_loader.pair() is not None)
+    rig.until_done(rig.submit(rig.client.wait_until_healthy))
     assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.allow_logs
+def test_an_engine_that_dies(rig: ServingRig) -> None:
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+        psutil.Process(rig.engine.process_id()).kill()
+        ended = rig.until_done(rig.submit(client.receive, b"unavailable_error"))
+    assert b"has stopped. Restart it there." in ended and b"[DONE]" not in ended
+    rig.pair_loader.restart()
+    rig.until(lambda: rig.pair_loader.pair() is not None)
+    rig.until_done(rig.submit(rig.client.wait_until_healthy))
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_it_goes_on_though_nobody_says_that_the_engine_is_free(rig: ServingRig) -> None:
+    wanted = [True]
+    rig.serving._is_wanted = lambda: wanted[0]
+    served = rig.submit(rig.client.chat, max_tokens=3)
+    rig.until(lambda: rig.serving.answer is not None)
+    wanted[0] = False
+    assert rig.until_done(served)["usage"]["completion_tokens"] == 3
 
 
 @pytest.mark.allow_logs
