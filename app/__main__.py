@@ -1,4 +1,4 @@
-"""Chooses the role: window, engine, remote engine, helper or command line. Imports neither Qt nor llama.cpp itself."""
+"""Chooses the role: window, engine, remote engine, helper, server or command line. Imports neither Qt nor llama.cpp."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.helper.process import run as run_helper
 
         return run_helper()
+    if arguments == ["--role=server"]:
+        from app.server.windowed import run as run_server
+
+        return run_server()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
         gc.disable()  # for good, see `app.ui.widgets.garbage`

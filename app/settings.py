@@ -20,6 +20,7 @@ from app import decoders
 from app.errors import KnownError
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.protocol.serving import DEFAULT_PORT
 from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
@@ -40,6 +41,19 @@ class Pair(msgspec.Struct, frozen=True):
 
     target: str
     draft: str | None = None
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How other programs may use the model that is loaded in the window."""
+
+    on: Annotated[bool, Meta(description="Let other programs use the loaded model")] = False
+    port: Annotated[int, Meta(ge=1, le=65535, description="Where the server listens")] = DEFAULT_PORT
+    for_others: Annotated[bool, Meta(description="Other computers may use it; they need the key")] = False
+    address: Annotated[str, Meta(description="Where it listens for other computers")] = ""
+    """Empty: at all addresses of this computer."""
+    needs_key: Annotated[bool, Meta(description="Programs on this computer need the key, too")] = True
+    hosts: Annotated[list[str], Meta(description="More names that programs may use for this computer")] = []
+    origins: Annotated[list[str], Meta(description="More web pages that may use the server")] = []
 
 
 class Settings(msgspec.Struct, kw_only=True):
@@ -91,6 +105,8 @@ class Settings(msgspec.Struct, kw_only=True):
         Annotated[int, Meta(ge=1024, le=2**40, description="Bytes per second, for all downloads together")] | None
     ) = None
     """``None``: no limit."""
+
+    server: Annotated[ServerSettings, Meta(description="The API server")] = ServerSettings()
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
     """``None``: the bundled pair."""

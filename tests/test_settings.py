@@ -14,7 +14,16 @@ import pytest
 from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.options import LoadSettings
-from app.settings import MAX_MODEL_LOADS, MAX_RECENT_PAIRS, VERSION, FormerSettings, Pair, Settings, SettingsFile
+from app.settings import (
+    MAX_MODEL_LOADS,
+    MAX_RECENT_PAIRS,
+    VERSION,
+    FormerSettings,
+    Pair,
+    ServerSettings,
+    Settings,
+    SettingsFile,
+)
 
 DATA = Path(__file__).parent / "data"
 
@@ -70,6 +79,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "load": LoadSettings(context_length=4096, kv_type="q8_0", target_gpu_layers=0),
         "model_loads": {"/m/ü.gguf": LoadSettings(context_length=512), "C:\\m.gguf": LoadSettings()},
         "model_heads": {"/m/ü.gguf": "on", "C:\\m.gguf": "off"},
+        "server": ServerSettings(on=True, port=1234, for_others=True, address="192.168.1.5", hosts=["tower"]),
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
         "last_chat_id": "abc",

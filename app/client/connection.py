@@ -187,8 +187,9 @@ class Connection:
             self._send(Cancel())
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
-    def ask(self, command: Question, *, compared: bool = False) -> int:
-        """Send a request; returns its number. ``compared``: the answer doesn't belong to a chat.
+    def ask(self, command: Question, *, compared: bool = False, served: bool = False) -> int:
+        """Send a request; returns its number. ``compared``, ``served``: the answer doesn't belong to a chat, but to a
+        comparison or to another program.
 
         Raises `RuntimeError` unless the state is ``READY``, and `ProtocolError` when a message is too large.
         """
@@ -197,7 +198,8 @@ class Connection:
         if isinstance(command, Generate):
             kept, rest = self._send_beginning(command.messages)
             command = msgspec.structs.replace(command, messages=rest, kept=kept)
-        return self._ask(command, EngineState.COMPARING if compared else _BUSY_WITH[type(command)])
+        state = EngineState.COMPARING if compared else EngineState.SERVING if served else _BUSY_WITH[type(command)]
+        return self._ask(command, state)
 
     def _ask(self, command: Load | Connect | Question, state: EngineState) -> int:
         self._last_request += 1
@@ -219,7 +221,7 @@ class Connection:
 
     def stop_thinking(self) -> None:
         """Let the answer that is being written begin, if the model still thinks."""
-        if self.state in (EngineState.ANSWERING, EngineState.COMPARING):
+        if self.state in (EngineState.ANSWERING, EngineState.COMPARING, EngineState.SERVING):
             self._send(StopThinking())
 
     def forget(self) -> None:
@@ -274,13 +276,13 @@ class Connection:
         self, text: str, thought: str = "", thinking: str = "", variables: TemplateVariables | None = None
     ) -> int:
         """The number of the question (see `CheckText`); 0 if nothing is loaded that could check."""
-        return self._ask_aside(
+        return self.ask_aside(
             CheckText(request=0, text=text, thought=thought, thinking=thinking, template_variables=variables or {})
         )
 
     def tokenize(self, text: str, *, special: bool = True, bos: bool = False) -> int:
         """The number of the question (see `Tokenize`); 0 if nothing is loaded that has tokens."""
-        return self._ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
+        return self.ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
 
     def probe(self, command: Probe) -> int:
         """The number of the question. The process must be starting or running, and be one for servers."""
@@ -300,9 +302,10 @@ class Connection:
         """The number of the question; 0 if nothing is loaded that could count. Raises `ProtocolError` for a chat that
         is too large to be sent."""
         encode_frame(question)
-        return self._ask_aside(question)
+        return self.ask_aside(question)
 
-    def _ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
+    def ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
+        """The number of the question; 0 if nothing is loaded that could answer it."""
         number = self._next_question()
         if number:
             self._open_questions.add(number)

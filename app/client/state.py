@@ -28,12 +28,20 @@ class EngineState(enum.Enum):
     ANSWERING = "answering"
     MEASURING = "measuring"
     COMPARING = "comparing"
+    SERVING = "serving"
+    """An answer for another program."""
     DIED = "died"
 
     @property
     def is_busy(self) -> bool:
         """Whether something is running that can be canceled."""
-        return self in (EngineState.LOADING, EngineState.ANSWERING, EngineState.MEASURING, EngineState.COMPARING)
+        return self in (
+            EngineState.LOADING,
+            EngineState.ANSWERING,
+            EngineState.MEASURING,
+            EngineState.COMPARING,
+            EngineState.SERVING,
+        )
 
     @property
     def has_pair(self) -> bool:

@@ -15,11 +15,10 @@ from app.commands.session import drafter_choice, load_command, show_load_progres
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.events import PairLoaded
+from app.protocol.serving import DEFAULT_PORT
 from app.server import headless
 from app.server.guard import Guard, is_loopback
 from app.server.key_file import key_from
-
-DEFAULT_PORT = 8642
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -121,7 +121,7 @@ class Answers:
             except GenerationFailedError as error:
                 answer.put(self._refusal(error, has_started=answer.has_tokens))
             except KnownError:
-                answer.put(unavailable())
+                answer.put(unavailable(self._engine.why_unavailable))
             except Exception:
                 _log.exception("an answer failed")
                 answer.put(ApiError("server_error", "The server has made a mistake."))
@@ -147,7 +147,6 @@ class Answers:
         return ApiError("server_error", str(error)) if has_started else invalid(str(error))
 
 
-def unavailable() -> ApiError:
+def unavailable(why: str) -> ApiError:
     """What is answered while no model is loaded."""
-    message = "The model isn't loaded now. Try again in a moment."
-    return ApiError("unavailable_error", message, headers={"Retry-After": "5"})
+    return ApiError("unavailable_error", why, headers={"Retry-After": "5"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextvars import ContextVar
 from typing import Protocol
 
 from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
@@ -17,6 +18,8 @@ from app.protocol.events import (
     Tokenized,
 )
 
+asking: ContextVar[str] = ContextVar("asking", default="?")
+"""The program whose request is being answered, by its own name."""
 AnswerEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
 
 
@@ -26,6 +29,10 @@ class Engine(Protocol):
     @property
     def pair(self) -> PairLoaded | None:
         """What is loaded; ``None`` while nothing is."""
+
+    @property
+    def why_unavailable(self) -> str:
+        """A sentence for clients while nothing is loaded."""
 
     def generate(self, command: Generate) -> AsyncGenerator[AnswerEvent, None]:
         """Answer; nobody else asks until the iterator is closed, which cancels the answer within one verify pass."""

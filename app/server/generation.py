@@ -94,7 +94,7 @@ class Generation:
             try:
                 found = await self._engine.count_prompt(question)
             except KnownError:
-                raise unavailable() from None
+                raise unavailable(self._engine.why_unavailable) from None
         if found.refused:
             raise invalid(found.refused)
         return json_reply({"input_tokens": found.tokens + len(command.continued)})
@@ -120,7 +120,7 @@ class Generation:
         try:
             found = await self._engine.check_text(wanted.continued)
         except KnownError:
-            raise unavailable() from None
+            raise unavailable(self._engine.why_unavailable) from None
         if found.tokens is None:
             raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
         return msgspec.structs.replace(wanted.command, continued=found.tokens)
@@ -147,7 +147,7 @@ class Generation:
 def loaded_pair(engine: Engine) -> PairLoaded:
     """What is loaded. Raises `ApiError`."""
     if engine.pair is None:
-        raise unavailable()
+        raise unavailable(engine.why_unavailable)
     return engine.pair
 
 

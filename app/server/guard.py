@@ -49,8 +49,8 @@ class Guard:
         if not self._is_our_name(match["name"].lower(), local_address):
             raise ApiError(
                 "permission_error",
-                "This Host header isn't allowed. Use localhost, 127.0.0.1 or [::1], or start slipstream serve with "
-                "--allow-host.",
+                "This Host header isn't allowed. Use localhost, 127.0.0.1 or [::1], or allow the name: with slipstream "
+                "serve --allow-host, or in Slipstream's settings.",
             )
 
     def check_origin(self, headers: Headers) -> dict[str, str]:
@@ -60,7 +60,9 @@ class Guard:
             return {}
         if len(values) > 1 or not self._is_allowed_origin(values[0].lower()):
             raise ApiError(
-                "permission_error", "This web page may not use the server. Start slipstream serve with --allow-origin."
+                "permission_error",
+                "This web page may not use the server. Allow it with slipstream serve --allow-origin, or in "
+                "Slipstream's settings.",
             )
         return {"Access-Control-Allow-Origin": values[0], "Vary": "Origin"}
 

@@ -50,7 +50,7 @@ class RequestImages:
     def from_base64(self, text: str) -> Image:
         """Raises `ApiError`."""
         if not self._can_see:
-            raise not_supported("The loaded model can't see images. Start slipstream serve with --mmproj.")
+            raise not_supported("The loaded model can't see images: it has no projector (mmproj).")
         if len(self._found) >= MOST_IMAGES:
             raise invalid(f"A request may have {MOST_IMAGES} images.")
         try:

@@ -24,6 +24,8 @@ _MOST_ENDS = 3
 class OwnEngine:
     """The pair of one `Load`, in an engine process; see `app.server.engine.Engine`."""
 
+    why_unavailable = "The model isn't loaded now. Try again in a moment."
+
     def __init__(self, command: Load, drafter: DrafterChoice = "auto") -> None:
         self.pair: PairLoaded | None = None
         self._command = command

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import re
-import time
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from app.errors import KnownError
 from app.protocol.commands import Tokenize
-from app.protocol.events import GenerationFinished
 from app.server import guard, metrics
 from app.server.answers import Answers, unavailable
-from app.server.engine import Engine
+from app.server.engine import Engine, asking
 from app.server.errors import ApiError, invalid
 from app.server.fields import TokenizeRequest, parsed
 from app.server.generation import Finished, Generation, loaded_pair
@@ -21,9 +18,8 @@ from app.server.guard import Guard
 from app.server.http import Handler, Head, Reply, StreamReply, json_reply
 from app.server.limits import MAX_TOKENIZED_CHARACTERS, Limits
 from app.server.model_info import ModelInfo
+from app.server.records import Record, Told, client_of
 
-_log = logging.getLogger("slipstream.server")
-_CLIENT = re.compile(rb"[A-Za-z0-9._+-]{1,40}(?:/[A-Za-z0-9._+-]{1,20})?")
 _MODEL = "/v1/models/"
 
 Answering = Callable[[bytes, Finished], Awaitable[Reply | StreamReply]]
@@ -36,12 +32,18 @@ class _Route:
     answer: Answering
     is_public: bool = False
     """Answered without a key."""
+    is_polled: bool = False
+    """Asked for every few seconds, so nobody is told."""
 
 
 class ModelService:
     """Answers for one engine and its model; see `app.server.http.Service`."""
 
-    def __init__(self, engine: Engine, model: ModelInfo, guard: Guard, limits: Limits) -> None:
+    def __init__(
+        self, engine: Engine, model: ModelInfo, guard: Guard, limits: Limits, told: Told = lambda _: None
+    ) -> None:
+        """``told`` hears how each request went, except those that only look whether the server is there."""
+        self._told = told
         self._engine = engine
         self._model = model
         self._guard = guard
@@ -50,10 +52,10 @@ class ModelService:
         generation = Generation(engine, self._answers, limits.ping)
         get, post = _whole("GET"), "POST"
         routes = [
-            *(get(path, self._health, is_public=True) for path in ("/health", "/v1/health")),
+            *(get(path, self._health, is_public=True, is_polled=True) for path in ("/health", "/v1/health")),
             *(get(path, self._models) for path in ("/v1/models", "/models")),
             get("/props", self._props),
-            get("/metrics", self._metrics),
+            get("/metrics", self._metrics, is_polled=True),
             _Route("/tokenize", post, self._tokenize),
             *(
                 _Route(path, post, lambda body, finished: generation.chat(body, model.id, finished))
@@ -71,18 +73,20 @@ class ModelService:
 
     def admit(self, head: Head) -> Handler:
         """See `app.server.http.Service`."""
-        self._guard.check_host(head.headers, head.local_address)
-        has_origin = bool(self._guard.check_origin(head.headers))
         route = self._route(head.path)
-        if head.method == "OPTIONS" and has_origin:
-            return _preflight(head, route)
+        record = Record(route.name if route else "", client_of(head.headers), self._told)
         try:
-            self._check(head, route)
+            self._guard.check_host(head.headers, head.local_address)
+            has_origin = bool(self._guard.check_origin(head.headers))
+            if head.method == "OPTIONS" and has_origin:
+                return _preflight(head, route)
+            found = self._checked(head, route)
         except ApiError as error:
-            _log.info("%s %s: %d", route.name if route else "an unknown path", _client(head), error.status)
+            record.refused(error)
             raise
-        assert route is not None
-        return lambda body: self._answered(head, route, body)
+        if found.is_polled:
+            return lambda body: found.answer(body, record.finished)
+        return lambda body: self._answered(head, found, record, body)
 
     def origin_headers(self, head: Head) -> Mapping[str, str]:
         """See `app.server.http.Service`."""
@@ -92,7 +96,7 @@ class ModelService:
         except ApiError:
             return {}
 
-    def _check(self, head: Head, route: _Route | None) -> None:
+    def _checked(self, head: Head, route: _Route | None) -> _Route:
         if route is None or not route.is_public:
             self._guard.check_key(head.headers)
         if route is None:
@@ -104,33 +108,28 @@ class ModelService:
             raise self._answers.too_many()
         if route.method == "POST":
             guard.check_json(head.headers)
+        return route
 
     def _route(self, path: str) -> _Route | None:
         if path == f"{_MODEL}{self._model.id}":
             return self._one_model
         return self._routes.get(path)
 
-    async def _answered(self, head: Head, route: _Route, body: bytes) -> Reply | StreamReply:
-        """Answer, and log how that went: never what was said."""
-        begun = time.monotonic()
-
-        def log_answer(event: GenerationFinished) -> None:
-            figures = event.figures
-            _log.info(
-                "%s %s: %d + %d tokens in %.1f s, %s",
-                route.name,
-                _client(head),
-                figures.prompt_tokens,
-                figures.completion_tokens,
-                time.monotonic() - begun,
-                event.finish_reason,
-            )
-
+    async def _answered(self, head: Head, route: _Route, record: Record, body: bytes) -> Reply | StreamReply:
+        asking.set(client_of(head.headers))
         try:
-            return await route.answer(body, log_answer)
+            reply = await route.answer(body, record.finished)
         except ApiError as error:
-            _log.info("%s %s: %d %s", route.name, _client(head), error.status, error.kind)
+            record.refused(error)
             raise
+        except asyncio.CancelledError:
+            record.left()
+            raise
+        if isinstance(reply, StreamReply):
+            reply.resources.callback(record.left)
+        else:
+            record.answered()
+        return reply
 
     # ------------------------------------------------------------ short answers
 
@@ -161,7 +160,7 @@ class ModelService:
         try:
             found = await self._engine.tokenize(question)
         except KnownError:
-            raise unavailable() from None
+            raise unavailable(self._engine.why_unavailable) from None
         tokens: list[object] = list(found.tokens)
         if request.with_pieces:
             pairs = zip(found.tokens, found.pieces, strict=True)
@@ -172,11 +171,11 @@ class ModelService:
 def _whole(method: str) -> Callable[..., _Route]:
     """Makes routes of functions that answer at once."""
 
-    def route(name: str, answer: Callable[[], Reply], *, is_public: bool = False) -> _Route:
+    def route(name: str, answer: Callable[[], Reply], *, is_public: bool = False, is_polled: bool = False) -> _Route:
         async def answered(_body: bytes, _finished: Finished) -> Reply:
             return answer()
 
-        return _Route(name, method, answered, is_public)
+        return _Route(name, method, answered, is_public, is_polled)
 
     return route
 
@@ -196,10 +195,3 @@ def _piece(piece: bytes) -> str | list[int]:
         return piece.decode()
     except UnicodeDecodeError:
         return list(piece)
-
-
-def _client(head: Head) -> str:
-    """The program that asks, by its own name."""
-    agent = next((value for name, value in head.headers if name == b"user-agent"), b"")
-    match = _CLIENT.match(agent)
-    return match.group().decode() if match else "?"

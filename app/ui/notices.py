@@ -34,6 +34,8 @@ class Action(enum.StrEnum):
     SHOW_DOWNLOADS = "Show downloads"
     USE_BEGINNING = "Use the beginning"
     RAISE_CONTEXT = "Raise the context"
+    RESTART_SERVER = "Restart the server"
+    SERVER_SETTINGS = "Server settings…"
     WAIT = "Wait"
     DISMISS = "Dismiss"
 
@@ -219,6 +221,26 @@ def busy_trying() -> Notice:
 
 def busy_comparing() -> Notice:
     text = "The speed wasn't measured because a comparison is running. Try again when it is finished."
+    return Notice("info", text, (Action.DISMISS,))
+
+
+SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
+
+
+def server_ended() -> Notice:
+    """The process that serves other programs ended too often."""
+    text = f"{SERVER_ENDED} Other programs can't use the model until you restart it."
+    return Notice("bad", text, (Action.RESTART_SERVER, Action.DISMISS))
+
+
+def server_failed(reason: str) -> Notice:
+    """It can't listen; ``reason`` is a sentence."""
+    text = f"The API server didn't start. {reason}"
+    return Notice("warning", text, (Action.SERVER_SETTINGS, Action.RESTART_SERVER, Action.DISMISS))
+
+
+def busy_serving() -> Notice:
+    text = "The speed wasn't measured because another program is being answered. Try again when it is finished."
     return Notice("info", text, (Action.DISMISS,))
 
 

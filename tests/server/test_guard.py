@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from app.server.errors import ApiError
 from app.server.guard import Guard, check_json, is_loopback, preflight_headers
-from tests.support.served import Served, request, status
+from tests.support.serve_process import window_that_serves
+from tests.support.served import Client, Served, request, status
 
 KEY = "a-key-of-twenty-letters"
 CHAT = b'{"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 2}'
@@ -198,15 +200,21 @@ def test_loopback() -> None:
 # ---------------------------------------------------------------- over the wire
 
 
-@pytest.fixture(scope="module")
-def locked(endless_pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("server-home")))
-        with Served(*endless_pair, guard=Guard(key=KEY)) as served:
-            yield served
+@pytest.fixture(scope="module", params=["headless", "window"])
+def locked(
+    request: pytest.FixtureRequest, endless_pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """Both ways to start it."""
+    home = tmp_path_factory.mktemp("server-home")
+    with pytest.MonkeyPatch.context() as environment, ExitStack() as stack:
+        environment.setenv("SLIPSTREAM_HOME", str(home))
+        if request.param == "headless":
+            yield stack.enter_context(Served(*endless_pair, guard=Guard(key=KEY)))
+        else:
+            yield stack.enter_context(window_that_serves(*endless_pair, home=home, key=KEY))
 
 
-def asked(server: Served, data: bytes) -> bytes:
+def asked(server: Client, data: bytes) -> bytes:
     with server.connected() as client:
         client.send(data)
         return client.receive()
@@ -215,7 +223,7 @@ def asked(server: Served, data: bytes) -> bytes:
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS", "HEAD", "DELETE"])
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/v1/chat/completions", "/nothing"])
 @pytest.mark.parametrize("name", ["evil.example", "localhost.evil.example:80"])
-def test_rebinding_gets_nowhere(locked: Served, method: str, path: str, name: str) -> None:
+def test_rebinding_gets_nowhere(locked: Client, method: str, path: str, name: str) -> None:
     """The browser takes it for the page's own host, so there is no Origin, and the page may read the answer."""
     answer = asked(locked, request(method, path, CHAT, f"Authorization: Bearer {KEY}", host=name))
     assert status(answer) == 403
@@ -224,7 +232,7 @@ def test_rebinding_gets_nowhere(locked: Served, method: str, path: str, name: st
 
 @pytest.mark.parametrize("page", OTHER_PAGES)
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/chat/completions", "/health"])
-def test_other_pages_get_nothing(locked: Served, page: str, path: str) -> None:
+def test_other_pages_get_nothing(locked: Client, page: str, path: str) -> None:
     for method in ("GET", "POST", "OPTIONS"):
         lines = f"Origin: {page}", f"Authorization: Bearer {KEY}", "Access-Control-Request-Method: POST"
         answer = asked(locked, request(method, path, CHAT, *lines))
@@ -233,7 +241,7 @@ def test_other_pages_get_nothing(locked: Served, page: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
-def test_forms_of_pages_are_refused(locked: Served, kind: str) -> None:
+def test_forms_of_pages_are_refused(locked: Client, kind: str) -> None:
     """What a page can send without asking first."""
     head = request(
         "POST",
@@ -246,7 +254,7 @@ def test_forms_of_pages_are_refused(locked: Served, kind: str) -> None:
     assert status(asked(locked, head + b"{}")) == 415
 
 
-def test_a_page_that_may_ask(locked: Served) -> None:
+def test_a_page_that_may_ask(locked: Client) -> None:
     page = "vscode-webview://1gq2"
     lines = f"Origin: {page}", "Access-Control-Request-Method: POST", "Access-Control-Request-Headers: authorization"
     answer = asked(locked, request("OPTIONS", "/v1/chat/completions", b"", *lines))  # without a key, as browsers do
@@ -259,7 +267,7 @@ def test_a_page_that_may_ask(locked: Served) -> None:
     assert status(answer) == 401 and f"access-control-allow-origin: {page}".encode() in answer.lower()
 
 
-def test_only_health_needs_no_key(locked: Served) -> None:
+def test_only_health_needs_no_key(locked: Client) -> None:
     assert status(asked(locked, request("GET", "/health"))) == 200
     for method, path in (("GET", "/v1/models"), ("GET", "/props"), ("GET", "/metrics"), ("GET", "/nothing")):
         assert status(asked(locked, request(method, path))) == 401
@@ -268,7 +276,7 @@ def test_only_health_needs_no_key(locked: Served) -> None:
         assert status(asked(locked, request("POST", path, CHAT))) == 401
 
 
-def test_paths_and_methods(locked: Served) -> None:
+def test_paths_and_methods(locked: Client) -> None:
     key = f"Authorization: Bearer {KEY}"
     assert status(asked(locked, request("GET", "/v1/chat/completions", b"", key))) == 405
     assert status(asked(locked, request("POST", "/v1/models", CHAT, key))) == 405
@@ -281,7 +289,7 @@ def test_paths_and_methods(locked: Served) -> None:
     assert answers.count(b"HTTP/1.1 200 ") == 2 and b"endless" not in answers
 
 
-def test_the_other_address_of_this_computer(locked: Served) -> None:
+def test_the_other_address_of_this_computer(locked: Client) -> None:
     import socket
 
     try:

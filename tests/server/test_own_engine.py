@@ -18,13 +18,6 @@ def engine() -> psutil.Process:
     return found
 
 
-def until_healthy(server: Served) -> None:
-    end = time.monotonic() + PATIENCE
-    while server.get("/health").status_code != 200:
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 @pytest.mark.allow_logs
 def test_an_engine_that_ends_is_started_again(endless_pair: tuple[Path, Path]) -> None:
     with Served(*endless_pair, context_length=32_768) as server:
@@ -36,7 +29,7 @@ def test_an_engine_that_ends_is_started_again(endless_pair: tuple[Path, Path]) -
             broken = client.receive(b"unavailable_error")
             assert b"[DONE]" not in broken
         psutil.wait_procs([first])
-        until_healthy(server)
+        server.wait_until_healthy()
         assert engine().pid != first.pid
         assert server.chat(max_tokens=2)["usage"]["completion_tokens"] == 2
 
@@ -54,7 +47,7 @@ def test_while_there_is_none_the_answer_is_to_come_again(endless_pair: tuple[Pat
             codes.add(answer.status_code)
         assert codes <= {200, 503} and 503 in codes
         assert int(answer.headers["retry-after"]) > 0
-        until_healthy(server)
+        server.wait_until_healthy()
 
 
 def test_a_pair_that_can_not_be_loaded(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``slipstream serve`` as a process of its own, for benchmarks."""
+"""Servers as processes of their own: ``slipstream serve``, and a window that serves."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.command_line import ROOT, python_path
+from tests.support.served import Client
 
 
 @contextmanager
@@ -29,4 +30,34 @@ def serve_process(*arguments: str | Path, home: Path) -> Iterator[tuple[psutil.P
         yield psutil.Process(process.pid), int(found[1])
     finally:
         process.send_signal(signal.SIGTERM)
+        process.communicate()
+
+
+class ServingWindow(Client):
+    """A window in a process of its own.
+
+    Attributes:
+        window, server: The processes.
+    """
+
+    def __init__(self, window: psutil.Process, server: psutil.Process, port: int) -> None:
+        super().__init__(port)
+        self.window, self.server = window, server
+
+
+@contextmanager
+def window_that_serves(target: Path, draft: Path, *, home: Path, key: str = "") -> Iterator[ServingWindow]:
+    """Ends it by its input, as `tests.ui.window_that_serves` has it."""
+    command = [sys.executable, "-m", "tests.ui.window_that_serves", str(target), str(draft), *([key] if key else [])]
+    environment = {**os.environ, "SLIPSTREAM_HOME": str(home), "QT_QPA_PLATFORM": "offscreen"}
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
+    )
+    try:
+        assert process.stdout is not None
+        port, server = process.stdout.readline().split()
+        window = ServingWindow(psutil.Process(process.pid), psutil.Process(int(server)), int(port))
+        window.wait_until_healthy()
+        yield window
+    finally:
         process.communicate()

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,54 @@ HEADERS = {"Content-Type": "application/json"}
 Json = dict[str, Any]
 
 
-class Served:
+class Client:
+    """Asks a server that listens at a port of 127.0.0.1."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def get(self, path: str, **headers: str) -> httpx2.Response:
+        return httpx2.get(self.url + path, headers=headers, timeout=PATIENCE)
+
+    def post(self, path: str, body: Json, **headers: str) -> httpx2.Response:
+        return httpx2.post(self.url + path, json=body, headers=headers, timeout=PATIENCE)
+
+    def chat(self, content: str = "Well?", **fields: Any) -> Json:
+        """The answer to a question, whole."""
+        answer = self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **fields})
+        assert answer.status_code == 200, answer.text
+        found: Json = answer.json()
+        return found
+
+    def streamed(self, content: str = "Well?", **fields: Any) -> list[Json]:
+        """The parts of an answer, which end as they should."""
+        body = {"messages": [{"role": "user", "content": content}], "stream": True, **fields}
+        answer = self.post("/v1/chat/completions", body)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["content-type"] == "text/event-stream"
+        return events(answer.content)
+
+    def wait_until_healthy(self) -> None:
+        """Until a model is loaded."""
+        end = time.monotonic() + PATIENCE
+        while self.get("/health").status_code != 200:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    @contextmanager
+    def connected(self, *, receive_buffer: int = 0) -> Iterator[RawClient]:
+        client = RawClient(self.port, receive_buffer)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+class Served(Client):
     """A server from ``with`` to its end, at 127.0.0.1 and ::1."""
 
     def __init__(
@@ -40,6 +88,7 @@ class Served:
         context_length: int = 0,
         projector: Path | None = None,
     ) -> None:
+        super().__init__(0)
         self._load = Load(
             request=0,
             target=str(target),
@@ -54,7 +103,6 @@ class Served:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="server")
         self.pair: PairLoaded | None = None
-        self.port = 0
         self.model = ""
 
     def __enter__(self) -> Served:
@@ -90,41 +138,6 @@ class Served:
     def _ready(self, pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: str) -> None:
         self.pair, self.port, self.model = pair, addresses[0][1], model
         self._is_ready.set()
-
-    # ------------------------------------------------------------ asking
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    def get(self, path: str, **headers: str) -> httpx2.Response:
-        return httpx2.get(self.url + path, headers=headers, timeout=PATIENCE)
-
-    def post(self, path: str, body: Json, **headers: str) -> httpx2.Response:
-        return httpx2.post(self.url + path, json=body, headers=headers, timeout=PATIENCE)
-
-    def chat(self, content: str = "Well?", **fields: Any) -> Json:
-        """The answer to a question, whole."""
-        answer = self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **fields})
-        assert answer.status_code == 200, answer.text
-        found: Json = answer.json()
-        return found
-
-    def streamed(self, content: str = "Well?", **fields: Any) -> list[Json]:
-        """The parts of an answer, which end as they should."""
-        body = {"messages": [{"role": "user", "content": content}], "stream": True, **fields}
-        answer = self.post("/v1/chat/completions", body)
-        assert answer.status_code == 200, answer.text
-        assert answer.headers["content-type"] == "text/event-stream"
-        return events(answer.content)
-
-    @contextmanager
-    def connected(self, *, receive_buffer: int = 0) -> Iterator[RawClient]:
-        client = RawClient(self.port, receive_buffer)
-        try:
-            yield client
-        finally:
-            client.close()
 
 
 class RawClient:

@@ -193,6 +193,16 @@ ENDLESS = Family(
 """Thinks “ so then so then” until it is stopped, and answers “ yes no.”."""
 
 
+WORDY = Family(
+    begins=_WORDS,
+    ends={},
+    rows={**{word: _WORDS for word in _WORDS if word != "<0xC3>"}, "<0xA9>": _WORDS, **dict.fromkeys(_TAGS, _WORDS)},
+    user_defined=_TAGS,
+    template=_switched("<think>", "</think>"),
+)
+"""Thinks and writes words at random until it is stopped; only a budget ends its thinking."""
+
+
 def make_thinking_model(path: Path, family: str | Family, *, noise: float = 0.0, context_length: int = 2048) -> Path:
     """A model of a family; with ``noise``, spread of the logarithms of its probabilities, a draft for it."""
     family = FAMILIES[family] if isinstance(family, str) else family

@@ -16,6 +16,7 @@ _HINTS = {
     EngineState.ANSWERING: "Your message will be sent after the answer in the other chat.",
     EngineState.MEASURING: "Your message will be sent once the measurement is done.",
     EngineState.COMPARING: "Your message will be sent once the current comparison is done.",
+    EngineState.SERVING: "Your message will be sent in a moment.",
     EngineState.EMPTY: "Your message will be sent once a model is loaded.",
     EngineState.STOPPED: "Your message will be sent once a model is loaded.",
     EngineState.DIED: "Your message will be sent once the engine is running again.",

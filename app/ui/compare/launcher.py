@@ -43,6 +43,10 @@ class CompareLauncher(QObject):
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
 
+    def is_running(self) -> bool:
+        """Whether a comparison is running, or waits for the engine."""
+        return self._presenter is not None and self._presenter.runner.is_running()
+
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted."""
         if self._presenter is not None:

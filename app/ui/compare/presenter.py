@@ -40,6 +40,7 @@ _WAITS = {
     EngineState.LOADING: "Starts when the pair is loaded.",
     EngineState.MEASURING: "Starts after the measurement.",
     EngineState.COMPARING: "Starts when the engine has stopped.",
+    EngineState.SERVING: "Starts when the engine has stopped.",
 }
 
 

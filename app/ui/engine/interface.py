@@ -15,6 +15,7 @@ from app.protocol.commands import Image, Message
 from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.serving import AsideQuestion
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
 
@@ -27,7 +28,8 @@ class Engine(QObject):
 
     Signals:
         load_progressed … tokens_scored: An event with this tag, as `app.protocol.events` has it.
-        tokens_counted, text_checked: A `TokensCounted` or `TextChecked`; ``request`` is the number of the question.
+        tokens_counted, text_checked, prompt_counted, tokenized: A `TokensCounted`, `TextChecked`, `PromptCounted` or
+            `Tokenized`; ``request`` is the number of the question.
         state_changed: The new `EngineState`.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
         engine_exited: An `EngineExit`; only for ends nobody asked for.
@@ -47,6 +49,8 @@ class Engine(QObject):
     tokens_scored = Signal(object)
     tokens_counted = Signal(object)
     text_checked = Signal(object)
+    prompt_counted = Signal(object)
+    tokenized = Signal(object)
     memory_read = Signal(object)
     state_changed = Signal(EngineState)
     engine_exited = Signal(object)
@@ -93,10 +97,11 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def ask(self, question: Question, *, compared: bool = False) -> int:
+    def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
         """Have the loaded pair compute something. Only allowed when the state is ``READY``.
 
         ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
+        ``served``: the same for another program, ``SERVING``.
         Returns 0 if this engine can't do what is requested; nothing follows then.
         """
         raise NotImplementedError
@@ -130,6 +135,15 @@ class Engine(QObject):
         loads something else.
         """
         raise NotImplementedError
+
+    def ask_aside(self, question: AsideQuestion) -> int:  # noqa: ARG002
+        """Ask something about the loaded pair, even while it computes; any number of questions at a time.
+
+        Returns the number of the question; 0 if nothing is loaded that could answer it, which is always so for an
+        engine that doesn't tell its tokens. `text_checked`, `prompt_counted` or `tokenized` follows unless the engine
+        ends or loads something else.
+        """
+        return 0
 
     def stop_thinking(self) -> None:
         """Have the model answer now if it is still thinking; nothing happens otherwise."""

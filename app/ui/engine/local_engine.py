@@ -20,6 +20,7 @@ from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.serving import AsideQuestion
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
 
@@ -82,8 +83,8 @@ class LocalEngine(Engine):
         self._after()
         return request
 
-    def ask(self, question: Question, *, compared: bool = False) -> int:
-        request = self._connection.ask(question, compared=compared)
+    def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
+        request = self._connection.ask(question, compared=compared, served=served)
         self._after()
         return request
 
@@ -103,6 +104,11 @@ class LocalEngine(Engine):
 
     def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
         number = self._connection.check_text(text, thought, thinking)
+        self._after()
+        return number
+
+    def ask_aside(self, question: AsideQuestion) -> int:
+        number = self._connection.ask_aside(question)
         self._after()
         return number
 

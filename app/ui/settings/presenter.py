@@ -16,10 +16,13 @@ from app.settings import Settings
 from app.ui.models.library_service import models_folder
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.reveal import reveal
+from app.ui.server.control import ServerControl
 from app.ui.settings import general_page
 from app.ui.settings.general_page import GeneralPage
 from app.ui.settings.models_page import ModelsPage
 from app.ui.settings.network_page import NetworkPage, TokenDialog
+from app.ui.settings.server_page import ServerPage
+from app.ui.settings.server_presenter import ServerPagePresenter
 from app.ui.widgets import theme
 from app.ui.widgets.controls import scrolling
 from app.ui.widgets.questions import ask, choose_folder
@@ -38,7 +41,7 @@ class SettingsWindow(TabbedWindow):
     """What holds for the whole app. Everything takes effect at once.
 
     Attributes:
-        general, models, network: The pages.
+        general, models, network, server: The pages.
     """
 
     def __init__(self, models: ModelsPage) -> None:
@@ -46,9 +49,11 @@ class SettingsWindow(TabbedWindow):
         self.general = GeneralPage()
         self.models = models
         self.network = NetworkPage()
+        self.server = ServerPage()
         self.tabs.addTab(scrolling(self.general), "General")
         self.tabs.addTab(scrolling(self.models), "Models")
         self.tabs.addTab(scrolling(self.network), "Network")
+        self.tabs.addTab(scrolling(self.server), "API server")
 
 
 class SettingsPresenter(QObject):
@@ -62,6 +67,7 @@ class SettingsPresenter(QObject):
         self,
         values: Settings,
         models: ModelsPresenter,
+        server: ServerControl,
         save_soon: Callable[[], object],
         save: Callable[[], Future[None]],
         models_moved: Callable[[Path, Path], object],
@@ -85,6 +91,7 @@ class SettingsPresenter(QObject):
         self._timer.timeout.connect(self._refresh_traffic)
         self._page = ModelsPage(self._on_folder_added, self._on_folder_removed)
         self.window = SettingsWindow(self._page)
+        self._server = ServerPagePresenter(self.window.server, server, values, save_soon, self)
         self._connect()
 
     def _connect(self) -> None:
@@ -115,6 +122,10 @@ class SettingsPresenter(QObject):
     def show_network(self) -> None:
         self._show(self.window.network)
 
+    def show_server(self) -> None:
+        """Show the page about other programs."""
+        self._show(self.window.server)
+
     def _show(self, page: QWidget) -> None:
         self.window.show_tab(page)
         self._refresh_folders()
@@ -122,6 +133,7 @@ class SettingsPresenter(QObject):
         self.window.network.show_settings(self._values)
         self.window.network.show_endpoint_problem(self._hub.endpoint_problem())
         self._hub.token_place(self._show_token)
+        self._server.show()
         self._refresh_traffic()
         self._timer.start()
 

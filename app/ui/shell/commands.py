@@ -27,6 +27,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, NoticeList
+from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.system_notifications import Notifier
@@ -70,6 +71,7 @@ class AppCommands(QObject):
         notice_list: NoticeList,
         models: ModelsCoordinator,
         compare: CompareLauncher,
+        server: ServerControl,
         values: Settings,
         save: Callable[[], Future[None]],
         parent: QObject | None = None,
@@ -83,6 +85,7 @@ class AppCommands(QObject):
         self._notice_list = notice_list
         self._coordinator = models
         self._compare = compare
+        self._server = server
         self._values = values
         self._save = save
         self._models: ModelsPresenter | None = None
@@ -164,6 +167,8 @@ class AppCommands(QObject):
         elif self._engine.state() is EngineState.COMPARING:
             is_trying = self._coordinator.is_trying()
             self._notice_list.show("measure", notices.busy_trying() if is_trying else notices.busy_comparing())
+        elif self._engine.state() is EngineState.SERVING:
+            self._notice_list.show("measure", notices.busy_serving())
 
     @Slot(bool)
     def show_drafted(self, shown: bool) -> None:
@@ -297,13 +302,24 @@ class AppCommands(QObject):
             from app.ui.settings.presenter import SettingsPresenter
 
             self._settings = SettingsPresenter(
-                self._values, self.models(), self.save_due.emit, self._save, self.models_moved.emit, self
+                self._values,
+                self.models(),
+                self._server,
+                self.save_due.emit,
+                self._save,
+                self.models_moved.emit,
+                self,
             )
         return self._settings
 
     @Slot()
     def show_settings(self) -> None:
         self.settings().show_general()
+
+    @Slot()
+    def show_server(self) -> None:
+        """Let the user choose how other programs may use the model."""
+        self.settings().show_server()
 
     @Slot()
     def show_folders(self) -> None:
@@ -413,6 +429,8 @@ class AppCommands(QObject):
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.GET_PROJECTOR: self.get_projector,
             Action.SHOW_DOWNLOADS: self._show_downloads,
+            Action.RESTART_SERVER: self._server.serving.restart,
+            Action.SERVER_SETTINGS: self.show_server,
         }
 
 

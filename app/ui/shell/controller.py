@@ -51,6 +51,7 @@ from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
+from app.ui.shell.server_wiring import ServerWiring
 from app.ui.shell.speed_wiring import SpeedWiring
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets.tabbed_window import bring_to_front
@@ -104,6 +105,17 @@ class Controller(QObject):
         self.models = ModelsCoordinator(
             window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
+        self.server = ServerWiring(
+            window,
+            engine,
+            self.pair_loader,
+            self.queue,
+            self.compare,
+            self.models,
+            self.notice_list,
+            lambda: settings.values.server,
+            self,
+        )
         self.commands = AppCommands(
             window,
             engine,
@@ -112,6 +124,7 @@ class Controller(QObject):
             self.notice_list,
             self.models,
             self.compare,
+            self.server.control,
             settings.values,
             self._saver.save,
             self,
@@ -147,7 +160,15 @@ class Controller(QObject):
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
         self.speed = SpeedWiring(
-            window, engine, self.pair_loader, self.queue, self.models, self.notice_list, self._sampling, self
+            window,
+            engine,
+            self.pair_loader,
+            self.queue,
+            self.models,
+            self.notice_list,
+            self._sampling,
+            self.server.serving.is_own,
+            self,
         )
         self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
         self._zoom = Zoom(window, settings.values, self._save_timer.start)
@@ -172,6 +193,7 @@ class Controller(QObject):
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self._daily.start()
+        self.server.control.apply()
         self.commands.begin()
 
     @Slot()
@@ -180,6 +202,7 @@ class Controller(QObject):
         if self._is_shut_down:
             return
         self._is_shut_down = True
+        self.server.control.close()
         self.compare.close()
         self.commands.close()
         self.chat_commands.close()

@@ -18,6 +18,7 @@ from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
+from app.ui.server.bar import ServingBar
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
 from app.ui.shell.panes import Panes, first_stop
@@ -44,8 +45,8 @@ class MainWindow(QMainWindow):
     """Lays out the parts and decides which panels have room.
 
     Attributes:
-        top_bar, chat_list, drop_area, transcript, find_bar, composer, speed_panel, settings_tab, undo_bar, notice_bar,
-            menus: The parts.
+        top_bar, chat_list, drop_area, transcript, find_bar, composer, speed_panel, settings_tab, serving_bar, undo_bar,
+            notice_bar, menus: The parts.
 
     Signals:
         panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
@@ -78,6 +79,7 @@ class MainWindow(QMainWindow):
                 Page("Chat settings", "settings", self._settings_page),
             )
         )
+        self.serving_bar = ServingBar()
         self.undo_bar = UndoBar()
         self.notice_bar = NoticeBar()
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
@@ -163,13 +165,16 @@ class MainWindow(QMainWindow):
         self.drop_area = center = DropArea()
         theme.set_role(center, "reading")
         center.setMinimumWidth(CENTER_WIDTH)
-        column(self.find_bar, (self.transcript, 1), self.notice_bar, self.undo_bar, self.composer, gap=0, on=center)
+        column(self.find_bar, (self.transcript, 1), *self._bars(), self.composer, gap=0, on=center)
         splitter = QSplitter(Qt.Orientation.Horizontal, childrenCollapsible=False)
         for place, (part, stretch) in enumerate(((self.chat_list, 0), (center, 1), (self._side, 0))):
             splitter.addWidget(part)
             splitter.setStretchFactor(place, stretch)
         splitter.setSizes([CHATS_WIDTH, FIRST_SIZE.width() - CHATS_WIDTH - SIDE_WIDTH, SIDE_WIDTH])
         return splitter
+
+    def _bars(self) -> tuple[QWidget, ...]:
+        return self.notice_bar, self.serving_bar, self.undo_bar
 
     def _make_panes(self) -> Panes:
         def first_chat() -> QWidget:
@@ -182,6 +187,7 @@ class MainWindow(QMainWindow):
                 (self.chat_list, first_chat),
                 (self.transcript, lambda: self.transcript.column),
                 (self.notice_bar, lambda: first_stop(self.notice_bar)),
+                (self.serving_bar, lambda: self.serving_bar.stop),
                 (self.undo_bar, lambda: self.undo_bar.undo),
                 (self.composer, lambda: self.composer.editor),
                 (self._side, self._side.tabBar),

@@ -34,15 +34,19 @@ class SpeedWiring(QObject):
         models: ModelsCoordinator,
         notice_list: NoticeList,
         sampling: Callable[[], Sampling],
+        is_served: Callable[[int], bool],
         parent: QObject | None = None,
     ) -> None:
-        """``sampling``: how tokens are drawn in the chat that is shown."""
+        """``sampling``: how tokens are drawn in the chat that is shown. ``is_served``: whether a request of the engine
+        is another program's, of which the panel says nothing.
+        """
         super().__init__(parent)
         self._window = window
         self._engine = engine
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self._sampling = sampling
+        self._is_served = is_served
         self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
         self._progress = 0.0
         self._live: LiveAnswer | None = None
@@ -104,6 +108,8 @@ class SpeedWiring(QObject):
     @Slot(object)
     def _on_generation_finished(self, finished: GenerationFinished) -> None:
         panel = self._window.speed_panel
+        if self._is_served(finished.request):
+            return
         panel.set_curve(finished.curve)
         if self._live is not None and finished.request == self._live.request:  # and not a comparison's
             panel.set_draft_failure(finished.draft_failure)

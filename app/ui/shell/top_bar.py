@@ -26,6 +26,7 @@ _STATES = {
     EngineState.ANSWERING: ("good", "The model is writing an answer."),
     EngineState.MEASURING: ("good", "The engine is measuring the speed without a draft."),
     EngineState.COMPARING: ("good", "The engine is writing answers with and without a draft for the Compare window."),
+    EngineState.SERVING: ("good", "The engine is writing an answer for another program."),
     EngineState.EMPTY: ("quiet", "The engine is running, but no model is loaded."),
     EngineState.STOPPED: ("quiet", "The engine is not running."),
     EngineState.DIED: ("bad", "The engine stopped unexpectedly."),

@@ -26,11 +26,17 @@ from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 from app.settings import Pair, Settings
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import LoadingMarker
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import ModelPage
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.search_tab import RepositoryPage
+from app.ui.notices import NoticeList
+from app.ui.server.control import ServerControl
+from app.ui.server.serving import Serving
 from app.ui.settings.presenter import SettingsPresenter
 from tests.support.hub_server import HubServer
 
@@ -64,9 +70,15 @@ class Windows:
     def open(self) -> Windows:
         self.library = LibraryService(self.values, lambda: self.machine)
         self.presenter = ModelsPresenter(self.values, self.library, self.commands)
+        self.engine = LocalEngine()
+        notice_list = NoticeList(self.engine)
+        pair_loader = PairLoader(self.engine, notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
+        serving = Serving(self.engine, pair_loader, notice_list, lambda: False, parent=self.engine)
+        self.server_control = ServerControl(serving, lambda: self.values.server, self.engine)
         self.settings_presenter = SettingsPresenter(
             self.values,
             self.presenter,
+            self.server_control,
             self.commands.settings_changed.emit,
             self._save,
             lambda old, new: self.moves.append((old, new)),
@@ -90,7 +102,15 @@ class Windows:
             self.settings.close()
             self.presenter.close()
             self.library.close()
-            for part in (self.window, self.settings, self.settings_presenter, self.presenter, self.library):
+            self.server_control.close()
+            for part in (
+                self.window,
+                self.settings,
+                self.settings_presenter,
+                self.presenter,
+                self.library,
+                self.engine,
+            ):
                 part.deleteLater()
 
     # --- waiting

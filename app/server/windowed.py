@@ -1,0 +1,203 @@
+"""A server that a window started, as a process of its own: it asks the window's engine, and ends with the window.
+
+It reads what the window says on its standard input, from `Serve` on, and answers on its standard output. Where the
+input ends, the window has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from app.errors import KnownError
+from app.models.gguf import read_header
+from app.protocol import serving as protocol
+from app.protocol.events import PairLoaded
+from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.serving import FromServer, Listening, NotListening, PairServed, Serve, ToServer
+from app.server.guard import Guard
+from app.server.http import Handler, Head
+from app.server.limits import Limits
+from app.server.model_info import ModelInfo
+from app.server.service import ModelService
+from app.server.serving import Server
+from app.server.window_engine import WindowEngine
+
+_log = logging.getLogger("slipstream.server")
+_END_SECONDS = 10.0
+
+
+class _NoModel(ModelInfo):
+    """What is said about the model while there is none."""
+
+    def __init__(self) -> None:
+        self.id = "none"
+
+    def models(self, pair: PairLoaded | None) -> dict[str, Any]:  # noqa: ARG002
+        return {"object": "list", "data": []}
+
+
+class _Window:
+    """What is said to the window; written in a thread, because a window may be slow to read."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._unsent: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        threading.Thread(target=self._write, name="to-window", daemon=True).start()
+
+    def send(self, message: FromServer) -> None:
+        """Raises `ProtocolError` for what is too large."""
+        self._unsent.put(protocol.encode(message))
+
+    def end(self, message: FromServer) -> None:
+        """Send the last message; returns when it is written."""
+        _write(self._stream, protocol.encode(message))
+
+    def _write(self) -> None:
+        while _write(self._stream, self._unsent.get()):
+            pass
+
+
+class _Served:
+    """Answers with what is loaded in the window now, as `app.server.http.Service`."""
+
+    def __init__(self, window: _Window, guard: Guard, limits: Limits) -> None:
+        self._window = window
+        self._guard = guard
+        self._limits = limits
+        self._engine = WindowEngine(None, "", window.send)
+        self._service = self._made(_NoModel())
+        self._changes = 0
+
+    def admit(self, head: Head) -> Handler:
+        return self._service.admit(head)
+
+    def origin_headers(self, head: Head) -> Mapping[str, str]:
+        return self._service.origin_headers(head)
+
+    async def receive(self, message: ToServer) -> None:
+        """Do what the window says."""
+        match message:
+            case PairServed():
+                await self._change(message)
+            case Serve():
+                raise ProtocolError("a second Serve")
+            case _:
+                self._engine.receive(message)
+
+    async def _change(self, served: PairServed) -> None:
+        self._engine.close(served.why)
+        pair, why = served.pair, served.why
+        model: ModelInfo = _NoModel()
+        if pair is not None:
+            try:
+                model = ModelInfo(await asyncio.to_thread(read_header, Path(pair.target.path)))
+            except KnownError:
+                pair, why = None, "The model's file can't be read."
+        self._engine = WindowEngine(pair, why, self._window.send)
+        self._service = self._made(model)
+
+    def _made(self, model: ModelInfo) -> ModelService:
+        return ModelService(self._engine, model, self._guard, self._limits, self._window.send)
+
+
+async def serve(messages: asyncio.Queue[ToServer | None], window: _Window, limits: Limits | None = None) -> None:
+    """Serve until the window has gone (``None``). Raises `KnownError` if it can't listen, and `ProtocolError`."""
+    limits = limits or Limits()
+    first = await messages.get()
+    if first is None:
+        return
+    if not isinstance(first, Serve):
+        raise ProtocolError(f"{type(first).__name__} before Serve")
+    guard = Guard(key=first.key, hosts=frozenset(first.hosts), origins=frozenset(first.origins))
+    served = _Served(window, guard, limits)
+    server = Server(served, limits)
+    try:
+        window.send(Listening(addresses=await server.open(first.host, first.port)))
+        while (message := await messages.get()) is not None:
+            await served.receive(message)
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(server.close())
+
+
+def run() -> int:
+    """The entry point of the process."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(message)s")
+    for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
+        if interrupt is not None:
+            signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process
+    commands, events = _claim_streams()
+    window = _Window(events)
+    try:
+        asyncio.run(_run(commands, window))
+    except KnownError as error:
+        window.end(NotListening(message=str(error)))
+        return 1
+    except ProtocolError as error:
+        _log.error("the window said something unknown: %s", error)
+        return 1
+    return 0
+
+
+async def _run(commands: BinaryIO, window: _Window) -> None:
+    loop, messages = asyncio.get_running_loop(), asyncio.Queue[ToServer | None]()
+    done = threading.Event()
+
+    def put(message: ToServer | None) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(messages.put_nowait, message)
+
+    threading.Thread(target=_read, args=(commands, put, done), name="from-window", daemon=True).start()
+    try:
+        await serve(messages, window)
+    finally:
+        done.set()
+
+
+def _read(commands: BinaryIO, put: Callable[[ToServer | None], None], done: threading.Event) -> None:
+    """Pass on what the window says, and end this process when it has gone, by force if need be."""
+    reader = FrameReader()
+    try:
+        while data := os.read(commands.fileno(), 65536):
+            for body in reader.feed(data):
+                put(protocol.decode_to_server(body))
+    except (OSError, ProtocolError) as error:
+        _log.error("the window can't be understood: %s", error)
+    put(None)
+    if not done.wait(_END_SECONDS):
+        os._exit(1)
+
+
+def _write(stream: BinaryIO, data: bytes) -> bool:
+    """Whether somebody reads it."""
+    try:
+        stream.write(data)
+        stream.flush()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes to the window; what a library prints goes to the log."""
+    own_in, own_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(2, 1)
+    os.close(nowhere)
+    if sys.platform == "win32":
+        import msvcrt
+
+        for descriptor in (own_in, own_out):
+            msvcrt.setmode(descriptor, os.O_BINARY)
+    return os.fdopen(own_in, "rb"), os.fdopen(own_out, "wb")

@@ -1,0 +1,345 @@
+"""Other programs and the window's chats on one engine: who waits, what goes on, and that nobody sees it."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from concurrent.futures import Future
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from app.protocol.serving import Serve
+from app.server.limits import MAX_WAITING
+from app.ui.engine.interface import EngineState
+from app.ui.server.serving import NOTICE
+from tests.support.served import Json, status
+from tests.ui.server.rig import ServingRig
+
+SEED = 7
+LONG: Json = {"max_tokens": 1200, "seed": SEED, "temperature": 1.0}
+ENDLESS: Json = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+
+
+def words(answer: Json) -> tuple[str, str]:
+    message = answer["choices"][0]["message"]
+    return message.get("reasoning_content") or "", message["content"] or ""
+
+
+def interrupt_often(rig: ServingRig, every: int = 3) -> list[int]:
+    """Whenever some rounds have come; the list gets the tokens that there were."""
+    at: list[int] = []
+    calls = [0]
+
+    def interrupt() -> None:
+        calls[0] += 1
+        if rig.serving.answer is not None and calls[0] % every == 0:
+            at.append(rig.serving.answer.tokens)
+            rig.serving.interrupt()
+
+    rig.serving.answer_advanced.connect(interrupt)
+    return at
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"reasoning_effort": "none"},
+        {"thinking_budget_tokens": 400},
+        {"thinking_budget_tokens": 300, "response_format": {"type": "json_object"}, "max_tokens": 900},
+        {"repeat_penalty": 1.3, "repeat_last_n": 500},
+    ],
+)
+def test_an_answer_that_is_interrupted_is_the_same(rig: ServingRig, fields: Json) -> None:
+    whole = rig.ask_served(**{**LONG, **fields})
+    at = interrupt_often(rig)
+    parts = rig.ask_served(**{**LONG, **fields})
+    assert len(set(at)) >= 2
+    assert words(parts) == words(whole)
+    assert parts["usage"]["completion_tokens"] == whole["usage"]["completion_tokens"]
+    assert parts["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
+    assert parts["usage"]["completion_tokens_details"] == whole["usage"]["completion_tokens_details"]
+
+
+def test_the_figures_are_those_of_all_parts(rig: ServingRig) -> None:
+    at = interrupt_often(rig)
+    answer = rig.ask_served(**LONG)
+    own, draft = answer["slipstream"], answer["metrics"]["speculative_decoding"]
+    assert at
+    assert sum(draft["acceptance_histogram"]) == own["verify_passes"]
+    # Of each part, the first token comes from its prompt; all others from a pass, or they were accepted.
+    parts = len(set(at)) + 1
+    first = answer["usage"]["completion_tokens"] - own["verify_passes"] - own["accepted"]
+    assert 1 <= first <= parts
+    assert sum(one["accepted"] for one in own["drafters"]) == own["accepted"]
+    assert own["seed"] == SEED
+    assert own["decode_tokens_per_second"] > 0 and own["total_s"] >= own["draft_s"] + own["verify_s"]
+
+
+def test_a_stop_string_across_an_interruption(rig: ServingRig) -> None:
+    stop = "then no so."
+    fields = {**LONG, "reasoning_effort": "none", "stop": stop}
+    whole = rig.ask_served(**fields)
+    interrupt_often(rig, every=1)
+    for _ in range(2):
+        assert words(rig.ask_served(**fields)) == words(whole)
+    assert stop not in words(whole)[1]
+
+
+def test_a_stream_goes_on_where_it_was(rig: ServingRig) -> None:
+    def streamed() -> str:
+        parts = rig.client.streamed(**LONG)
+        assert [part["choices"][0]["delta"].get("role") for part in parts].count("assistant") == 1
+        return "".join(part["choices"][0]["delta"].get("reasoning_content") or "" for part in parts)
+
+    whole = rig.until_done(rig.submit(streamed))
+    interrupt_often(rig)
+    assert rig.until_done(rig.submit(streamed)) == whole
+
+
+# ---------------------------------------------------------------- the window's chats
+
+
+def test_a_chat_goes_before_an_answer_that_is_being_written(rig: ServingRig) -> None:
+    whole = rig.ask_served(**LONG)
+    served = rig.submit(rig.client.chat, **LONG)
+    rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 50)
+    states: list[EngineState] = []
+    rig.engine.state_changed.connect(states.append)
+    rig.ask("Do I have to wait?")
+    assert not served.done() and rig.serving.answer is not None
+    assert states[:2] == [EngineState.READY, EngineState.ANSWERING]
+    assert words(rig.until_done(served)) == words(whole)
+    assert len(rig.page.texts()) == 2
+
+
+def test_a_program_waits_for_the_chat(rig: ServingRig) -> None:
+    rig.settings = rig.settings.__class__(max_tokens=3000)
+    rig.begin_answer("Write a lot.")
+    served = rig.submit(rig.client.chat, max_tokens=3)
+    rig.until(lambda: rig.serving.answer is not None)
+    assert not rig.serving.is_writing() and rig.engine.state() is EngineState.ANSWERING
+    rig.settle()
+    assert rig.until_done(served)["usage"]["completion_tokens"] == 3
+
+
+def test_the_text_of_programs_goes_into_no_chat_and_no_cache(rig: ServingRig, home: Path) -> None:
+    rig.ask("Hello")
+    rig.ask_served(content="The password is xyzzy", max_tokens=300)
+    tokens = rig.until_done(rig.submit(rig.client.post, "/tokenize", {"content": "xyzzy"})).json()["tokens"]
+    assert len(tokens) >= 5
+    rig.ask("And now?")
+    rig.engine.shutdown()
+    found = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
+    assert b"xyzzy" not in found
+    assert np.array(tokens[-5:], "<i4").tobytes() not in found  # as KV caches have it
+    history = home / "cache" / "history.json"
+    assert not history.exists() or b"300" not in history.read_bytes()
+
+
+# ---------------------------------------------------------------- those who wait, leave or are refused
+
+
+def test_a_client_that_goes_away_frees_the_engine(rig: ServingRig) -> None:
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+    rig.until(lambda: rig.serving.answer is None and rig.engine.state() is EngineState.READY)
+    rig.until(lambda: bool(rig.serving.records))
+    assert rig.serving.records[-1].how.status == 0
+
+
+def test_a_client_that_goes_away_while_it_waits(rig: ServingRig) -> None:
+    rig.settings = rig.settings.__class__(max_tokens=3000)
+    rig.begin_answer("Write a lot.")
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None)
+    rig.until(lambda: rig.serving.answer is None)
+    rig.settle()
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_eight_wait_and_the_next_one_is_refused(rig: ServingRig) -> None:
+    with ExitStack() as stack:
+        first = stack.enter_context(rig.client.connected())
+        first.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+        others = [stack.enter_context(rig.client.connected()) for _ in range(MAX_WAITING)]
+        for other in others:
+            other.ask({**ENDLESS, "max_tokens": 2})
+
+        def refused() -> int:
+            # A request that comes too early waits itself, until the others are all there.
+            while True:
+                with rig.client.connected() as last:
+                    last.ask({**ENDLESS, "max_tokens": 2})
+                    last.socket.settimeout(0.5)
+                    try:
+                        answer = last.receive()
+                    except TimeoutError:
+                        continue
+                    if status(answer) == 429:
+                        assert b"Retry-After: " in answer
+                        return status(answer)
+
+        assert rig.until_done(rig.submit(refused)) == 429
+        first.close()
+        for other in others:
+            assert b"[DONE]" in rig.until_done(rig.submit(other.receive, b"[DONE]"))
+    assert any(one.how.status == 429 for one in rig.serving.records)
+
+
+def test_stop_in_the_window_ends_the_answer(rig: ServingRig) -> None:
+    served = rig.submit(rig.client.chat)
+    rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+    rig.serving.stop_answer()
+    answer = rig.until_done(served)
+    assert answer["usage"]["completion_tokens"] > 10 and words(answer)[0]
+    assert rig.serving.answer is None
+
+
+def test_stop_while_it_waits(rig: ServingRig) -> None:
+    rig.settings = rig.settings.__class__(max_tokens=3000)
+    served = rig.submit(rig.client.streamed)
+    rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+    rig.begin_answer("Write a lot.")
+    assert rig.serving.answer is not None and not rig.serving.is_writing()
+    rig.serving.stop_answer()
+    parts = rig.until_done(served)
+    assert parts[-1]["choices"][0]["finish_reason"] == "stop"
+    rig.settle()
+
+
+# ---------------------------------------------------------------- other models, and none
+
+
+def test_who_loads_another_model_ends_it(rig: ServingRig) -> None:
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+        rig.pair_loader.load(rig.files())
+        ended = rig.until_done(rig.submit(client.receive, b"unavailable_error"))
+    assert b"unavailable_error" in ended and b"[DONE]" not in ended
+    rig.until(lambda: rig.pair_loader.pair() is not None)
+    rig.until_done(rig.submit(rig.client.wait_until_healthy))
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.allow_logs
+def test_an_engine_that_dies(rig: ServingRig) -> None:
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+        psutil.Process(rig.engine.process_id()).kill()
+        ended = rig.until_done(rig.submit(client.receive, b"unavailable_error"))
+    assert b"has stopped. Restart it there." in ended and b"[DONE]" not in ended
+    rig.pair_loader.restart()
+    rig.until(lambda: rig.pair_loader.pair() is not None)
+    rig.until_done(rig.submit(rig.client.wait_until_healthy))
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_it_goes_on_though_nobody_says_that_the_engine_is_free(rig: ServingRig) -> None:
+    wanted = [True]
+    rig.serving._is_wanted = lambda: wanted[0]
+    served = rig.submit(rig.client.chat, max_tokens=3)
+    rig.until(lambda: rig.serving.answer is not None)
+    wanted[0] = False
+    assert rig.until_done(served)["usage"]["completion_tokens"] == 3
+
+
+@pytest.mark.allow_logs
+def test_without_a_model_it_says_so(rig: ServingRig) -> None:
+    rig.engine.restart()  # which loads nothing
+    rig.until(lambda: rig.engine.state() is EngineState.EMPTY)
+
+    def refused() -> tuple[int, str]:
+        while (answer := rig.client.get("/health")).status_code == 200:
+            pass
+        return answer.status_code, answer.json()["error"]["message"]
+
+    code, message = rig.until_done(rig.submit(refused))
+    assert code == 503 and message.endswith(".")
+    assert rig.until_done(rig.submit(rig.client.get, "/v1/models")).json()["data"] == []
+
+
+def test_questions_beside_an_answer(rig: ServingRig) -> None:
+    served = rig.submit(rig.client.chat, **LONG)
+    rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+    counted = rig.until_done(rig.submit(rig.client.post, "/tokenize", {"content": "so then", "with_pieces": True}))
+    assert "".join(str(one["piece"]) for one in counted.json()["tokens"]) == "so then"
+    goes_on = [{"role": "user", "content": "Well?"}, {"role": "assistant", "content": "so then"}]
+    second: Future[object] = rig.submit(
+        rig.client.post, "/v1/chat/completions", {"messages": goes_on, "max_tokens": 2, "reasoning_effort": "none"}
+    )
+    assert rig.until_done(served)["usage"]["completion_tokens"] == 1200
+    assert rig.until_done(second).status_code == 200  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------- its process
+
+
+@pytest.mark.allow_logs
+def test_a_server_that_is_killed_is_started_again_but_not_for_ever(rig: ServingRig) -> None:
+    for _ in range(2):
+        process = psutil.Process(rig.serving.process_id())
+        process.kill()
+        rig.until(lambda gone=process.pid: rig.serving.process_id() not in (0, gone))  # type: ignore[misc]
+        rig.until(lambda: rig.serving.state.kind == "listening")
+    assert NOTICE not in rig.notice_list.notices()
+    psutil.Process(rig.serving.process_id()).kill()
+    rig.until(lambda: NOTICE in rig.notice_list.notices())
+    assert rig.serving.state.kind == "failed" and not rig.serving.process_id()
+    rig.serving.restart()
+    rig.until(lambda: rig.serving.state.kind == "listening")
+    assert NOTICE not in rig.notice_list.notices()
+
+
+@pytest.mark.allow_logs
+def test_a_server_that_is_killed_lets_the_engine_go(rig: ServingRig) -> None:
+    with rig.client.connected() as client:
+        client.ask(ENDLESS)
+        rig.until(lambda: rig.serving.answer is not None and rig.serving.answer.tokens > 10)
+        psutil.Process(rig.serving.process_id()).kill()
+        rig.until(lambda: rig.serving.answer is None and rig.engine.state() is EngineState.READY)
+    rig.ask("Still there?")
+
+
+@pytest.mark.allow_logs
+def test_a_port_that_is_taken(rig: ServingRig) -> None:
+    rig.serving.stop()
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        rig.serving.start(Serve(host=None, port=port, key=None))
+        rig.until(lambda: rig.serving.state.kind == "failed")
+    assert f"Port {port} of 127.0.0.1 is in use" in rig.serving.state.message
+    assert f"Port {port}" in rig.notice_list.notices()[NOTICE].text
+    rig.until(lambda: not rig.serving.process_id())
+    rig.serving.restart()
+    rig.until(lambda: rig.serving.state.kind == "listening")
+
+
+def test_what_is_secret_is_neither_an_argument_nor_a_variable(rig: ServingRig) -> None:
+    rig.serving.stop()
+    key = "a-key-of-twenty-letters"
+    rig.serving.start(Serve(host=None, port=0, key=key))
+    rig.until(lambda: rig.serving.state.kind == "listening")
+    process = psutil.Process(rig.serving.process_id())
+    assert key not in " ".join(process.cmdline()) + " ".join(process.environ().values())
+    assert key not in repr(Serve(host=None, port=0, key=key))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_it_is_gone_when_it_is_stopped(rig: ServingRig) -> None:
+    process = psutil.Process(rig.serving.process_id())
+    process.send_signal(signal.SIGINT)  # meant for the window
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
+    rig.serving.stop()
+    assert not process.is_running() and rig.serving.state.kind == "off"

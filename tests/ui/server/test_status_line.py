@@ -1,0 +1,163 @@
+"""What the window says while another program is answered, and the Stop button beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QApplication
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.chats.worker import ChatWorker
+from app.protocol.commands import Generate, Message
+from app.protocol.events import Round, RoundsReceived
+from app.protocol.serving import Serve
+from app.settings import Pair, SettingsFile
+from app.ui.engine.interface import EngineState
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.server.answer import ServedAnswer
+from app.ui.server.bar import ServingBar
+from app.ui.shell.controller import Controller
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.server_wiring import figures_of, name_of, who_of
+from tests.support.served import Client
+
+ENDLESS = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+
+
+class Running:
+    """The whole window."""
+
+    def __init__(self, qtbot: QtBot, pair: tuple[Path, Path]) -> None:
+        self.qtbot = qtbot
+        settings = SettingsFile(paths.settings_file())
+        settings.values.last_pair = Pair(str(pair[0]), str(pair[1]))
+        self.window = MainWindow(settings.values)
+        self.engine = LocalEngine(parent=self.window)
+        self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()))
+        self.bar = self.window.serving_bar
+        self.serving = self.controller.server.serving
+        self.window.show()
+        self.controller.begin()
+        qtbot.waitUntil(lambda: self.controller.pair_loader.pair() is not None)
+        self.serving.start(Serve(host=None, port=0, key=None))
+        qtbot.waitUntil(lambda: self.serving.state.kind == "listening")
+        self.client = Client(self.serving.state.addresses[0][1])
+        with ThreadPoolExecutor(1) as pool:
+            healthy = pool.submit(self.client.wait_until_healthy)
+            qtbot.waitUntil(healthy.done)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        self.qtbot.waitUntil(condition)
+
+    def close(self) -> None:
+        self.window.close()
+        self.window.deleteLater()
+
+
+@pytest.fixture
+def running(qtbot: QtBot, wordy_pair: tuple[Path, Path], user: Path, kept: object) -> Iterator[Running]:
+    made = Running(qtbot, wordy_pair)
+    yield made
+    made.close()
+
+
+def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    bar, panel = running.bar, running.window.speed_panel
+    told: list[object] = []
+    for name in ("begin_generation", "add_rounds", "end_generation", "set_curve", "set_draft_failure"):
+        monkeypatch.setattr(panel, name, lambda *values, name=name: told.append((name, values)))
+    assert bar.isHidden()
+    with running.client.connected() as client:
+        client.ask(ENDLESS)
+        running.until(lambda: "tok/s" in bar.accessibleName())
+        assert bar.accessibleName().startswith("Answering for another program")
+        assert running.engine.state() is EngineState.SERVING
+        bar.stop.click()
+        running.until(bar.isHidden)
+        with ThreadPoolExecutor(1) as pool:
+            rest = pool.submit(client.receive, b"[DONE]")
+            running.until(rest.done)
+        assert b"[DONE]" in rest.result()
+    running.until(lambda: running.engine.state() is EngineState.READY)
+    assert told == []  # the panel is about the chats
+
+
+def test_while_a_chat_is_answered_it_says_who_waits(running: Running) -> None:
+    with running.client.connected() as client:
+        client.ask(ENDLESS)
+        running.until(lambda: "tok/s" in running.bar.accessibleName())
+        assert running.controller.chats.current.send("Do I have to wait?")
+        running.until(lambda: "waits until the engine is free" in running.bar.accessibleName())
+        running.until(lambda: running.engine.state() is EngineState.ANSWERING)
+        running.controller.chats.current.stop()
+        running.until(lambda: running.bar.accessibleName().startswith("Answering"))
+    running.until(running.bar.isHidden)
+
+
+def test_the_speed_is_not_measured_meanwhile_and_says_so(running: Running) -> None:
+    with running.client.connected() as client:
+        client.ask(ENDLESS)
+        running.until(lambda: running.engine.state() is EngineState.SERVING)
+        running.controller.commands.measure_plain()
+        assert "another program" in running.controller.notice_list.notices()["measure"].text
+    running.until(running.bar.isHidden)
+
+
+def test_a_comparison_goes_first(running: Running) -> None:
+    """As a chat does; what another program asks for goes on behind it."""
+    running.until(lambda: running.engine.state() is EngineState.READY)
+    assert running.controller.chats.current.send("Well?")
+    running.until(lambda: running.engine.state() is EngineState.ANSWERING)
+    running.controller.chats.current.stop()
+    running.until(lambda: running.engine.state() is EngineState.READY)
+    with running.client.connected() as client:
+        client.ask(ENDLESS)
+        running.until(lambda: running.engine.state() is EngineState.SERVING)
+        presenter = running.controller.compare.presenter()
+        presenter.compare_last()
+        running.until(lambda: running.engine.state() is EngineState.COMPARING)
+        assert running.serving.answer is not None and not running.serving.is_writing()
+        presenter.runner.stop()
+        running.until(lambda: running.engine.state() is EngineState.SERVING)
+    running.until(running.bar.isHidden)
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("client", "name"),
+    [
+        ("Zed/0.200", "Zed"),
+        ("?", "another program"),
+        ("", "another program"),
+        ("evil\n\u202ename", "evil\\n\\u202ename"),
+        ("x" * 80, "x" * 40 + "…"),
+    ],
+)
+def test_names(client: str, name: str) -> None:
+    assert name_of(client) == name
+
+
+def test_lines() -> None:
+    answer = ServedAnswer("?", Generate(request=1, messages=[Message(role="user", content="?")]))
+    assert who_of(answer, is_written=True) == "Answering for another program"
+    assert who_of(answer, is_written=False) == "Another program waits until the engine is free"
+    assert figures_of(answer) == ""
+    answer.advanced(RoundsReceived(request=1, rounds=[Round(index=0, verify_passes=0, tokens=1)]))
+    assert figures_of(answer).replace("\u00a0", " ") == "1 token"
+    answer.advanced(RoundsReceived(request=1, rounds=[Round(index=1, verify_passes=1, tokens=37, time=0.5)]))
+    assert figures_of(answer).replace("\u00a0", " ") == "38 tokens · 74 tok/s"
+
+
+def test_a_long_name_never_widens_the_window(qtbot: QtBot, qapp: QApplication) -> None:
+    bar = ServingBar()
+    qtbot.addWidget(bar)
+    bar.resize(360, 40)
+    bar.show_answer("Answering for " + "x" * 400, "12,345 tokens · 74 tok/s", is_written=True)
+    assert bar.minimumSizeHint().width() <= 360
+    assert bar.stop.accessibleName() == "Stop the answer for the other program"
