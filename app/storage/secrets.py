@@ -1,0 +1,118 @@
+"""Secrets, such as keys of servers: in the system's keyring, never in a file, a log or another process's environment."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from typing import TYPE_CHECKING, Literal
+
+from app.errors import KnownError
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "Slipstream"
+SecretPlace = Literal["nowhere", "keyring", "memory"]
+_NOT_SAFE = ("keyrings.alt", "keyring.backends.fail", "keyring.backends.null")
+"""Backends that store secrets in plain files, or nowhere."""
+
+_log = logging.getLogger(__name__)
+
+
+class SecretStore:
+    """One secret for each name. Safe from any thread.
+
+    Not for the window's thread: a keyring may ask the user for its password before it answers. Without a keyring, a
+    secret is kept in memory until Slipstream ends.
+    """
+
+    what = "key"
+    """What the secrets are, for the user."""
+    _pattern = re.compile(r"[\x21-\x7e]{1,8000}")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._secrets: dict[str, tuple[str | None, SecretPlace]] = {}
+
+    def get(self, name: str) -> str | None:
+        """The secret of this name, if there is one; the keyring is asked once."""
+        with self._lock:
+            return self._own(name)[0]
+
+    def where(self, name: str) -> SecretPlace:
+        """Where the secret of this name is stored."""
+        with self._lock:
+            return self._own(name)[1]
+
+    def set(self, name: str, secret: str) -> None:
+        """Store a secret, replacing an earlier one. Raises `KnownError` if it can't be one."""
+        secret = secret.strip()
+        if not self._pattern.fullmatch(secret):
+            raise KnownError(self._not_valid())
+        with self._lock:
+            self._secrets[name] = secret, "memory"
+            try:
+                _keyring().set_password(SERVICE, name, secret)
+                self._secrets[name] = secret, "keyring"
+            except Exception as error:
+                self._failed(error)
+
+    def delete(self, name: str) -> None:
+        """Delete a secret. Raises `KnownError` if the keyring keeps it."""
+        with self._lock:
+            _, place = self._own(name)
+            self._secrets[name] = None, "nowhere"
+            try:
+                _keyring().delete_password(SERVICE, name)
+            except Exception as error:
+                if place == "keyring":
+                    self._failed(error)
+                    raise KnownError(
+                        f"The {self.what} couldn't be removed from the system's keyring. Remove the entry {SERVICE}"
+                        " there yourself."
+                    ) from None
+
+    def _not_valid(self) -> str:
+        return f"This isn't a {self.what}: it has spaces or characters that a {self.what} can't have."
+
+    def _own(self, name: str) -> tuple[str | None, SecretPlace]:
+        if name not in self._secrets:
+            self._secrets[name] = None, "nowhere"
+            try:
+                found = _keyring().get_password(SERVICE, name)
+                if found and self._pattern.fullmatch(found):
+                    self._secrets[name] = found, "keyring"
+            except Exception as error:
+                self._failed(error)
+        return self._secrets[name]
+
+    def _failed(self, error: Exception) -> None:
+        # Backends raise whatever their system's services raise. Their texts aren't logged, because they may contain
+        # secrets.
+        _log.info("no keyring: %s", type(error).__name__)
+
+
+def backend_name() -> str | None:
+    """What stores secrets on this system, for reports; ``None`` if nothing does. Reads no secret, asks no user.
+
+    Not for the window's thread, because it looks for the system's services.
+    """
+    from keyring.errors import NoKeyringError
+
+    try:
+        return str(_keyring().name)
+    except NoKeyringError:
+        return None
+
+
+def _keyring() -> KeyringBackend:
+    """The system's keyring; raises anything if there is none."""
+    import keyring
+    from keyring.errors import NoKeyringError
+
+    chosen = keyring.get_keyring()
+    for backend in getattr(chosen, "backends", None) or [chosen]:
+        if not type(backend).__module__.startswith(_NOT_SAFE):
+            return backend  # type: ignore[no-any-return]
+    raise NoKeyringError
