@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from app.chats.model import unpack
+from app.chats.schema import VERSION
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.engine.host.chat_cache_files import ChatCacheFiles
@@ -248,7 +249,7 @@ def test_what_0_1_0_was_to_erase_is_erased_and_not_in_the_trash(home: Path) -> N
     worker.close()
     files = [file for file in home.glob("chats.sqlite*") if file.is_file()]
     assert not any(b"Something to be erased" in file.read_bytes() for file in files)
-    (before,) = (home / "backups").glob("chats-before-version-3-*.sqlite")  # goes after a month, as every backup
+    (before,) = (home / "backups").glob(f"chats-before-version-{VERSION}-*.sqlite")
     assert b"Something to be erased" in before.read_bytes()
 
 

@@ -29,6 +29,7 @@ ALL = [
     notices.draft_refused("The vocabularies differ."),
     notices.draft_failed("The draft ran out of memory."),
     notices.head_refused("The MTP head in model.gguf can't be computed."),
+    notices.projector_refused("The projector mmproj.gguf is for another model."),
     notices.slower(SpeedChange(before="llama-cpp-python 0.3.36", now="llama-cpp-python 0.3.37", times=1.31)),
     notices.died_while_loading("big.gguf"),
     notices.unanswered(),
@@ -41,6 +42,7 @@ ALL = [
     notices.busy_comparing(),
     notices.busy_trying(),
     notices.told("Three chats were imported."),
+    notices.too_long("With its attachments, this message is 12 tokens too long for the context."),
     notices.plain_text("Something."),
 ]
 

@@ -9,9 +9,8 @@ from shiboken6 import isValid
 
 from app.chats.model import Attachment
 from app.models.text import is_right_to_left, visible
-from app.ui.chat.chips import details_of
+from app.ui.chat.chips import LoadThumbnail, details_of, thumbnail_size
 from app.ui.chat.parts import copy_text
-from app.ui.chat.thumbnails import Load, thumbnail_size
 from app.ui.widgets import theme as themes
 from app.ui.widgets import units
 from app.ui.widgets.controls import label
@@ -54,7 +53,7 @@ class AttachmentPreview(QDialog):
 class ImagePreview(QDialog):
     """Shows an image."""
 
-    def __init__(self, attachment: Attachment, load: Load, parent: QWidget | None = None) -> None:
+    def __init__(self, attachment: Attachment, load: LoadThumbnail, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWindowTitle(visible(attachment.name))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)

@@ -48,6 +48,7 @@ class AttachmentsPresenter(QObject):
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
         sees_images: Whether the loaded model can see images, or none is loaded.
+        thumbnails: Those of attached images, here and in messages.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class AttachmentsPresenter(QObject):
         self._meter = meter
         self._notice_list = notice_list
         self._reader = FileReader(self)
-        self._thumbnails = Thumbnails(self)
+        self.thumbnails = Thumbnails(self)
         self._model: ChatModel | None = None
         self._connections: list[QMetaObject.Connection] = []
         self._failures: list[str] = []
@@ -92,7 +93,7 @@ class AttachmentsPresenter(QObject):
 
     def close(self) -> None:
         """Stop reading files."""
-        self._thumbnails.close()
+        self.thumbnails.close()
         self._reader.close()
 
     # ------------------------------------------------------------ what is attached
@@ -253,7 +254,7 @@ class AttachmentsPresenter(QObject):
         if model is None:
             return
         unsent = model.unsent
-        load, height = self._thumbnails.load, themes.px(_PICTURE)
+        load, height = self.thumbnails.load, themes.px(_PICTURE)
         chips = chips_of(
             *(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of),
             load=load,
@@ -277,7 +278,7 @@ class AttachmentsPresenter(QObject):
         from app.ui.chat.attachment_preview import AttachmentPreview, ImagePreview
 
         if attachment.kind == "image":
-            ImagePreview(attachment, self._thumbnails.load, self._composer.window()).open()
+            ImagePreview(attachment, self.thumbnails.load, self._composer.window()).open()
             return
         AttachmentPreview(attachment, self._meter.tokens_of(attachment), self._composer.window()).open()
 

@@ -13,7 +13,6 @@ from shiboken6 import isValid
 from app.chats.model import Attachment
 from app.models.text import visible
 from app.ui.chat.parts import icon_button
-from app.ui.chat.thumbnails import Load, thumbnail_size
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import plain_tooltip
@@ -22,6 +21,11 @@ from app.ui.widgets.layouts import row
 _NO_PICTURE = QSize(0, 0)
 _WIDEST = 260
 _GAP = 6
+_WIDEST_THUMBNAIL = 3
+"""Times its height."""
+
+LoadThumbnail = Callable[[Attachment, int, Callable[[QImage], None]], object]
+"""`app.ui.chat.thumbnails.Thumbnails.load`."""
 
 
 class Chip(QFrame):
@@ -149,6 +153,19 @@ def details_of(attachment: Attachment, tokens: int | None) -> str:
     return f"{units.number(max(1, round(attachment.size / 1000)))}{units.NO_BREAK}KB"
 
 
+def thumbnail_size(image: Attachment, height: int) -> QSize:
+    """Of a thumbnail at most so high, in its proportions."""
+    size, most = QSize(image.width or height, image.height or height), largest_thumbnail(height)
+    if size == size.boundedTo(most):
+        return size
+    return size.scaled(most, Qt.AspectRatioMode.KeepAspectRatio).expandedTo(QSize(1, 1))
+
+
+def largest_thumbnail(height: int) -> QSize:
+    """Of thumbnails at most so high."""
+    return QSize(_WIDEST_THUMBNAIL * height, height)
+
+
 def chips_of(
     attachments: Sequence[Attachment],
     parent: QWidget,
@@ -156,12 +173,12 @@ def chips_of(
     remove: Callable[[int], object] | None = None,
     tokens: Callable[[Attachment], int | None] = lambda _attachment: None,
     *,
-    load: Load | None = None,
+    load: LoadThumbnail | None = None,
     height: int = 0,
 ) -> list[Chip]:
     """A chip for each attachment. ``remove`` gets its place; without it, none can be removed.
 
-    Images have thumbnails of this ``height``, which ``load`` gets (`app.ui.chat.thumbnails.Thumbnails.load`).
+    Images have thumbnails of this ``height``.
     """
     chips: list[Chip] = []
     for place, one in enumerate(attachments):

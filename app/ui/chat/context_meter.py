@@ -279,11 +279,12 @@ class ContextMeter(QObject):
             new = dict(zip(self._asked_parts, counted.parts, strict=False))
             before = len(self._parts)
             self._parts.update(new | dict(zip(self._asked_images, counted.images, strict=False)))
-            self._publish()
+            if new:
+                self._count()  # once more, with all that is attached, which this count lacks
+            else:
+                self._publish()
             if len(self._parts) > before:
                 self.changed.emit()
-            if new:
-                self._count()  # once more, with all that is attached
 
     @Slot()
     def _publish(self) -> None:

@@ -6,31 +6,16 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QSize, Qt
+from PySide6.QtCore import QObject
 from PySide6.QtGui import QImage
 
 from app.chats.model import Attachment
+from app.ui.chat.chips import largest_thumbnail
 from app.ui.chat.images import decoded
 from app.ui.widgets.tasks import Lane
 
-Load = Callable[[Attachment, int, Callable[[QImage], None]], object]
-
 _LOADED = 256
 """Thumbnails that are kept."""
-_WIDEST = 3
-"""Times its height."""
-
-
-def thumbnail_size(image: Attachment, height: int) -> QSize:
-    """Of a thumbnail at most so high, in its proportions."""
-    size = QSize(image.width or height, image.height or height)
-    if size == size.boundedTo(_most(height)):
-        return size
-    return size.scaled(_most(height), Qt.AspectRatioMode.KeepAspectRatio).expandedTo(QSize(1, 1))
-
-
-def _most(height: int) -> QSize:
-    return QSize(_WIDEST * height, height)
 
 
 class Thumbnails(QObject):
@@ -65,6 +50,6 @@ class Thumbnails(QObject):
 
 def _thumbnail(path: str, height: int) -> QImage:
     try:
-        return decoded(Path(path).read_bytes(), _most(height))
+        return decoded(Path(path).read_bytes(), largest_thumbnail(height))
     except OSError:
         return QImage()

@@ -16,7 +16,6 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
-from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.welcome import Welcome
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
@@ -53,8 +52,7 @@ class Transcript(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.thumbnails = Thumbnails(self)
-        self.commands = ChatCommands(load_thumbnail=self.thumbnails.load)
+        self.commands = ChatCommands()
         self._shows_drafted = False
         self._is_busy = False
         self._is_guide = False

@@ -253,6 +253,7 @@ class Controller(QObject):
         chat_commands.ask = self.composer.send
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
+        chat_commands.load_thumbnail = self.attachments.thumbnails.load
         self.attachments.open_model = commands.open_file
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)

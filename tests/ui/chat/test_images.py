@@ -17,10 +17,10 @@ from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui.chat import images
 from app.ui.chat.attachment_preview import ImagePreview
-from app.ui.chat.chips import Chip
+from app.ui.chat.chips import Chip, thumbnail_size
 from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.thumbnails import Thumbnails, thumbnail_size
+from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
@@ -105,6 +105,8 @@ def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
 def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
     transcript = Transcript()
     qtbot.addWidget(transcript)
+    thumbnails = Thumbnails(transcript)
+    transcript.commands.load_thumbnail = thumbnails.load
     transcript.resize(800, 600)
     transcript.show()
     present = attached(tmp_path / "a.png")
@@ -126,7 +128,7 @@ def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
 
     qtbot.waitUntil(is_shown)
     assert second.button.iconSize() != QSize(160, 96) and "missing" in second.text()
-    transcript.thumbnails.close()
+    thumbnails.close()
 
 
 # ---------------------------------------------------------------- in the composer
