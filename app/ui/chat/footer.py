@@ -71,6 +71,8 @@ def combined(before: Figures, after: Figures | None) -> Figures:
         mean_acceptance_length=1 + accepted / passes if passes else None,
         accepted_per_position=_sums(before.draft.accepted_per_position, after.draft.accepted_per_position),
         tested_per_position=_sums(before.draft.tested_per_position, after.draft.tested_per_position),
+        passes_per_accepted=_sums(before.draft.passes_per_accepted, after.draft.passes_per_accepted),
+        estimated_passes=before.draft.estimated_passes or after.draft.estimated_passes,
     )
     return msgspec.structs.replace(
         before,
@@ -119,7 +121,10 @@ def footer_of(message: StoredMessage) -> str:
     if figures.draft.tested and figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(figures.draft.acceptance_rate))
         if figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_per_pass(figures.draft.mean_acceptance_length))
+            draft = figures.draft
+            parts.append(units.tokens_per_pass(draft.mean_acceptance_length or 0, is_estimated=draft.estimated_passes))
+        if figures.draft.source == "counters":
+            parts.append("drafting by the server's counters")
     if stored.get("edited") is True:
         parts.append("edited")
     parts.append(_end(message))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,9 @@ _EXAMPLES: dict[str, str] = {
     "gbnf": 'root ::= "yes" | "no"',
 }
 """What is shown in an empty field."""
+NO_SUCH_FORMAT = "The server can't make answers follow this."
+_FLAGS_ROLE = Qt.ItemDataRole.UserRole - 1
+"""With which `QComboBox` keeps whether a line can be chosen."""
 _SIDE = 4 * SPACING
 
 
@@ -67,6 +70,8 @@ class ChatSettingsTab(QFrame):
         self.setAccessibleName("Chat settings")
         theme.set_role(self, "side")
         self._settings = ChatSettings()
+        self._refused: frozenset[str] = frozenset()
+        """The settings that the server in use doesn't take."""
         self._typing = QTimer(self, singleShot=True, interval=CHANGE_DELAY_MS)
         self._typing.timeout.connect(self.commit)
         self._make_fields()
@@ -328,10 +333,45 @@ class ChatSettingsTab(QFrame):
         self.thinking.offer(levels)
         if levels:
             self.thinking.show_value(self._shown_level(chosen) or "")
-        self.thinking_budget.setEnabled(self.thinking.currentData() != "off")
+        self.thinking_budget.setEnabled(
+            self.thinking.currentData() != "off" and "thinking_budget" not in self._refused
+        )
         for widget in self._thinking_field:
             widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))
+
+    def show_refused(self, reasons: Mapping[str, str], formats: Collection[str] | None) -> None:
+        """Gray out what a server doesn't take, and say why; ``formats``: what it can make answers follow, ``None``: all
+        of them."""
+        for key, field in self._refusable().items():
+            reason = reasons.get(key, "")
+            field.setEnabled(not reason)
+            table = SamplingChoice if key in self.parameters else ChatSettings
+            describe(field, reason or words_of(table, key)[1])
+        self._refused = frozenset(key for key, reason in reasons.items() if reason)
+        model = self.answer_format.model()
+        for place in range(self.answer_format.count()):
+            kind = self.answer_format.itemData(place)
+            is_offered = formats is None or kind == "text" or kind in formats
+            flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if is_offered else Qt.ItemFlag.NoItemFlags
+            self.answer_format.setItemData(place, int(flags.value), _FLAGS_ROLE)
+            reason = "" if is_offered else NO_SUCH_FORMAT
+            model.setData(model.index(place, 0), reason, Qt.ItemDataRole.ToolTipRole)
+
+    def _refusable(self) -> dict[str, QWidget]:
+        """The fields that a server may have no use for."""
+        return {
+            **self.parameters,
+            "system_prompt": self.system_prompt,
+            "thinking": self.thinking,
+            "thinking_budget": self.thinking_budget,
+            "answer_format": self.answer_format,
+            "stop": self.stop,
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+            "overflow": self.overflow,
+            "drafter": self.drafter,
+        }
 
     def show_format_problem(self, text: str) -> None:
         """Why the format can't be used; empty if it can."""

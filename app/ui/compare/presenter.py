@@ -19,6 +19,7 @@ from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
+from app.protocol.remote import RemoteModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
@@ -29,6 +30,7 @@ from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_names import host_of, server_name
 
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
@@ -313,9 +315,20 @@ class ComparePresenter(QObject):
         if self.exporter.is_busy():
             return "The export is being written. Reading the model files would distort the timings."
         pair = self._pair_loader.pair()
+        if pair is not None and pair.remote is not None and (why := self._why_not_remote(pair.remote, of_set=of_set)):
+            return why
         if pair is not None and pair.drafting_off is not None:
             return f"There is nothing to compare. {pair.drafting_off}"
         return _IDLE.get(self._engine.state(), "")
+
+    def _why_not_remote(self, remote: RemoteModel, *, of_set: bool) -> str:
+        """The same for a model on a server."""
+        if not remote.can_switch_drafting:
+            return wording.CANT_SWITCH.format(server=server_name(remote))
+        current = self._chats.current
+        if not of_set and self._chats.queue.consent.is_needed(current.id, current.messages):
+            return wording.NOT_SENT.format(host=host_of(remote.server.address))
+        return ""
 
     @Slot()
     def _show_waiting(self) -> None:

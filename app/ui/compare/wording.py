@@ -23,6 +23,13 @@ NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
 CHAT_DELETED = "The chat with this answer was deleted, and this comparison with it."
 WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
+CANT_SWITCH = (
+    "Compare writes an answer without a draft and with one. {server} can't switch drafting off for a single answer, so "
+    "there is nothing to compare. To see the difference, open a second server that runs the same model without a draft."
+)
+NOT_SENT = (
+    "This chat hasn't been sent to {host} before, so it isn't compared there. Send a message first; you will be asked."
+)
 READING = "Processing the prompt"
 
 

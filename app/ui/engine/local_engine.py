@@ -154,6 +154,8 @@ class LocalEngine(Engine):
         return number
 
     def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
+        if self._is_remote:
+            return 0  # it has no tokens
         number = self._connection.check_text(text, thought, thinking)
         self._after()
         return number
@@ -186,16 +188,20 @@ class LocalEngine(Engine):
         """End the process, and start this one."""
         if is_remote and not self._is_remote and self._connection.hello is not None:
             self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # what it took becomes free
+        self.end()
+        self._is_remote = is_remote
+        self._start()
+
+    def end(self) -> None:
+        """End the process without waiting until it is gone; `shutdown` still has to be called."""
         if (process := self._process) is not None:
             self._let_go(process)
             process.stateChanged.connect(self._on_dying_changed)
         self._connection.stop()
-        self._is_remote = is_remote
         if process is not None:
             process.kill()  # this may take long, because the system has a lot to free
             self._on_dying_changed(process.state())
         self._after()
-        self._start()
 
     def shutdown(self) -> None:
         if (process := self._process) is not None:
@@ -334,7 +340,7 @@ class LocalEngine(Engine):
             return
         self._dying = None
         process.deleteLater()
-        if self._is_remote and self._connection.open_forgets:
+        if self._connection.open_forgets and self._is_remote:
             _erase_files()  # the process that was to do it has gone
         if self._connection.state is EngineState.STARTING:
             self._launch()

@@ -17,6 +17,7 @@ from app.protocol.commands import MeasurePlain
 from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.protocol.remote import Connect, RemoteModel
 from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
@@ -125,8 +126,18 @@ class PairLoader(QObject):
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
 
+    def is_remote(self) -> bool:
+        """Whether a server's model is used, or is to be."""
+        return self._given is not None and bool(self._given.server)
+
+    def remote(self) -> RemoteModel | None:
+        """The server's model in use, if it is one."""
+        return self._pair.remote if self._pair is not None else None
+
     def sees_images(self) -> bool:
         """Whether the loaded model does, or none is loaded."""
+        if (remote := self.remote()) is not None:
+            return "images" not in remote.refused
         return self._pair is None or self._pair.projector is not None
 
     def is_planning(self) -> bool:
@@ -144,7 +155,8 @@ class PairLoader(QObject):
     # ------------------------------------------------------------ loading
 
     def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
-        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`."""
+        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`; and the key
+        looked up before a server is used."""
         self._plan = plan
 
     def open_at_start(self, files: PairFiles) -> None:
@@ -170,7 +182,9 @@ class PairLoader(QObject):
             self._notice_list.remove("slower")  # otherwise unknown until it is read, because a restart measures nothing
         self._files = files
         self._notice_list.remove(*ENGINE_NOTICES)
-        is_bundled = is_guide(files.target)
+        is_bundled = not files.server and is_guide(files.target)
+        if self.is_remote() and not files.server:
+            self._leave_server()
         if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
             self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
             self._engine.start()
@@ -186,7 +200,7 @@ class PairLoader(QObject):
         if pair.missing is not None:
             self._refuse(notices.file_missing(pair.missing.name))
         elif pair.fits:
-            self._load_now(pair.files, pair.remark, pair.gpu_bytes)
+            self._load_now(pair.files, pair.remark, pair.gpu_bytes, pair.connect)
         else:
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
@@ -196,16 +210,34 @@ class PairLoader(QObject):
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
 
-    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: Mapping[str, int] | None = None) -> None:
+    def _leave_server(self) -> None:
+        """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
+        self.pair_given_up.emit()
+        self._end_measuring()
+        self._set_pair(None)
+        self._given = None
+        self._engine.start()
+
+    def _load_now(
+        self,
+        files: PairFiles,
+        remark: str = "",
+        gpu_bytes: Mapping[str, int] | None = None,
+        connect: Connect | None = None,
+    ) -> None:
         self.pair_given_up.emit()
         self._given = self._files
         self._end_measuring()
         self._pair = None
         self._remark = remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
-        self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes or {})
         self.load_progressed.emit(0.0)
+        if files.server:
+            command = connect or Connect(request=0, address=files.server, model=files.target)
+            self._load_request = self._engine.connect_server(command)
+            return
+        self._marker.set(self._files or files)
         self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head, files.projector)
 
     def models_moved(self, old: Path, new: Path) -> None:
@@ -301,6 +333,8 @@ class PairLoader(QObject):
         self._marker.clear()
         if self._refused is None:  # otherwise, the answer to a newer request is still to come
             self._notice_list.remove(*ENGINE_NOTICES)
+        if pair.remote is not None:
+            self._note_server(pair.remote)
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
@@ -316,18 +350,31 @@ class PairLoader(QObject):
         if self._given is not None:
             self.pair_opened.emit(self._given)
 
+    def _note_server(self, remote: RemoteModel) -> None:
+        """From here on under the name and the address that the server really has."""
+        before, address = self._given, remote.server.address
+        if before is not None:
+            self._given = replace(before, target=remote.model, server=address)
+            if self._files == before:
+                self._files = self._given
+
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:
         if failed.request != self._load_request:
             return
         self._marker.clear()
         self._set_pair(None)
-        notice = notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
-        self._notice_list.show("load", notice)
+        self._notice_list.show("load", self._why_not_loaded(failed))
+
+    def _why_not_loaded(self, failed: LoadFailed) -> Notice:
+        if self.is_remote():
+            return notices.not_connected() if failed.cancelled else notices.server_failed(failed.message, failed.cause)
+        return notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
 
     @Slot(float)
     def _on_engine_stalled(self, seconds: float) -> None:
-        self._notice_list.show("stall", notices.engine_stalled(seconds))
+        stalled = notices.server_stalled if self.remote() is not None else notices.engine_stalled
+        self._notice_list.show("stall", stalled(seconds))
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:
@@ -340,7 +387,8 @@ class PairLoader(QObject):
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft) or had_head
         crashed_with_gpu = ended.cause in _CRASHES and self._uses_gpu()
-        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
+        often = self._tracker.is_exhausted(now) and not self.is_remote()
+        if often and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
             notice = notices.engine_ends_too_often(
                 ended.sentence(), had_draft=had_draft, crashed_with_gpu=crashed_with_gpu
             )
@@ -362,7 +410,9 @@ class PairLoader(QObject):
 
     def _uses_gpu(self) -> bool:
         """Whether any part of what the engine was given is on a GPU."""
-        return self._has_gpu and self._given is not None and self._given.settings != self._given.on_cpu().settings
+        if self._given is None or self._given.server:
+            return False
+        return self._has_gpu and self._given.settings != self._given.on_cpu().settings
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:

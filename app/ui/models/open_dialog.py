@@ -47,6 +47,9 @@ class OpenModelsDialog(QDialog):
     """Shows the current choice and returns another one. It loads nothing itself.
 
     After `accept`, `choice` is the result and `needs_reload` says whether models must be loaded for it.
+
+    Attributes:
+        server_button: Leads to models on servers.
     """
 
     def __init__(
@@ -181,11 +184,14 @@ class OpenModelsDialog(QDialog):
         theme.set_role(part, "side")
         self._load = QPushButton("Load", default=True)
         theme.set_role(self._load, "primary")
+        self.server_button = QPushButton("Server…", autoDefault=False)
+        self.server_button.setToolTip("Use a model that runs on a server instead")
         reset = QPushButton("Reset to defaults", autoDefault=False)
         reset.setToolTip("Resets everything except the files")
         reset.clicked.connect(lambda: self._show_fields(OpenModelsChoice()))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
+        box.addButton(self.server_button, QDialogButtonBox.ButtonRole.ActionRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
         box.addButton(self._load, QDialogButtonBox.ButtonRole.AcceptRole)
         box.accepted.connect(self.accept)

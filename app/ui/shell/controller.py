@@ -18,7 +18,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import DrafterChoice, DraftLength, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answer_queue import SERVER, AnswerQueue
 from app.ui.chat.attachments_presenter import AttachmentsPresenter
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
@@ -92,7 +92,11 @@ class Controller(QObject):
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
         )
-        self.context_meter = ContextMeter(engine, lambda chat: self.queue.settings(chat).thinking, self)
+        self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
+        self.context_meter = ContextMeter(
+            engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
+        )
+        self.context_meter.may_be_sent = lambda chat: not self.queue.consent.is_needed(chat.id, chat.messages)
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
         )
@@ -242,6 +246,7 @@ class Controller(QObject):
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
         commands.models_moved.connect(self._on_models_moved)
+        commands.save_due.connect(self._on_offline_changed)
         commands.settings_changed.connect(self._settings_changed)
         commands.settings_changed.connect(self.speed.refresh_plain_speed)
 
@@ -258,6 +263,7 @@ class Controller(QObject):
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
+        commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
@@ -275,7 +281,7 @@ class Controller(QObject):
     def _introduce_guide(self) -> None:
         """An empty chat says what the guide is, until the user wants to keep it."""
         files = self.pair_loader.files()
-        is_in_use = files is None or is_guide(files.target)
+        is_in_use = files is None or (not files.server and is_guide(files.target))
         self._window.transcript.set_guide(is_in_use and not self._settings.values.guide_introduced)
 
     def _hide_guide_card(self) -> None:
@@ -351,6 +357,7 @@ class Controller(QObject):
         self._remember_chat(model)
 
     def _show_chat(self, model: ChatModel) -> None:
+        self.notice_list.remove(SERVER)  # it is about the chat that was shown
         self.page.show(model)
         self.composer.show(model)
         self.chat_settings.show(model)
@@ -416,7 +423,7 @@ class Controller(QObject):
     def _default_settings(self) -> ChatSettings:
         """The settings of a new chat."""
         files = self.pair_loader.files()
-        return self.presets.presets.default_for(files.target if files else "")
+        return self.presets.presets.default_for(files.preset_target() if files else "")
 
     def _apply_settings(self) -> None:
         """Apply the settings to panel and transcript."""
@@ -442,8 +449,17 @@ class Controller(QObject):
         for name in ("regenerate", "compare_last"):
             action(name).setEnabled(has_chat and not busy)
         action("stop").setEnabled(busy or state is EngineState.MEASURING)
-        action("measure_plain").setEnabled(state is EngineState.READY)
+        remote = self.pair_loader.remote()
+        can_measure = remote is None or remote.can_switch_drafting
+        action("measure_plain").setEnabled(state is EngineState.READY and can_measure)
         self.messages.refresh()
+
+    @Slot()
+    def _on_offline_changed(self) -> None:
+        """Offline, a server on another computer isn't used any more: connecting again says so."""
+        remote = self.pair_loader.remote()
+        if self._settings.values.offline and remote is not None and not remote.server.is_loopback:
+            self.pair_loader.load_again()
 
     @Slot()
     def _on_code_wrap_changed(self) -> None:

@@ -71,7 +71,8 @@ class SpeedWiring(QObject):
 
     @Slot()
     def _show_head(self) -> None:
-        if (files := self._pair_loader.files()) is not None:
+        files = self._pair_loader.files()
+        if files is not None and self._pair_loader.remote() is None:
             self._window.speed_panel.show_head(files.head, for_once=files.for_once)
 
     @Slot(object)
@@ -90,8 +91,9 @@ class SpeedWiring(QObject):
         self._show_state(self._engine.state())
 
     def _show_state(self, state: EngineState) -> None:
-        self._window.top_bar.set_state(state, self._progress)
-        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        is_remote = self._pair_loader.is_remote()
+        self._window.top_bar.set_state(state, self._progress, is_remote=is_remote)
+        self._window.speed_panel.set_engine_state(state_text(state, self._progress, is_remote=is_remote))
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:

@@ -19,7 +19,15 @@ from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import CurveSection, Heading, KindsSection, LiveFigure, PlainSpeed, StatusLines
+from app.ui.speed.parts import (
+    CurveSection,
+    Heading,
+    KindsSection,
+    LiveFigure,
+    PlainSpeed,
+    ServerSection,
+    StatusLines,
+)
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, stacked
 from app.ui.widgets.head_control import HeadControl
@@ -71,8 +79,15 @@ class SpeedPanel(QScrollArea):
         if pair is not None:
             self.draft_length.set_default(pair.default_draft_length)
             self._status_lines.set_default_length(pair.default_draft_length)
+            self._show_place(is_remote=pair.remote is not None)
         self._rows = self._least_rows()
         self._note_change()
+
+    def _show_place(self, *, is_remote: bool) -> None:
+        """Whether the model is on a server."""
+        self._server_section.setVisible(is_remote)
+        for part in self._local:
+            part.setVisible(not is_remote)
 
     def show_head(self, choice: HeadChoice, *, for_once: bool = False) -> None:
         """The user's choice about the MTP head inside the target, or what was set ``for_once``; while nothing is
@@ -172,15 +187,21 @@ class SpeedPanel(QScrollArea):
         self.drafter.choice_changed.connect(self._note_change)
         self._status_lines.always_draft_button.clicked.connect(self.draft_length.fix)
         self._status_lines.focus_lost.connect(self.draft_length.take_focus)
+        self._server_section = ServerSection()
+        self._local = (
+            _explained("positions", Heading("Accepted by position"), self._positions),
+            _explained("round", self._round_heading, self._round),
+            stacked(self.draft_length, self.drafter, self.head, self.show_drafted),
+        )
+        """What a server has nothing of."""
         content = QWidget()
         content.setObjectName("speed-content")
         theme.set_role(content, "side")
         column(
             self._status_lines,
             stacked(self._speed, self._acceptance, self.plain_speed),
-            _explained("positions", Heading("Accepted by position"), self._positions),
-            _explained("round", self._round_heading, self._round),
-            stacked(self.draft_length, self.drafter, self.head, self.show_drafted),
+            self._server_section,
+            *self._local,
             self._curve_section,
             self._kinds_section,
             None,
@@ -209,6 +230,12 @@ class SpeedPanel(QScrollArea):
         self._status_lines.show_status(wording.status(now))
         self._status_lines.show_details(thinking.lines(now.figures) if now.figures else [])
         self._refresh_figures(now)
+        remote = now.pair.remote if now.pair is not None else None
+        if remote is not None:
+            shares = wording.accepted_per_pass(now.figures) if now.figures and not now.answering else []
+            self._server_section.show_server(wording.server_note(now), shares)
+        self.plain_speed.setVisible(remote is None or remote.can_switch_drafting)
+        self._acceptance.setVisible(remote is None or wording.has_acceptance(now, remote))
         can_measure = now.pair is not None and now.failure is None and not now.answering
         self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)
         self._positions.show_shares(self._shares(), self._rows)

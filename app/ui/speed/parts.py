@@ -15,7 +15,7 @@ from app.protocol.events import KindFigures
 from app.protocol.options import DraftLength
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
-from app.ui.speed.drawings import LengthCurve, Sparkline
+from app.ui.speed.drawings import LengthCurve, PositionBars, Sparkline
 from app.ui.widgets import icons, theme, units
 from app.ui.widgets.controls import explain, label, small_button
 from app.ui.widgets.layouts import GAP, TOP, column, row
@@ -178,6 +178,28 @@ class PlainSpeed(QWidget):
         self._button.setText("Measuring…" if self._measuring else _MEASURE)
         for button in self.buttons:
             button.setEnabled(self._can_measure and not self._measuring)
+
+
+class ServerSection(QWidget):
+    """With a model on a server: where its figures come from, and how many draft tokens its passes accepted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._note = label("", "quiet", wraps=True)
+        self._note.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._positions = PositionBars()
+        self._bars = QWidget()
+        column(Heading("Draft tokens accepted per pass"), self._positions, on=self._bars)
+        explain(self._bars, wording.HELP["server-positions"])
+        column(self._bars, 2 * SPACING, Heading("The server's drafting"), self._note, gap=SPACING, on=self)
+        explain(self._note, wording.HELP["server"])
+        self.hide()
+
+    def show_server(self, note: str, shares: list[float]) -> None:
+        """``shares``: of all passes, how many accepted at least 1, 2, … tokens; empty if that isn't known."""
+        self._note.setText(note)
+        self._bars.setVisible(bool(shares))
+        self._positions.show_shares(shares, len(shares))
 
 
 class CurveSection(QWidget):

@@ -7,7 +7,8 @@ from typing import Literal
 
 from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
-from app.protocol.statistics import kind_speed
+from app.protocol.remote import RemoteModel
+from app.protocol.statistics import exported_acceptance_by_position, kind_speed
 from app.ui.engine import drafters
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
@@ -19,6 +20,7 @@ SLOWER = 0.97
 KINDS: dict[TextKind, str] = {"prose": "Prose", "code": "Code", "list": "Lists", "thinking": "Thinking"}
 """Kinds of text with their names, in the order in which they are shown."""
 _OFF = "Drafting is off"
+_NAME = "Model on a server"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ def status(now: Situation) -> Status:
         return Status("Engine stopped", now.failure, "bad")
     if now.pair is None:
         return _without_models(now.engine_state)
+    if now.pair.remote is not None:
+        return _on_server(now, now.pair.remote)
     if now.pair.drafting_off is not None:
         return Status("No drafting", _sentence(now.pair.drafting_off))
     if now.pair.draft_refused is not None and not _has_drafted(now):
@@ -125,6 +129,59 @@ def status(now: Situation) -> Status:
     if now.paused is not None:
         return _paused(now, now.paused)
     return _on(now)
+
+
+def _on_server(now: Situation, remote: RemoteModel) -> Status:
+    """What is known of a server's drafting. No figures, nothing drafted and nothing accepted are different answers."""
+    figures = now.figures
+    if figures is None or now.answering:
+        if detail := _figures(now):
+            return Status("Drafting on the server" if figures and figures.draft.tested else _NAME, detail, "good")
+        if now.answering:
+            return Status(_NAME, "Waiting for the server")
+        has_figures = remote.figures != "none"
+        return Status(_NAME, "Figures appear with the next answer." if has_figures else "Speed is measured here.")
+    draft, detail = figures.draft, _figures(now)
+    if draft.source == "none":
+        return Status("No drafting figures", detail)
+    if not draft.drafted:
+        return Status("Nothing was drafted", detail)
+    if not draft.accepted:
+        return Status("No draft token was accepted", detail, "warning")
+    return Status("Drafting on the server", detail, "good")
+
+
+def has_acceptance(now: Situation, remote: RemoteModel) -> bool:
+    """Whether there is, or will be, an acceptance rate of a server."""
+    if now.figures is None or now.answering:
+        return remote.figures != "none"
+    return now.figures.draft.source != "none"
+
+
+def server_note(now: Situation) -> str:
+    """Where the figures of a server come from, what has to be switched on there, or why there are none."""
+    if now.pair is None or now.pair.remote is None:
+        return ""
+    remote, parts = now.pair.remote, [now.pair.remote.figures_note]
+    draft = now.figures.draft if now.figures is not None and not now.answering else None
+    source = draft.source if draft is not None and draft.source != "engine" else remote.figures
+    if source == "none" and not remote.figures_note:
+        parts.append("This server gives no drafting figures.")
+    if source == "counters":
+        parts.append("They are the server's counters over that time, so they include what others asked it.")
+    if draft is not None and draft.estimated_passes:
+        parts.append("It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest.")
+    return " ".join(filter(None, parts))
+
+
+def accepted_per_pass(figures: Figures) -> list[float]:
+    """The share of all verify passes that accepted at least 1, 2, … draft tokens, as a server counted them; empty if it
+    didn't."""
+    draft = figures.draft
+    if passes := sum(draft.passes_per_accepted):
+        counts = draft.passes_per_accepted
+        return [sum(counts[least:]) / passes for least in range(1, len(counts))]
+    return exported_acceptance_by_position(draft)
 
 
 def _has_drafted(now: Situation) -> bool:
@@ -254,13 +311,22 @@ def _figures(now: Situation) -> str:
     parts = []
     if now.figures is not None and now.figures.draft.acceptance_rate is not None:
         parts.append(units.accepted(now.figures.draft.acceptance_rate))
-        if now.figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_per_pass(now.figures.draft.mean_acceptance_length))
+        if (per_pass := _tokens_per_pass(now)) is not None:
+            parts.append(per_pass)
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
         parts.append(units.speed(now.figures.decode_tokens_per_second))
     if parts and now.speed_up is not None:
         parts.append(units.speed_up(now.speed_up))
     return " · ".join(parts)
+
+
+def _tokens_per_pass(now: Situation) -> str | None:
+    assert now.figures is not None
+    draft = now.figures.draft
+    # A server's passes are known only when it has finished.
+    if draft.mean_acceptance_length is None or (now.answering and now.pair is not None and now.pair.remote):
+        return None
+    return units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes)
 
 
 def _sentence(text: str) -> str:
@@ -331,6 +397,14 @@ HELP = {
         "Acceptance by position: of the drafts that had a token at this position, the share whose tokens up to and "
         "including it were all accepted. While an answer is being written it covers the last 3 s, afterwards the whole "
         "answer. Where the bars get short, a longer draft no longer helps."
+    ),
+    "server": (
+        "The server drafts by its own settings, which can't be changed from here. What Slipstream shows is what the "
+        "server says about its drafting; speeds and times are measured on this computer."
+    ),
+    "server-positions": (
+        "Of all verify passes of this answer, the share that accepted at least this many draft tokens, as the server "
+        "counted them. (vLLM defines acceptance by position like this.)"
     ),
     "round": (
         "A round is one verify pass and the drafting before it; these are means over the answer. Draft: proposing the "
