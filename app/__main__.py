@@ -1,4 +1,4 @@
-"""Chooses the role: window, engine process, helper process or command line. Imports neither Qt nor llama.cpp itself."""
+"""Chooses the role: window, engine, remote engine, helper or command line. Imports neither Qt nor llama.cpp itself."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.engine.host.worker import run as run_engine
 
         return run_engine(chat_files="--no-chat-files" not in arguments, watched="--unwatched" not in arguments)
+    if arguments == ["--role=remote"]:
+        from app.remote.process import run as run_remote
+
+        return run_remote()
     if arguments == ["--role=helper"]:
         from app.helper.process import run as run_helper
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path, PureWindowsPath
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from app.paths import HOME_VARIABLE
 
@@ -112,6 +112,18 @@ def process_options(changes: Mapping[str, str] | None = None, *, errors: int = s
         "start_new_session": True,
         "creationflags": getattr(subprocess, "CREATE_NO_WINDOW", 0),
     }
+
+
+def claim_stdout() -> BinaryIO:
+    """In a child process: keep the real stdout for messages; whatever a library prints goes to stderr."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.setmode(own, os.O_BINARY)
+        msvcrt.setmode(0, os.O_BINARY)
+    return os.fdopen(own, "wb")  # buffered, because a raw file may write less than it was given
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:

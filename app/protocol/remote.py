@@ -17,9 +17,12 @@ MAX_KEY_CHARACTERS = 8192
 MAX_SERVED_MODELS = 2000
 """A server's list is cut off there."""
 
-ServerKind = Literal["llama.cpp", "vllm", "sglang", "tensorrt_llm", "tgi", "ollama", "lm_studio", "openai"]
-"""``openai``: something else that speaks the dialect."""
+ServerKind = Literal[
+    "slipstream", "llama.cpp", "vllm", "sglang", "tensorrt_llm", "tgi", "ollama", "lm_studio", "openai"
+]
+"""``slipstream``: another one's server. ``openai``: something else that speaks the dialect."""
 SERVER_NAMES: dict[ServerKind, str] = {
+    "slipstream": "Slipstream",
     "llama.cpp": "llama-server",
     "vllm": "vLLM",
     "sglang": "SGLang",

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from app import program
 from app.engine.decoding.prompt import PromptTooLongError
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
@@ -271,7 +272,7 @@ def run(*, chat_files: bool = True, watched: bool = True) -> int:
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process properly
-    events = _claim_stdout()
+    events = program.claim_stdout()
     try:
         try:
             worker = Worker(sys.stdin.buffer, events, chat_files=chat_files, watched=watched)
@@ -285,15 +286,3 @@ def run(*, chat_files: bool = True, watched: bool = True) -> int:
     except _WindowGoneError as error:
         log.info("the event pipe broke: %s", error)
     return 0
-
-
-def _claim_stdout() -> BinaryIO:
-    """Keep the real stdout for events; whatever a library prints goes to stderr."""
-    own = os.dup(1)
-    os.dup2(2, 1)
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.setmode(own, os.O_BINARY)
-        msvcrt.setmode(0, os.O_BINARY)
-    return os.fdopen(own, "wb")  # buffered, because a raw file may write less than it was given

@@ -1,0 +1,166 @@
+"""What servers say about drafting in one reply, recognized by its keys: a proxy may hide which server it is.
+
+| server | where | verify passes |
+|---|---|---|
+| Slipstream | ``slipstream`` at the root | sent |
+| llama-server, mlx-vlm | ``timings`` | worked out; mlx-vlm sends its rounds |
+| vLLM | ``metrics.speculative_decoding`` | sent |
+| SGLang | ``sglext.spec_tokens_details`` | sent |
+| TensorRT-LLM | ``speculative_decoding`` of the choice; before that only ``avg_decoded_tokens_per_iter`` | sent |
+| LM Studio | ``stats`` | worked out |
+
+``accepted_prediction_tokens`` in OpenAI's ``usage`` is something else and isn't read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from app.protocol.events import DraftFigures
+from app.protocol.remote import FiguresFrom
+from app.protocol.statistics import acceptance_rate, mean_acceptance_length
+from app.remote.values import counts, mapping, number, real
+
+
+@dataclass(frozen=True)
+class ServerFigures:
+    """The counters of one reply, as the server sent them; ``None``: it didn't."""
+
+    drafted: int
+    accepted: int
+    tested: int
+    passes: int | None = None
+    mean_length: float | None = None
+    histogram: tuple[int, ...] = ()
+    """Passes that accepted 0, 1, 2, … tokens."""
+    source: FiguresFrom = "reply"
+
+    def draft_figures(self, tokens: int) -> DraftFigures:
+        """As they are shown and stored. ``tokens``: of the whole answer.
+
+        A pass emits what it accepts and one token more, and the first token needs none: what isn't sent follows.
+        """
+        length, passes = self.mean_length, self.passes
+        if passes is None and length and not self.tested:
+            passes = round(tokens / length)
+        elif passes is None:
+            passes = max(tokens - 1 - self.accepted, 1 if self.tested else 0)
+        if length is None:
+            length = mean_acceptance_length(self.accepted, passes)
+        return DraftFigures(
+            drafted=self.drafted,
+            tested=self.tested,
+            accepted=self.accepted,
+            acceptance_rate=acceptance_rate(self.accepted, self.tested),
+            verify_passes=passes,
+            mean_acceptance_length=length,
+            accepted_per_position=[sum(self.histogram[place:]) for place in range(1, len(self.histogram))],
+            passes_per_accepted=list(self.histogram),
+            source=self.source,
+            estimated_passes=self.passes is None,
+        )
+
+
+def in_reply(root: dict[str, Any], choice: dict[str, Any]) -> ServerFigures | None:
+    """The figures in one part of a reply; ``None`` if it has none."""
+    for read, place in (
+        (_of_slipstream, root.get("slipstream")),
+        (_of_timings, root.get("timings")),
+        (_of_vllm, mapping(root.get("metrics")).get("speculative_decoding")),
+        (_of_sglang, mapping(root.get("sglext")).get("spec_tokens_details")),
+        (_of_tensorrt, choice),
+        (_of_lm_studio, root.get("stats")),
+    ):
+        if (found := mapping(place)) and (figures := read(found)) is not None:
+            return figures
+    return None
+
+
+def _of_slipstream(found: dict[str, Any]) -> ServerFigures | None:
+    drafted, accepted = number(found.get("drafted")), number(found.get("accepted"))
+    if drafted is None or accepted is None:
+        return None
+    return ServerFigures(
+        drafted=drafted,
+        accepted=accepted,
+        tested=_or(number(found.get("tested")), drafted),
+        passes=number(found.get("verify_passes")),
+        source="live",
+    )
+
+
+def _of_timings(found: dict[str, Any]) -> ServerFigures | None:
+    """``draft_n`` isn't there if nothing was drafted, which ``predicted_n`` beside it makes an answer."""
+    drafted, accepted = number(found.get("draft_n")), number(found.get("draft_n_accepted"))
+    if drafted is None and number(found.get("predicted_n")) is None:
+        return None
+    return ServerFigures(
+        drafted=drafted or 0,
+        accepted=accepted or 0,
+        tested=drafted or 0,
+        passes=number(found.get("draft_rounds")),
+        source="live",
+    )
+
+
+def _of_vllm(found: dict[str, Any]) -> ServerFigures | None:
+    drafted = number(found.get("num_draft_tokens"))
+    if drafted is None:
+        return None
+    return ServerFigures(
+        drafted=drafted,
+        accepted=_or(number(found.get("num_accepted_draft_tokens")), 0),
+        tested=drafted,
+        passes=number(found.get("num_spec_steps")),
+        mean_length=real(found.get("mean_acceptance_length")),
+        histogram=tuple(counts(found.get("acceptance_histogram"))),
+    )
+
+
+def _of_sglang(found: dict[str, Any]) -> ServerFigures | None:
+    drafted = number(found.get("spec_num_proposed_drafts"))
+    if drafted is None:
+        return None
+    return ServerFigures(
+        drafted=drafted,
+        accepted=_or(number(found.get("spec_num_correct_drafts")), 0),
+        tested=drafted,
+        passes=number(found.get("spec_verify_ct")),
+        mean_length=real(found.get("spec_accept_length")),
+        histogram=tuple(counts(found.get("spec_correct_drafts_histogram"))),
+    )
+
+
+def _of_tensorrt(choice: dict[str, Any]) -> ServerFigures | None:
+    found, mean = mapping(choice.get("speculative_decoding")), real(choice.get("avg_decoded_tokens_per_iter"))
+    drafted = number(found.get("total_draft_tokens"))
+    if drafted is None:
+        # Only how many tokens a pass brought: how many were drafted isn't known.
+        return ServerFigures(drafted=0, accepted=0, tested=0, mean_length=mean) if mean else None
+    return ServerFigures(
+        drafted=drafted,
+        accepted=_or(number(found.get("total_accepted_draft_tokens")), 0),
+        tested=drafted,
+        passes=number(found.get("num_spec_steps")),
+        mean_length=mean,
+        histogram=tuple(counts(found.get("acceptance_histogram"))),
+    )
+
+
+def _of_lm_studio(found: dict[str, Any]) -> ServerFigures | None:
+    drafted = number(found.get("total_draft_tokens_count"))
+    if drafted is None:
+        # Its ``stats`` are there without a draft as well.
+        return ServerFigures(drafted=0, accepted=0, tested=0) if real(found.get("tokens_per_second")) else None
+    accepted = _or(number(found.get("accepted_draft_tokens_count")), 0)
+    rejected, ignored = (
+        number(found.get("rejected_draft_tokens_count")),
+        number(found.get("ignored_draft_tokens_count")),
+    )
+    tested = drafted - (ignored or 0) if rejected is None else accepted + rejected
+    return ServerFigures(drafted=drafted, accepted=accepted, tested=max(tested, accepted))
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

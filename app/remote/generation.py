@@ -1,0 +1,252 @@
+"""One answer of a server: asked for once, read as it comes, counted here and with what the server says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from app.protocol.commands import Generate
+from app.protocol.events import (
+    DraftFigures,
+    Event,
+    Figures,
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    PromptProgressed,
+    Round,
+    RoundsReceived,
+)
+from app.protocol.options import FinishReason
+from app.protocol.statistics import Statistics
+from app.remote import counters
+from app.remote.connecting import Session
+from app.remote.failures import RemoteError
+from app.remote.lines import DONE, Lines
+from app.remote.replies import Part, Usage, part_of
+from app.remote.requests import Request, request_for
+from app.remote.rounds import Rounds
+
+_FLUSH_SECONDS = 1 / 60
+_MAX_SEED = 2**31 - 1
+"""What every server takes."""
+_REASONS: dict[str, FinishReason] = {"length": "length", "max_tokens": "length"}
+_BROKEN = ("abort", "error", "unload")
+"""Reasons with which servers say that an answer didn't come to its end."""
+
+Send = Callable[[Event], None]
+
+
+class Answering:
+    """Asks for one answer and sends its events."""
+
+    def __init__(self, command: Generate, session: Session, send: Send, received: Callable[[], None]) -> None:
+        """``received`` is called whenever something has come from the server."""
+        self._command = command
+        self._session = session
+        self._send = send
+        self._received = received
+        self._begun = time.monotonic()
+        self._seed = secrets.randbelow(_MAX_SEED) if command.seed is None else command.seed
+        self._rounds = Rounds()
+        self._statistics = Statistics()
+        self._usage = Usage()
+        self._prompt_speed: float | None = None
+        self._finish = self._stop = ""
+        self._is_done = self._is_started = False
+        self._unsent: list[Round] = []
+        self._sent_at = 0.0
+        self._before: counters.Counters | None = None
+
+    async def run(self) -> None:
+        """Ask, and send all events; the last one is `GenerationFinished` or `GenerationFailed`."""
+        try:
+            self._before = await self._counters()
+            await self._read(request_for(self._command, self._session, self._seed))
+            self._check_end()
+        except asyncio.CancelledError:
+            self._finished("cancelled", None)
+            raise
+        except RemoteError as error:
+            self._failed(error)
+        else:
+            after = await self._counters() if self._before is not None else None
+            self._finished(self._reason(), after)
+
+    async def _read(self, request: Request) -> None:
+        http = self._session.http
+        lines = Lines(http.limits.line, http.address.host)
+        async with http.stream(request.path, request.body) as response:
+            self._received()
+            async with contextlib.aclosing(http.pieces(response, self._received)) as pieces:
+                async for piece in pieces:
+                    self._take(lines.feed(piece))
+                    if self._is_done:
+                        return
+            self._take(lines.end())
+
+    # ------------------------------------------------------------ what comes
+
+    def _take(self, contents: list[bytes]) -> None:
+        """Several lines that came at once. What stands before an error is kept."""
+        parts: list[Part] = []
+        error = None
+        for content in contents:
+            if content == DONE:
+                self._is_done = True
+                break
+            part = part_of(content, self._session.http.address.host)
+            if part is not None and part.error is not None:
+                error = part.error
+                break
+            if part is not None:
+                parts.append(part)
+        for part in parts:
+            self._note(part)
+        self._add(self._rounds.of(parts, self._seconds()))
+        if error is not None:
+            raise error
+
+    def _note(self, part: Part) -> None:
+        self._finish = part.finish or self._finish
+        self._stop = part.stop or self._stop
+        self._prompt_speed = part.prompt_speed or self._prompt_speed
+        if part.usage is not None:
+            self._usage = _updated(self._usage, part.usage)
+        if not self._is_started:
+            self._start(part)
+        if part.progress is not None and not self._rounds.count:
+            done, total = part.progress
+            self._send(PromptProgressed(request=self._command.request, done=done, total=total))
+
+    def _start(self, part: Part) -> None:
+        self._is_started = True
+        total = part.progress[1] if part.progress else self._usage.prompt
+        self._send(
+            GenerationStarted(
+                request=self._command.request,
+                seed=self._seed,
+                prompt_tokens=total or 0,
+                cached_tokens=part.cached or self._usage.cached or 0,
+                template="none" if self._command.raw else "model",
+            )
+        )
+
+    def _add(self, rounds: list[Round]) -> None:
+        for one in rounds:
+            self._statistics.add(one)
+        self._unsent += rounds
+        if self._unsent and (not self._sent_at or self._seconds() - self._sent_at >= _FLUSH_SECONDS):
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self._send(RoundsReceived(request=self._command.request, rounds=self._unsent))
+            self._unsent, self._sent_at = [], self._seconds()
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._begun
+
+    # ------------------------------------------------------------ the end
+
+    def _check_end(self) -> None:
+        """Raise `RemoteError` if the answer didn't come to its end."""
+        host = self._session.http.address.host
+        if self._finish in _BROKEN:
+            raise RemoteError("cut", f"{host} stopped in the middle of the answer.")
+        if self._finish or (self._is_done and self._rounds.count):
+            return
+        if self._is_started:
+            raise RemoteError("cut", f"The connection to {host} was cut in the middle of the answer.")
+        raise RemoteError("not_a_server", f"{host} accepted the request but sent no answer in a form that is known.")
+
+    def _reason(self) -> FinishReason:
+        if self._stop and self._stop in self._command.stop:
+            return "stop_string"
+        reason = _REASONS.get(self._finish, "end")
+        return "context" if reason == "length" and self._command.max_tokens is None else reason
+
+    def _finished(self, reason: FinishReason, after: counters.Counters | None) -> None:
+        figures = self._all_figures(after)
+        self._send(
+            GenerationFinished(
+                request=self._command.request,
+                finish_reason=reason,
+                figures=figures,
+                stop_string=self._stop if reason == "stop_string" else None,
+            )
+        )
+
+    def _failed(self, error: RemoteError) -> None:
+        figures = self._all_figures(None)
+        message = str(error)
+        if error.cause == "cut" and figures.completion_tokens:
+            message = f"{message.removesuffix('.')}. What had come until then was kept."
+        self._send(
+            GenerationFailed(
+                request=self._command.request,
+                message=message,
+                prompt_tokens=error.prompt_tokens,
+                cause="cut" if error.cause == "timeout" and figures.completion_tokens else error.cause,
+                figures=figures if figures.completion_tokens else None,
+            )
+        )
+
+    def _all_figures(self, after: counters.Counters | None) -> Figures:
+        """The rest of the text, and all figures: those of time are measured here, those of tokens are the server's."""
+        self._add(self._rounds.rest(self._seconds()))
+        self._flush()
+        own, usage = self._statistics.figures(self._seconds()), self._usage
+        tokens = own.completion_tokens if usage.completion is None else usage.completion
+        return msgspec.structs.replace(
+            own,
+            prompt_tokens=usage.prompt or 0,
+            cached_tokens=usage.cached or 0,
+            completion_tokens=tokens,
+            prompt_tokens_per_second=self._prompt_speed,
+            decode_tokens_per_second=self._speed(tokens),
+            draft=self._draft_figures(after, tokens),
+            thinking_tokens=own.thinking_tokens if usage.thinking is None else usage.thinking,
+        )
+
+    def _speed(self, tokens: int) -> float | None:
+        """Tokens after the first that was received ÷ time from that to the last."""
+        statistics = self._statistics
+        seconds = statistics.last_token_time - (statistics.first_token_time or 0.0)
+        after_first = tokens - statistics.first_tokens
+        return after_first / seconds if after_first > 0 and seconds > 0 else None
+
+    def _draft_figures(self, after: counters.Counters | None, tokens: int) -> DraftFigures:
+        figures = self._rounds.figures
+        if figures is not None:
+            self._session.has_figures = True
+        else:
+            figures = counters.between(self._before, after)
+        if figures is None:
+            return DraftFigures(source="none")
+        found, own = figures.draft_figures(tokens), self._statistics
+        if self._rounds.are_passes and (own.tested, own.accepted) == (found.tested, found.accepted):
+            positions = {name: list(getattr(own, name)) for name in ("accepted_per_position", "tested_per_position")}
+            found = msgspec.structs.replace(found, **positions)
+        return found
+
+    async def _counters(self) -> counters.Counters | None:
+        """Only where answers have no figures of their own."""
+        if self._session.remote.figures != "counters" or self._session.has_figures:
+            return None
+        return await counters.read(self._session.http, self._session.dialect.kind)
+
+
+def _updated(old: Usage, new: Usage) -> Usage:
+    """The newest of each count."""
+    return Usage(
+        prompt=old.prompt if new.prompt is None else new.prompt,
+        completion=old.completion if new.completion is None else new.completion,
+        cached=old.cached if new.cached is None else new.cached,
+        thinking=old.thinking if new.thinking is None else new.thinking,
+    )
