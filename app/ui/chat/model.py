@@ -377,9 +377,7 @@ class ChatModel(QObject):
         place = self._idle_place(message_id)
         return place is not None and place == len(self.messages) - 1 and can_continue(self.messages[place])
 
-    def continue_answer(
-        self, message_id: str, tokens: Sequence[int] | None = None, *, by_text: bool = False
-    ) -> bool:
+    def continue_answer(self, message_id: str, tokens: Sequence[int] | None = None, *, by_text: bool = False) -> bool:
         """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored.
 
         ``by_text``: a server goes on with it, which has no tokens.

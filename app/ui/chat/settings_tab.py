@@ -333,9 +333,7 @@ class ChatSettingsTab(QFrame):
         self.thinking.offer(levels)
         if levels:
             self.thinking.show_value(self._shown_level(chosen) or "")
-        self.thinking_budget.setEnabled(
-            self.thinking.currentData() != "off" and "thinking_budget" not in self._refused
-        )
+        self.thinking_budget.setEnabled(self.thinking.currentData() != "off" and "thinking_budget" not in self._refused)
         for widget in self._thinking_field:
             widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))

@@ -324,7 +324,7 @@ class ComparePresenter(QObject):
     def _why_not_remote(self, remote: RemoteModel, *, of_set: bool) -> str:
         """The same for a model on a server."""
         if not remote.can_switch_drafting:
-            return wording.CANT_SWITCH.format(server=server_name(remote))
+            return wording.CANT_SWITCH.format(server=server_name(remote.server))
         current = self._chats.current
         if not of_set and self._chats.queue.consent.is_needed(current.id, current.messages):
             return wording.NOT_SENT.format(host=host_of(remote.server.address))

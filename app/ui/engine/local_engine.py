@@ -244,7 +244,7 @@ class LocalEngine(Engine):
         match event:
             case Stalled():
                 self.engine_stalled.emit(event.seconds)
-            case (Hello() | MemoryRead()) if self._is_remote:
+            case Hello() | MemoryRead() if self._is_remote:
                 pass  # it uses none that anybody would ask about
             case Hello():
                 self.memory_read.emit(MemoryRead(devices=event.devices))

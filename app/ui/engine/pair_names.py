@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from app.models.text import printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.remote import SERVER_NAMES, RemoteModel
+from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
@@ -70,14 +70,18 @@ def host_of(address: str) -> str:
     return printable(urlsplit(address).netloc.rpartition("@")[2] or address, 120)
 
 
-def server_name(remote: RemoteModel) -> str:
+def server_name(server: Server) -> str:
     """``vLLM 0.29.0``."""
-    server = remote.server
-    return printable(f"{SERVER_NAMES[server.kind]} {server.version}".strip(), 120)
+    name = SERVER_NAMES[server.kind]
+    return printable(f"{name} {server.version.removeprefix(f'{name.lower()}-')}".strip(), 120)
 
 
 def _remote_lines(pair: PairLoaded, remote: RemoteModel) -> list[str]:
-    lines = [f"Model: {_name(pair.target)}", f"Server: {server_name(remote)}", f"Address: {remote.server.address}"]
+    lines = [
+        f"Model: {_name(pair.target)}",
+        f"Server: {server_name(remote.server)}",
+        f"Address: {remote.server.address}",
+    ]
     return [*map(visible, lines), *([f"Context: {pair.context_length:,} tokens"] if pair.context_length else [])]
 
 

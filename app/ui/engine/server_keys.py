@@ -18,18 +18,16 @@ class ServerKeys:
         self._store = SecretStore()
         self._lane = Lane(owner, "server keys")
 
-    def get(self, address: str, done: Callable[[str, SecretPlace], object]) -> None:
+    def get(self, address: str, done: Callable[[str, SecretPlace], None]) -> None:
         """``done`` gets the key, empty if there is none, and where it is stored."""
         store = self._store
         self._lane.submit(lambda: (store.get(address) or "", store.where(address)), lambda found: done(*found))
 
-    def has_keyring(self, done: Callable[[bool], object]) -> None:
+    def has_keyring(self, done: Callable[[bool], None]) -> None:
         """Whether this system can store keys."""
         self._lane.submit(lambda: backend_name() is not None, done)
 
-    def put(
-        self, address: str, key: str, done: Callable[[], object], failed: Callable[[KnownError], object]
-    ) -> None:
+    def put(self, address: str, key: str, done: Callable[[], None], failed: Callable[[KnownError], None]) -> None:
         """Store a key in place of an earlier one; an empty one deletes that."""
 
         def put() -> None:

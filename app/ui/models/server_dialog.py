@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSignalBlocker, Qt, Slot
-from PySide6.QtWidgets import QComboBox, QCompleter, QDialog, QDialogButtonBox, QLineEdit, QListWidget, QPushButton
-from PySide6.QtWidgets import QListWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QComboBox,
+    QCompleter,
+    QDialog,
+    QDialogButtonBox,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QWidget,
+)
 
 from app.protocol.remote import MAX_ADDRESS_CHARACTERS, MAX_KEY_CHARACTERS, ServedModel, Server
 from app.ui.models import server_text
@@ -29,7 +38,7 @@ class ServerDialog(QDialog):
 
     Attributes:
         address, key, model, found: Its fields.
-        test, find, remove_key, open_button, local: Its buttons. ``local`` leads to the models on this computer.
+        test, find_button, remove_key, open_button, local: Its buttons. ``local`` leads to the models on this computer.
     """
 
     def __init__(self, known: Sequence[str] = (), parent: QWidget | None = None) -> None:
@@ -70,8 +79,8 @@ class ServerDialog(QDialog):
         self.remove_key.hide()
         self.test = QPushButton("Test", autoDefault=False)
         explain(self.test, "Connects to the server and says what it is. Nothing of a chat is sent.")
-        self.find = QPushButton("Find servers on this computer", autoDefault=False)
-        explain(self.find, "Asks the ports that such programs usually listen on. Nothing leaves this computer.")
+        self.find_button = QPushButton("Find servers on this computer", autoDefault=False)
+        explain(self.find_button, "Asks the ports that such programs usually listen on. Nothing leaves this computer.")
         self.open_button = QPushButton("Open", default=True)
         theme.set_role(self.open_button, "primary")
         self.local = QPushButton("Models on this computer…", autoDefault=False)
@@ -89,14 +98,14 @@ class ServerDialog(QDialog):
         box = QDialogButtonBox()
         box.addButton(self.local, QDialogButtonBox.ButtonRole.ResetRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
-        box.addButton(self.open_button, QDialogButtonBox.ButtonRole.ActionRole)
+        box.addButton(self.open_button, QDialogButtonBox.ButtonRole.AcceptRole)
         box.rejected.connect(self.reject)
         column(
             label(_INTRODUCTION, "quiet", wraps=True),
             2 * SPACING,
             *self._named("Address", self.address),
             self._warning,
-            row(self.find, None),
+            row(self.find_button, None),
             self._none_found,
             self.found,
             2 * SPACING,
@@ -174,7 +183,7 @@ class ServerDialog(QDialog):
 
     def set_busy(self, what: str) -> None:
         """``what`` is going on, in a few words; empty when it is done."""
-        for button in (self.test, self.find, self.open_button):
+        for button in (self.test, self.find_button, self.open_button):
             button.setEnabled(not what)
         if what:
             self.show_verdict(Verdict(what))

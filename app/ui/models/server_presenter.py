@@ -90,7 +90,7 @@ class ServerPresenter(QObject):
         dialog.key.textChanged.connect(self._forget_test)
         dialog.model.activated.connect(self._on_model_chosen)
         dialog.test.clicked.connect(self._on_test)
-        dialog.find.clicked.connect(self._on_find)
+        dialog.find_button.clicked.connect(self._on_find)
         dialog.found.itemClicked.connect(self._on_found_chosen)
         dialog.found.itemActivated.connect(self._on_found_chosen)
         dialog.open_button.clicked.connect(self._on_open)
@@ -341,4 +341,3 @@ class ServerPresenter(QObject):
         self.dialog = None
         if self._engine is not None:
             self._engine.end()
-

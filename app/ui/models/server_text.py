@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from app.models.text import printable, visible
 from app.protocol.events import PairLoaded
-from app.protocol.remote import SERVER_NAMES, ModelState, ServedModel, Server
+from app.protocol.remote import ModelState, ServedModel, Server
 from app.storage.secrets import SecretPlace
 from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets import units
@@ -83,12 +83,12 @@ def server_title(server: Server) -> str:
     models = [one.id for one in server.models]
     shown = models[0] if len(models) == 1 else f"{len(models):,} models" if models else ""
     shown = "needs a key" if server.needs_key else shown
-    return visible(" · ".join(filter(None, (_named(server), host_of(server.address), shown))))
+    return visible(" · ".join(filter(None, (server_name(server), host_of(server.address), shown))))
 
 
 def found(server: Server, *, is_chosen: bool) -> Verdict:
     """There is a server, whose model isn't known well yet."""
-    text = f"✓ {_named(server)} at {host_of(server.address)}"
+    text = f"✓ {server_name(server)} at {host_of(server.address)}"
     if not server.models:
         return Verdict(text, "warning", ("It has no model at the moment. Load one there, then test again.",))
     if not is_chosen:
@@ -102,14 +102,10 @@ def tested(pair: PairLoaded) -> Verdict:
     assert remote is not None
     context = f"{units.tokens(pair.context_length)} of context" if pair.context_length else "context length not known"
     return Verdict(
-        visible(f"✓ {server_name(remote)} at {host_of(remote.server.address)}"),
+        visible(f"✓ {server_name(remote.server)} at {host_of(remote.server.address)}"),
         "good",
         (
             visible(f"Model: {remote.model} · {context}"),
             visible(remote.figures_note or (NO_FIGURES if remote.figures == "none" else "")),
         ),
     )
-
-
-def _named(server: Server) -> str:
-    return printable(f"{SERVER_NAMES[server.kind]} {server.version}".strip(), 120)

@@ -78,9 +78,7 @@ class _HelpDialog(QDialog):
 class AboutDialog(_HelpDialog):
     """What Slipstream is, and the versions that a problem report should include."""
 
-    def __init__(
-        self, hello: Hello | None, remote: RemoteModel | None = None, parent: QWidget | None = None
-    ) -> None:
+    def __init__(self, hello: Hello | None, remote: RemoteModel | None = None, parent: QWidget | None = None) -> None:
         """``hello`` as `Engine.hello` has it; ``remote`` is the server's model in use, if it is one."""
         super().__init__("About Slipstream", parent)
         hello = hello or Hello(protocol=PROTOCOL_VERSION, engine="")
@@ -102,7 +100,8 @@ class AboutDialog(_HelpDialog):
         heading = row(logo, (column(None, title, says, None, gap=SPACING), 1), gap=4 * SPACING)
         license = label(
             "Slipstream is free software under the MIT license. It runs models with llama.cpp (MIT) through "
-            "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer unless you open a model on a server.",
+            "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer unless you "
+            "open a model on a server.",
             "quiet",
             wraps=True,
         )
@@ -125,7 +124,12 @@ def _where(hello: Hello) -> list[tuple[str, str]]:
 
 def _where_remote(remote: RemoteModel) -> list[tuple[str, str]]:
     """Without the address, which is nobody's business in a report."""
-    return [("Runs on", f"{server_name(remote)}, {'this computer' if remote.server.is_loopback else 'another computer'}")]
+    return [
+        (
+            "Runs on",
+            f"{server_name(remote.server)}, {'this computer' if remote.server.is_loopback else 'another computer'}",
+        )
+    ]
 
 
 class LicensesDialog(_HelpDialog):

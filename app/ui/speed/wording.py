@@ -110,16 +110,21 @@ def status(now: Situation) -> Status:
         return _without_models(now.engine_state)
     if now.pair.remote is not None:
         return _on_server(now, now.pair.remote)
-    if now.pair.drafting_off is not None:
-        return Status("No drafting", _sentence(now.pair.drafting_off))
-    if now.pair.draft_refused is not None and not _has_drafted(now):
-        other = "The MTP head is used instead." if drafters.has_head(now.pair) else "n-grams are used instead."
+    return _here(now, now.pair)
+
+
+def _here(now: Situation, pair: PairLoaded) -> Status:
+    """With a pair on this computer."""
+    if pair.drafting_off is not None:
+        return Status("No drafting", _sentence(pair.drafting_off))
+    if pair.draft_refused is not None and not _has_drafted(now):
+        other = "The MTP head is used instead." if drafters.has_head(pair) else "n-grams are used instead."
         instead = other if now.drafters else "Answers are written without a draft."
-        return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
-    if now.pair.head_refused is not None and not _has_drafted(now):
-        other = "The draft model is used instead." if drafters.has_model(now.pair) else "n-grams are used instead."
+        return Status("Draft model not used", f"{_sentence(pair.draft_refused)} {instead}", "warning")
+    if pair.head_refused is not None and not _has_drafted(now):
+        other = "The draft model is used instead." if drafters.has_model(pair) else "n-grams are used instead."
         instead = f" {other}" if now.drafters else ""
-        return Status("MTP head not used", f"{_sentence(now.pair.head_refused)}{instead}", "warning")
+        return Status("MTP head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
@@ -170,7 +175,9 @@ def server_note(now: Situation) -> str:
     if source == "counters":
         parts.append("They are the server's counters over that time, so they include what others asked it.")
     if draft is not None and draft.estimated_passes:
-        parts.append("It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest.")
+        parts.append(
+            "It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest."
+        )
     return " ".join(filter(None, parts))
 
 
