@@ -272,6 +272,7 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        self._offer_to_stop_thinking()
         self.speed.show_pair(pair)
         self.chats.use_defaults()
         self._apply_settings()
@@ -372,12 +373,18 @@ class Controller(QObject):
         ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
-        chat_commands.stop_thinking = model.stop_thinking
+        self._offer_to_stop_thinking()
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
         self.messages.show(model)
         self._refresh_menus()
         self._apply_settings()
+
+    def _offer_to_stop_thinking(self) -> None:
+        """Unless a server writes the answer, which can't be told."""
+        remote = self.pair_loader.remote()
+        can_stop = remote is None or "stop_thinking" not in remote.refused
+        self._window.transcript.commands.stop_thinking = self.chats.current.stop_thinking if can_stop else None
 
     @Slot(object)
     def _on_created(self, model: ChatModel) -> None:

@@ -124,12 +124,8 @@ def _where(hello: Hello) -> list[tuple[str, str]]:
 
 def _where_remote(remote: RemoteModel) -> list[tuple[str, str]]:
     """Without the address, which is nobody's business in a report."""
-    return [
-        (
-            "Runs on",
-            f"{server_name(remote.server)}, {'this computer' if remote.server.is_loopback else 'another computer'}",
-        )
-    ]
+    where = "this computer" if remote.server.is_loopback else "another computer"
+    return [("Runs on", f"{server_name(remote.server)}, {where}")]
 
 
 class LicensesDialog(_HelpDialog):

@@ -200,8 +200,8 @@ class SpeedPanel(QScrollArea):
         column(
             self._status_lines,
             stacked(self._speed, self._acceptance, self.plain_speed),
-            self._server_section,
             *self._local,
+            self._server_section,
             self._curve_section,
             self._kinds_section,
             None,
