@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.remote_engine import RemoteEngine
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[RemoteEngine]:
+    """The real process, for the tests of a file."""
+    with RemoteEngine() as started:
+        yield started
