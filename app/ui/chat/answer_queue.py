@@ -233,7 +233,8 @@ class AnswerQueue(QObject):
         if (live := self._answer_to(failed.request)) is None:
             return
         remote = self._pair_loader.remote()
-        if remote is not None and failed.cause and self.is_shown(live.chat_id):
+        is_explained = failed.cause in ("", "context", "refused")  # asking again wouldn't help
+        if remote is not None and not is_explained and self.is_shown(live.chat_id):
             can_continue = remote.can_continue and bool(live.pieces)
             notice = notices.answer_not_finished(failed.cause, has_begun=bool(live.pieces), can_continue=can_continue)
             self._notice_list.show(SERVER, notice)

@@ -41,6 +41,8 @@ _EXAMPLES: dict[str, str] = {
     "gbnf": 'root ::= "yes" | "no"',
 }
 """What is shown in an empty field."""
+WHEN = "Changes take effect with the next answer."
+GRAYED = "What is grayed out isn't available with this server; point at it to see why."
 NO_SUCH_FORMAT = "The server can't make answers follow this."
 _FLAGS_ROLE = Qt.ItemDataRole.UserRole - 1
 """With which `QComboBox` keeps whether a line can be chosen."""
@@ -139,6 +141,7 @@ class ChatSettingsTab(QFrame):
         describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
         self.format_problem.hide()
+        self._foot = label(WHEN, "quiet", wraps=True, scale=0.9)
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()
@@ -157,7 +160,7 @@ class ChatSettingsTab(QFrame):
             SPACING,
             self.more_section,
             2 * SPACING,
-            label("Changes take effect with the next answer.", "quiet", wraps=True, scale=0.9),
+            self._foot,
             None,
             gap=SPACING,
             margins=(_SIDE, 3 * SPACING, _SIDE, 2 * SPACING),
@@ -341,11 +344,12 @@ class ChatSettingsTab(QFrame):
     def show_refused(self, reasons: Mapping[str, str], formats: Collection[str] | None) -> None:
         """Gray out what a server doesn't take, and say why; ``formats``: what it can make answers follow, ``None``: all
         of them."""
+        for key, parameter in self.parameters.items():
+            parameter.show_refused(reasons.get(key, ""))
         for key, field in self._refusable().items():
-            reason = reasons.get(key, "")
-            field.setEnabled(not reason)
-            table = SamplingChoice if key in self.parameters else ChatSettings
-            describe(field, reason or words_of(table, key)[1])
+            field.setEnabled(not reasons.get(key))
+            describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
+        self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
         self._refused = frozenset(key for key, reason in reasons.items() if reason)
         model = self.answer_format.model()
         for place in range(self.answer_format.count()):
@@ -359,7 +363,6 @@ class ChatSettingsTab(QFrame):
     def _refusable(self) -> dict[str, QWidget]:
         """The fields that a server may have no use for."""
         return {
-            **self.parameters,
             "system_prompt": self.system_prompt,
             "thinking": self.thinking,
             "thinking_budget": self.thinking_budget,

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall", "server")
 
 Planned = Callable[["FittedPair"], None]
 

@@ -21,7 +21,7 @@ SOURCE_TEXTS: dict[Source, str] = {
     "catalog": "recommended by the model's authors",
     "default": "the usual value",
     "server": "the server's own value",
-    "unknown": "the usual value, but it is left to the server",
+    "unknown": "left to the server",
 }
 """Shown after a value, in lower case."""
 

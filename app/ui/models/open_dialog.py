@@ -155,12 +155,14 @@ class OpenModelsDialog(QDialog):
 
     def _files_part(self, recent: Sequence[Pair]) -> QWidget:
         part = QWidget()
+        self.server_button = QPushButton("Server…", autoDefault=False)
+        self.server_button.setToolTip("Use a model that runs on a server instead")
         self._verdict.setMinimumHeight(2 * self._verdict.fontMetrics().lineSpacing())
         column(
             self._target,
             self._draft,
             self._head,
-            row((self._verdict, 1), self._recent_button(recent), gap=3 * SPACING),
+            row((self._verdict, 1), self.server_button, self._recent_button(recent), gap=3 * SPACING),
             self._memory_part,
             margins=(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING),
             on=part,
@@ -184,14 +186,11 @@ class OpenModelsDialog(QDialog):
         theme.set_role(part, "side")
         self._load = QPushButton("Load", default=True)
         theme.set_role(self._load, "primary")
-        self.server_button = QPushButton("Server…", autoDefault=False)
-        self.server_button.setToolTip("Use a model that runs on a server instead")
         reset = QPushButton("Reset to defaults", autoDefault=False)
         reset.setToolTip("Resets everything except the files")
         reset.clicked.connect(lambda: self._show_fields(OpenModelsChoice()))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
-        box.addButton(self.server_button, QDialogButtonBox.ButtonRole.ActionRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
         box.addButton(self._load, QDialogButtonBox.ButtonRole.AcceptRole)
         box.accepted.connect(self.accept)

@@ -66,7 +66,7 @@ class SpeedWiring(QObject):
         """Another pair is loaded, or none any more."""
         files = self._pair_loader.files()
         self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
-        self._window.speed_panel.set_pair(pair)
+        self._window.speed_panel.set_pair(pair, is_remote=self._pair_loader.is_remote())
         self._show_head()
 
     @Slot()

@@ -68,9 +68,13 @@ class SpeedPanel(QScrollArea):
 
     # ------------------------------------------------------------ from the window
 
-    def set_pair(self, pair: PairLoaded | None) -> None:
-        """A pair was loaded or unloaded. Measurements of the previous one are dropped."""
-        self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state)
+    def set_pair(self, pair: PairLoaded | None, *, is_remote: bool = False) -> None:
+        """A pair was loaded or unloaded. Measurements of the previous one are dropped.
+
+        ``is_remote``: a model on a server is, or was to be, used.
+        """
+        is_remote = pair.remote is not None if pair is not None else is_remote
+        self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state, is_remote=is_remote)
         self._meter = Meter()
         self._curve, self._length_used = [], None
         self._kinds = pair.history if pair else []
@@ -79,13 +83,13 @@ class SpeedPanel(QScrollArea):
         if pair is not None:
             self.draft_length.set_default(pair.default_draft_length)
             self._status_lines.set_default_length(pair.default_draft_length)
-            self._show_place(is_remote=pair.remote is not None)
+        self._show_place(is_remote=is_remote)
         self._rows = self._least_rows()
         self._note_change()
 
     def _show_place(self, *, is_remote: bool) -> None:
         """Whether the model is on a server."""
-        self._server_section.setVisible(is_remote)
+        self._server_section.setVisible(is_remote and self._told.pair is not None)
         for part in self._local:
             part.setVisible(not is_remote)
 
@@ -234,7 +238,7 @@ class SpeedPanel(QScrollArea):
         if remote is not None:
             shares = wording.accepted_per_pass(now.figures) if now.figures and not now.answering else []
             self._server_section.show_server(wording.server_note(now), shares)
-        self.plain_speed.setVisible(remote is None or remote.can_switch_drafting)
+        self.plain_speed.setVisible(remote.can_switch_drafting if remote is not None else not now.is_remote)
         self._acceptance.setVisible(remote is None or wording.has_acceptance(now, remote))
         can_measure = now.pair is not None and now.failure is None and not now.answering
         self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)

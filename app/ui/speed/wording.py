@@ -8,7 +8,7 @@ from typing import Literal
 from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
 from app.protocol.remote import RemoteModel
-from app.protocol.statistics import exported_acceptance_by_position, kind_speed
+from app.protocol.statistics import exported_acceptance_by_position, has_drafted, kind_speed
 from app.ui.engine import drafters
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
@@ -36,6 +36,8 @@ class Situation:
     """What the status sentence depends on."""
 
     pair: PairLoaded | None = None
+    is_remote: bool = False
+    """Whether it is on a server, or was to be."""
     engine_state: str = ""
     failure: str | None = None
     draft_length: DraftLength = "auto"
@@ -107,7 +109,7 @@ def status(now: Situation) -> Status:
     if now.failure is not None:
         return Status("Engine stopped", now.failure, "bad")
     if now.pair is None:
-        return _without_models(now.engine_state)
+        return _without_models(now.engine_state, is_remote=now.is_remote)
     if now.pair.remote is not None:
         return _on_server(now, now.pair.remote)
     return _here(now, now.pair)
@@ -139,7 +141,7 @@ def _here(now: Situation, pair: PairLoaded) -> Status:
 def _on_server(now: Situation, remote: RemoteModel) -> Status:
     """What is known of a server's drafting. No figures, nothing drafted and nothing accepted are different answers."""
     figures = now.figures
-    if figures is None or now.answering:
+    if figures is None or now.answering or figures.draft.source == "engine":  # it hasn't finished
         if detail := _figures(now):
             return Status("Drafting on the server" if figures and figures.draft.tested else _NAME, detail, "good")
         if now.answering:
@@ -149,18 +151,18 @@ def _on_server(now: Situation, remote: RemoteModel) -> Status:
     draft, detail = figures.draft, _figures(now)
     if draft.source == "none":
         return Status("No drafting figures", detail)
-    if not draft.drafted:
+    if not has_drafted(draft):
         return Status("Nothing was drafted", detail)
-    if not draft.accepted:
+    if draft.tested and not draft.accepted:
         return Status("No draft token was accepted", detail, "warning")
     return Status("Drafting on the server", detail, "good")
 
 
 def has_acceptance(now: Situation, remote: RemoteModel) -> bool:
     """Whether there is, or will be, an acceptance rate of a server."""
-    if now.figures is None or now.answering:
+    if now.figures is None or now.answering or now.figures.draft.source == "engine":
         return remote.figures != "none"
-    return now.figures.draft.source != "none"
+    return now.figures.draft.acceptance_rate is not None
 
 
 def server_note(now: Situation) -> str:
@@ -169,11 +171,10 @@ def server_note(now: Situation) -> str:
         return ""
     remote, parts = now.pair.remote, [now.pair.remote.figures_note]
     draft = now.figures.draft if now.figures is not None and not now.answering else None
-    source = draft.source if draft is not None and draft.source != "engine" else remote.figures
-    if source == "none" and not remote.figures_note:
+    if not remote.figures_note and remote.figures == "none":
         parts.append("This server gives no drafting figures.")
-    if source == "counters":
-        parts.append("They are the server's counters over that time, so they include what others asked it.")
+    if draft is not None and draft.source == "counters":
+        parts.append("This answer's figures are the server's counters over that time, not only this answer's.")
     if draft is not None and draft.estimated_passes:
         parts.append(
             "It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest."
@@ -196,12 +197,14 @@ def _has_drafted(now: Situation) -> bool:
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
-def _without_models(engine_state: str) -> Status:
+def _without_models(engine_state: str, *, is_remote: bool) -> Status:
     state = engine_state.strip()
     if state == "stopped":
         return Status("Engine stopped", "The chat says why and can restart it.", "bad")
     if state and state not in ("ready", "no model"):
         return Status(state[0].upper() + state[1:], "")
+    if is_remote:
+        return Status("Not connected", "The chat says why, and what you can do about it.")
     return Status("No model open", "Open a target model, plus a draft model if you have one.")
 
 
@@ -316,8 +319,9 @@ def _waiting(now: Situation) -> str:
 def _figures(now: Situation) -> str:
     """``68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster``, as far as it is known."""
     parts = []
-    if now.figures is not None and now.figures.draft.acceptance_rate is not None:
-        parts.append(units.accepted(now.figures.draft.acceptance_rate))
+    if now.figures is not None and has_drafted(now.figures.draft):
+        if now.figures.draft.acceptance_rate is not None:
+            parts.append(units.accepted(now.figures.draft.acceptance_rate))
         if (per_pass := _tokens_per_pass(now)) is not None:
             parts.append(per_pass)
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
