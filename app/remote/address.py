@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 from dataclasses import dataclass
 
 import httpx2
@@ -12,6 +13,8 @@ from app.models.text import printable
 from app.protocol.remote import MAX_ADDRESS_CHARACTERS
 from app.remote.failures import RemoteError
 
+_HOST = re.compile(r"[^\s%/\\@]+")
+_MOST_PORTS = 65_536
 _ENDINGS = ("/chat/completions", "/completions", "/models", "/v1")
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -54,7 +57,8 @@ def _url(typed: str) -> httpx2.URL:
         url = httpx2.URL()
     if url.userinfo:
         raise RemoteError("address", "The address contains a name or a password. Put the key into its own field.")
-    if len(words) > MAX_ADDRESS_CHARACTERS or url.scheme not in ("http", "https") or not url.host:
+    is_one = url.scheme in ("http", "https") and _HOST.fullmatch(url.host) and 0 < (url.port or 80) < _MOST_PORTS
+    if len(words) > MAX_ADDRESS_CHARACTERS or not is_one:
         raise RemoteError(
             "address", f"“{printable(typed.strip())}” isn't an address. It looks like http://localhost:8080."
         )

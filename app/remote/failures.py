@@ -108,7 +108,7 @@ def of_connection(error: Exception, host: str) -> RemoteError:
         return RemoteError("unreachable", f"Nothing answers at {host}. Is the server running, and the address right?")
     if isinstance(error, httpx2.DecodingError):
         return RemoteError("not_a_server", f"{host} sent something that can't be unpacked.")
-    if isinstance(error, httpx2.LocalProtocolError | httpx2.InvalidURL | UnicodeError):
+    if isinstance(error, httpx2.LocalProtocolError | httpx2.InvalidURL | ValueError):
         return RemoteError("address", f"{host} can't be asked: the address or the key contains impossible characters.")
     return RemoteError("cut", f"The connection to {host} was cut.")
 

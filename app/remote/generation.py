@@ -184,9 +184,7 @@ class Answering:
 
     def _failed(self, error: RemoteError) -> None:
         figures = self._all_figures(None)
-        message = str(error)
-        if error.cause == "cut" and figures.completion_tokens:
-            message = f"{message.removesuffix('.')}. What had come until then was kept."
+        message = f"{error} What had come until then was kept." if figures.completion_tokens else str(error)
         self._send(
             GenerationFailed(
                 request=self._command.request,

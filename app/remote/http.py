@@ -25,6 +25,8 @@ from app.remote.values import parsed
 
 _MOST_REDIRECTS = 3
 _KEEPS_METHOD = (307, 308)
+_FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
+"""Of the connection. `ValueError`: what a server sends can be impossible in many ways, and so can a host's name."""
 
 # httpx2 logs addresses, which are nobody's business.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -120,7 +122,7 @@ class Http:
             raise RemoteError(
                 "timeout", f"{self.address.host} sent nothing for {patience:.0f} s, so the connection was closed."
             ) from None
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+        except _FAILURES as error:
             raise of_connection(error, self.address.host) from None
 
     async def _body(self, response: httpx2.Response, most: int, *, cut: bool = False) -> bytes:
@@ -133,7 +135,7 @@ class Http:
                     if cut:
                         return bytes(body[:most])
                     raise RemoteError("not_a_server", f"The answer of {self.address.host} is too long to be genuine.")
-        except (httpx2.HTTPError, httpx2.StreamError, OSError) as error:
+        except _FAILURES as error:
             raise of_connection(error, self.address.host) from None
         return bytes(body)
 
@@ -168,7 +170,7 @@ class Http:
                 method, url, json=body, headers=headers, timeout=timeout, extensions=extensions
             )
             return await self._client.send(request, stream=True, follow_redirects=False)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, UnicodeError) as error:
+        except _FAILURES as error:
             raise of_connection(error, self.address.host) from None
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response, method: str) -> httpx2.URL:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
@@ -17,6 +15,7 @@ from app import __version__
 from app.models.hub.api import Hub
 from app.models.hub.errors import RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings, trusted_authorities
+from tests.support.certificates import self_signed
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
 
@@ -258,20 +257,7 @@ def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
     """A certificate for this machine that nobody signed."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command")
-    path = tmp_path / "own.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = [
-        "-addext",
-        "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:127.0.0.2",
-        "-keyout",
-        str(path),
-        "-out",
-        str(path),
-    ]
-    subprocess.run([*command.split(), *names], check=True, capture_output=True)
-    return path
+    return self_signed(tmp_path)
 
 
 def test_an_own_certificate_of_the_system_is_trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:

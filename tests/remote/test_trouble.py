@@ -1,0 +1,469 @@
+"""What a server, the way to it, or somebody on that way can do wrong: through the real process."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.protocol.commands import Cancel, Message, Ping
+from app.protocol.events import GenerationFinished, LoadFailed, LoadProgressed, PairLoaded, Pong
+from app.protocol.remote import Connect, ServerFailure
+from tests.support import remote_streams
+from tests.support.certificates import self_signed
+from tests.support.model_server import Answer, Asked, Cut, ModelServer, Reply, Wait
+from tests.support.remote_engine import QUESTION, RemoteEngine
+from tests.support.remote_streams import DONE, TEXT, WORDS, chunk, event, words
+from tests.support.vision_models import make_image
+
+CHAT = "/v1/chat/completions"
+END = [chunk({}, finish_reason="stop"), DONE]
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Any:
+    with RemoteEngine("tests.support.hasty_remote") as started:
+        yield started
+
+
+def serving(*pieces: Any, **headers: str) -> ModelServer:
+    """A server with one answer."""
+    return ModelServer({**remote_streams.openai(), CHAT: Reply.stream(*pieces, **headers)})
+
+
+# ------------------------------------------------------------ a stream of another shape
+
+
+def odd(text: bytes) -> bytes:
+    """As other programs end their lines, with pings in between."""
+    return b": ping\r\n\r\n" + text.replace(b"\n", b"\r\n")
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [*words(), chunk({}, finish_reason="stop")],
+        [b"".join([*words(), *END])],
+        [bytes([one]) for one in b"".join([*words(), *END])],
+        [odd(one) for one in [*words(), *END]],
+        [b"event: message\nid: 1\nretry: 5\n" + one for one in [*words(), *END]],
+        [one.replace(b"data: ", b"data:") for one in [*words(), *END]],
+        [event({"choices": []}), event({}), event({"choices": None}), *words(), DONE],
+        [*words(), chunk({"content": None}, finish_reason="stop"), chunk(usage=None), DONE],
+        [b"data: not JSON\n\n", b"data: [1]\n\n", b'data: "x"\n\n', *words(), *END],
+        [
+            chunk({"content": 5, "reasoning_content": [], "reasoning": {}}, timings=[], usage="x", metrics=3),
+            event({"choices": [5]}),
+            event({"choices": {"delta": 1}}),
+            event({"choices": [{"delta": "x", "finish_reason": 7}], "prompt_progress": {"total": "a"}}),
+            *words(),
+            chunk(timings={"predicted_n": -1, "predicted_ms": "x", "draft_n": 1.5, "draft_n_accepted": True}),
+            chunk(usage={"prompt_tokens": "5", "completion_tokens": None}, sglext={"spec_tokens_details": [1]}),
+            *END,
+        ],
+        [chunk({"content": [{"type": "text", "text": word}, 5]}) for word in WORDS] + END,
+        [*words(), b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}'],
+        [json.dumps({"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]}).encode()],
+        [event({"choices": [], "padding": "x" * 10_000_000}), *words(), *END],
+    ],
+    ids=[
+        *("no DONE", "at once", "byte by byte", "CRLF and pings", "other fields", "no space", "no choices", "nulls"),
+        *("no objects", "wrong types", "content in parts", "no last line end", "not streamed", "10 MB line"),
+    ],
+)
+def test_read_all_the_same(hasty: RemoteEngine, pieces: list[bytes]) -> None:
+    with serving(*pieces) as server:
+        hasty.connect(server.url)
+        answered = hasty.answer()
+    assert answered.text() == TEXT
+    assert answered.finished.finish_reason == "end"
+
+
+def test_compressed(hasty: RemoteEngine) -> None:
+    with serving(gzip.compress(b"".join([*words(), *END])), Content_Encoding="gzip") as server:
+        hasty.connect(server.url)
+        assert hasty.answer().text() == TEXT
+
+
+def test_thinking_inside_the_answer(hasty: RemoteEngine) -> None:
+    with serving(
+        *(chunk({"content": part}) for part in ("\n<th", "ink>\nHm", "? </thi", "nk>\n\nYes")), *END
+    ) as server:
+        hasty.connect(server.url)
+        answered = hasty.answer()
+    assert (answered.text(thinking=True), answered.text()) == ("Hm? ", "Yes")
+
+
+def test_a_stop_string(hasty: RemoteEngine) -> None:
+    with serving(*words(), chunk({}, finish_reason="stop", choice={"stop_reason": "##"}), DONE) as server:
+        hasty.connect(server.url)
+        finished = hasty.answer(stop=["##"]).finished
+    assert (finished.finish_reason, finished.stop_string) == ("stop_string", "##")
+
+
+@pytest.mark.parametrize(("limit", "reason"), [(6, "length"), (None, "context")])
+def test_cut_off_by_length(hasty: RemoteEngine, limit: int | None, reason: str) -> None:
+    with serving(*words(), chunk({}, finish_reason="length"), DONE) as server:
+        hasty.connect(server.url)
+        assert hasty.answer(max_tokens=limit).finished.finish_reason == reason
+
+
+# ------------------------------------------------------------ an answer that ends too early
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [[Cut], [], [chunk({}, finish_reason="abort"), DONE]],
+    ids=["reset", "closed", "aborted"],
+)
+def test_a_cut_keeps_what_came(hasty: RemoteEngine, ending: list[Any]) -> None:
+    with serving(*words(), *ending) as server:
+        hasty.connect(server.url)
+        answered = hasty.answer()
+        assert len(server.bodies(CHAT)) == 1  # never sent twice
+    assert answered.text() == TEXT
+    assert answered.failed.cause == "cut"
+    assert answered.failed.figures is not None
+    assert answered.failed.figures.completion_tokens == len(WORDS)
+    assert answered.failed.message.endswith("What had come until then was kept.")
+
+
+def test_a_server_that_falls_silent() -> None:
+    with serving(*words(), Wait()) as server, RemoteEngine("tests.support.hasty_remote", "stalls") as engine:
+        engine.connect(server.url)
+        answered = engine.answer()
+    assert TEXT.startswith(answered.text())
+    assert answered.failed.cause in ("cut", "timeout")
+    assert "sent nothing" in answered.failed.message
+
+
+def test_cut_before_anything_came(hasty: RemoteEngine) -> None:
+    with serving(Cut) as server:
+        hasty.connect(server.url)
+        failed = hasty.answer().failed
+        assert len(server.bodies(CHAT)) == 1
+    assert (failed.cause, failed.figures) == ("cut", None)
+
+
+@pytest.mark.parametrize(
+    "line", [b'data: {"error": {"message": "CUDA error"}}\n\n', b'error: {"error": "CUDA error"}\n\n']
+)
+def test_an_error_in_the_middle(hasty: RemoteEngine, line: bytes) -> None:
+    with serving(*words(), line, DONE) as server:
+        hasty.connect(server.url)
+        answered = hasty.answer()
+    assert answered.text() == TEXT
+    assert answered.failed.cause == "refused"
+    assert "CUDA error" in answered.failed.message
+
+
+def test_no_answer_in_a_known_form(hasty: RemoteEngine) -> None:
+    with ModelServer({**remote_streams.openai(), CHAT: Reply([b"<html>Welcome</html>"])}) as server:
+        hasty.connect(server.url)
+        assert hasty.answer().failed.cause == "not_a_server"
+
+
+@pytest.mark.parametrize("piece", [b"x" * 13_000_000, b": ping\n\n" * 3_000_000], ids=["line", "answer"])
+def test_too_much(hasty: RemoteEngine, piece: bytes) -> None:
+    with serving(piece) as server:
+        hasty.connect(server.url)
+        failed = hasty.answer().failed
+    assert (failed.cause, "too long" in failed.message) == ("not_a_server", True)
+
+
+def test_canceling_closes_the_connection(hasty: RemoteEngine) -> None:
+    wait = Wait()
+    with serving(*words(), wait) as server:
+        hasty.connect(server.url)
+        hasty.ask()
+        assert wait.reached.wait(60)
+        hasty.send(Cancel())
+        answered = hasty.end()
+        assert wait.left.wait(60)
+    assert answered.finished.finish_reason == "cancelled"
+    assert TEXT.startswith(answered.text())
+
+
+def test_canceling_before_anything_comes(hasty: RemoteEngine) -> None:
+    wait = Wait()
+    with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(wait)}) as server:
+        hasty.connect(server.url)
+        hasty.ask()
+        assert wait.reached.wait(60)
+        hasty.send(Ping())
+        assert hasty.until(Pong).busy
+        hasty.send(Cancel())
+        assert hasty.until(GenerationFinished).finish_reason == "cancelled"
+        assert wait.left.wait(60)
+
+
+# ------------------------------------------------------------ refusals
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause", "words_in_it"),
+    [
+        (Reply.of({"error": "Unauthorized"}, 401), "key", "refused the key"),
+        (Reply.of({"error": {"message": "Invalid API Key", "code": 401}}, 403), "key", "refused the key"),
+        (
+            Reply.of(
+                {
+                    "error": {
+                        "code": 400,
+                        "message": "the request exceeds the available context size",
+                        "type": "exceed_context_size_error",
+                        "n_prompt_tokens": 5000,
+                        "n_ctx": 4096,
+                    }
+                },
+                400,
+            ),
+            "context",
+            "5,000 tokens",
+        ),
+        (
+            Reply.of({"object": "error", "message": "This model's maximum context length is 4096 tokens."}, 400),
+            "context",
+            "4096",
+        ),
+        (Reply.of({"error": {"message": "Loading model", "type": "unavailable_error"}}, 503), "loading", "loading"),
+        (Reply.of({"error": {"message": "model 'x' not found", "type": "model_not_found"}}, 404), "model", "have this"),
+        (Reply.of({"error": "slow down"}, 429, Retry_After="7"), "busy", "in 7 s"),
+        (Reply.of({"detail": [{"msg": "top_k must be -1"}]}, 422), "refused", "top_k must be -1"),
+        (Reply.of({"error": "text", "error_type": "validation"}, 500), "refused", "status 500"),
+        (Reply([b"<html>Bad gateway</html>"], 502), "unreachable", "502"),
+        (Reply([b"\x00\xff" * 100_000], 418), "refused", "418"),
+        (Reply.of({"error": {"message": "evil\u202e\x1b[31m" + "x" * 9000}}, 400), "refused", "\\u202e\\x1b"),
+    ],
+)
+def test_refusals(hasty: RemoteEngine, reply: Reply, cause: ServerFailure, words_in_it: str) -> None:
+    with ModelServer({**remote_streams.openai(), CHAT: reply}) as server:
+        hasty.connect(server.url)
+        failed = hasty.answer().failed
+    assert failed.cause == cause
+    assert words_in_it in failed.message
+    assert len(failed.message) < 600
+    assert failed.prompt_tokens == (5000 if words_in_it.startswith("5,000") else 0)
+
+
+def test_a_key(hasty: RemoteEngine) -> None:
+    def models(asked: Asked) -> Reply:
+        is_right = asked.headers.get("authorization") == "Bearer s3cret"
+        return Reply.of({"data": [{"id": "o"}]}) if is_right else Reply.of({}, 401, Server="llama.cpp")
+
+    with ModelServer({**remote_streams.openai(), "/v1/models": models}) as server:
+        missing = hasty.try_to_connect(server.url)
+        wrong = hasty.try_to_connect(server.url, key="other")
+        hasty.connect(server.url, key="s3cret")
+        assert hasty.answer().text() == TEXT
+        assert server.asked[-1].headers["authorization"] == "Bearer s3cret"
+    assert isinstance(missing, LoadFailed) and isinstance(wrong, LoadFailed)
+    assert (missing.cause, wrong.cause) == ("key", "key")
+    assert "needs a key" in missing.message
+    assert "refused the key" in wrong.message
+
+
+@pytest.mark.parametrize("key", ["s3cret\nx", " s3cret", "ключ"])
+def test_a_key_that_cannot_be_sent(hasty: RemoteEngine, key: str) -> None:
+    with ModelServer(remote_streams.openai()) as server:
+        failed = hasty.try_to_connect(server.url, key=key)
+        assert not server.asked
+    assert isinstance(failed, LoadFailed)
+    assert failed.cause == "key"
+    assert key not in failed.message
+
+
+def test_keys_are_not_shown() -> None:
+    assert "s3cret" not in repr(Connect(request=1, address="http://s3cret", key="s3cret"))
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("", "address"),
+        ("http://", "address"),
+        ("ftp://localhost", "address"),
+        ("file:///etc/passwd", "address"),
+        ("http://user:password@localhost", "address"),
+        ("http://localhost/?key=x", "address"),
+        ("http://[::1", "address"),
+        ("http://localhost:99999", "address"),
+        ("not an address", "address"),
+        ("localhost:1", "unreachable"),
+    ],
+)
+def test_addresses_that_are_none(hasty: RemoteEngine, address: str, cause: str) -> None:
+    failed = hasty.try_to_connect(address)
+    assert isinstance(failed, LoadFailed)
+    assert failed.cause == cause
+    assert "password" not in failed.message.replace("a name or a password", "")
+
+
+def test_something_else_is_there(hasty: RemoteEngine) -> None:
+    with ModelServer({"/v1/models": Reply([b"<html>"]), "/": Reply([b"<html>"])}) as server:
+        failed = hasty.try_to_connect(server.url)
+    assert isinstance(failed, LoadFailed)
+    assert failed.cause == "not_a_server"
+
+
+def test_models_that_are_not_there(hasty: RemoteEngine) -> None:
+    with ModelServer(remote_streams.openai()) as server:
+        gone = hasty.try_to_connect(server.url, model="gone")
+    with ModelServer({"/v1/models": Reply.of({"data": []})}) as server:
+        none = hasty.try_to_connect(server.url)
+    assert isinstance(gone, LoadFailed) and isinstance(none, LoadFailed)
+    assert (gone.cause, none.cause) == ("model", "model")
+
+
+# ------------------------------------------------------------ where a request may go
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_no_redirect_to_another_server(hasty: RemoteEngine, status: int) -> None:
+    with ModelServer(remote_streams.openai()) as other:
+        elsewhere = {"Location": f"{other.url}{CHAT}"}
+        with ModelServer({**remote_streams.openai(), CHAT: Reply((), status, elsewhere)}) as server:
+            hasty.connect(server.url, key="s3cret")
+            failed = hasty.answer().failed
+        with ModelServer({"/v1/models": Reply((), status, {"Location": f"{other.url}/v1/models"})}) as server:
+            refused = hasty.try_to_connect(server.url, key="s3cret")
+        assert not other.asked
+    assert failed.cause == "refused"
+    assert isinstance(refused, LoadFailed)
+    assert "redirects to another server" in refused.message
+
+
+def test_redirects_within_a_server(hasty: RemoteEngine) -> None:
+    routes: dict[str, Answer] = {
+        "/v1/models": Reply((), 301, {"Location": "/v1/models/"}),
+        "/v1/models/": remote_streams.openai()["/v1/models"],
+        CHAT: Reply((), 307, {"Location": "/other"}),
+        "/other": remote_streams.openai()[CHAT],
+    }
+    with ModelServer(routes) as server:
+        hasty.connect(server.url, key="s3cret")
+        assert hasty.answer().text() == TEXT
+        assert server.asked[-1].headers["authorization"] == "Bearer s3cret"
+        server.routes[CHAT] = Reply((), 302, {"Location": "/other"})
+        assert hasty.answer().failed.cause == "not_a_server"
+        server.routes[CHAT] = Reply((), 307, {"Location": CHAT})
+        assert "circles" in hasty.answer().failed.message
+
+
+@pytest.mark.parametrize("address", ["http://192.0.2.1:8080", "https://example.com", "http://0x7f.example"])
+def test_offline_only_this_machine_is_asked(hasty: RemoteEngine, address: str) -> None:
+    failed = hasty.try_to_connect(address, loopback_only=True)
+    assert isinstance(failed, LoadFailed)
+    assert failed.cause == "offline"
+
+
+def test_offline_this_machine_is_asked(hasty: RemoteEngine) -> None:
+    with ModelServer(remote_streams.openai()) as server:
+        hasty.connect(f"http://localhost:{server.port}", loopback_only=True)
+        assert hasty.answer().text() == TEXT
+        assert server.asked[-1].headers["host"] == f"localhost:{server.port}"
+
+
+def test_a_certificate_that_nobody_trusts(hasty: RemoteEngine, tmp_path: Path) -> None:
+    with ModelServer(remote_streams.openai(), certificate=str(self_signed(tmp_path))) as server:
+        failed = hasty.try_to_connect(server.url, key="s3cret")
+        plain = hasty.try_to_connect(server.url.replace("https", "http"))
+        assert not server.asked
+    assert isinstance(failed, LoadFailed) and isinstance(plain, LoadFailed)
+    assert failed.cause == "certificate"
+
+
+def test_https_where_there_is_none(hasty: RemoteEngine) -> None:
+    with ModelServer(remote_streams.openai()) as server:
+        failed = hasty.try_to_connect(server.url.replace("http", "https"))
+    assert isinstance(failed, LoadFailed)
+    assert "http only" in failed.message
+
+
+# ------------------------------------------------------------ loading
+
+
+def test_a_server_that_is_still_loading(hasty: RemoteEngine) -> None:
+    loading = Reply.of({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503)
+    routes = remote_streams.llama_server()
+    replies = iter([loading, loading, routes["/v1/models"]])
+    with ModelServer({**routes, "/v1/models": lambda asked: next(replies)}) as server:  # type: ignore[dict-item, return-value]
+        hasty.send(Connect(request=10_001, address=server.url))
+        assert [hasty.until(LoadProgressed).stage for _ in range(2)] == ["server", "server"]
+        assert hasty.until(PairLoaded).remote is not None
+
+
+def test_loading_can_be_canceled(hasty: RemoteEngine) -> None:
+    loading = Reply.of({"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}, 503)
+    with ModelServer({"/v1/models": loading}) as server:
+        hasty.send(Connect(request=10_002, address=server.url))
+        hasty.until(LoadProgressed)
+        hasty.send(Cancel())
+        assert hasty.until(LoadFailed).cancelled
+
+
+def router(states: list[str], *, failed: bool = False) -> dict[str, Answer]:
+    """A llama-server with several models, the second of which goes through ``states``."""
+    left = list(states)
+
+    def listed(asked: Asked) -> Reply:
+        state = left.pop(0) if len(left) > 1 else left[0]
+        status = {"value": state, **({"failed": True, "exit_code": 1} if failed and state == "unloaded" else {})}
+        entries = [{"id": "a", "owned_by": "llamacpp", "status": {"value": "unloaded"}}]
+        entries.append({"id": "b", "owned_by": "llamacpp", "status": status})
+        return Reply.of({"data": entries}, Server="llama.cpp")
+
+    routes = remote_streams.llama_server()
+    return {**routes, "/v1/models": listed, "/models": listed, "/models/load": Reply.of({"success": True})}
+
+
+def test_a_model_on_a_router_is_loaded_when_it_is_chosen(hasty: RemoteEngine) -> None:
+    with ModelServer(router(["unloaded", "loading", "loading", "loaded"])) as server:
+        pair = hasty.connect(server.url, model="b")
+        assert server.bodies("/models/load") == [{"model": "b"}]
+        assert next(one for one in server.asked if one.path == "/props").query == {"model": ["b"]}
+        hasty.answer()
+        assert server.bodies(CHAT)[-1]["model"] == "b"
+    assert pair.remote is not None
+    assert [(one.id, one.state) for one in pair.remote.server.models] == [("a", "unloaded"), ("b", "unloaded")]
+
+
+def test_the_loaded_model_is_taken(hasty: RemoteEngine) -> None:
+    with ModelServer(router(["loaded"])) as server:
+        pair = hasty.connect(server.url)
+        assert not server.bodies("/models/load")
+    assert pair.remote is not None
+    assert pair.remote.model == "b"
+
+
+def test_a_model_that_cannot_be_loaded(hasty: RemoteEngine) -> None:
+    with ModelServer(router(["unloaded"], failed=True)) as server:
+        failed = hasty.try_to_connect(server.url, model="b")
+    assert isinstance(failed, LoadFailed)
+    assert failed.cause == "model"
+
+
+# ------------------------------------------------------------ images
+
+
+def test_images(hasty: RemoteEngine, tmp_path: Path) -> None:
+    file = tmp_path / "dots.png"
+    shown = Message(role="user", content="What is this?", images=(make_image(file),))
+    with ModelServer(remote_streams.llama_server()) as server:
+        pair = hasty.connect(server.url)
+        hasty.answer([shown])
+        content = server.bodies(CHAT)[-1]["messages"][0]["content"]
+        file.unlink()
+        missing = hasty.answer([shown]).failed
+    assert pair.remote is not None and "images" not in pair.remote.refused
+    assert [part["type"] for part in content] == ["image_url", "text"]
+    assert content[0]["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
+    assert "missing" in missing.message
+    with ModelServer(remote_streams.vllm()) as server:
+        hasty.connect(server.url)
+        failed = hasty.answer([*QUESTION, shown]).failed
+        assert not server.bodies(CHAT)
+    assert failed.cause == "refused"
