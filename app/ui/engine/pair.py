@@ -163,7 +163,7 @@ class PairLoader(QObject):
         """Load a pair at the start of the app, unless it crashed the app last time."""
         left = self._marker.left_behind()
         self._marker.clear()
-        if left is not None and (left.target, left.draft) == (files.target, files.draft):
+        if left is not None and not files.server and (left.target, left.draft) == (files.target, files.draft):
             self._files = files
             self._notice_list.show("load", notices.died_while_loading(_name(files)))
             self._engine.start()
