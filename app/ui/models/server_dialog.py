@@ -155,6 +155,14 @@ class ServerDialog(QDialog):
         show_text(self._lines, "\n".join(filter(None, verdict.lines)), "quiet")
         self._grow()
 
+    def verdict(self) -> str:
+        """All that the last test says, in lines; empty if there was none."""
+        return "\n".join(filter(None, (self._verdict.text(), self._lines.text())))
+
+    def key_note(self) -> str:
+        """What is said about the key."""
+        return self._key_note.text()
+
     def show_models(self, models: Sequence[ServedModel], chosen: str) -> None:
         """There is something to choose only if there are several."""
         with QSignalBlocker(self.model):

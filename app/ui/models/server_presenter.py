@@ -69,8 +69,8 @@ class ServerPresenter(QObject):
         dialog = self.dialog
         assert dialog is not None
         if address:
-            self._wanted = model
             dialog.show_address(address, model)
+            self._wanted = model
         (dialog.key if for_key else dialog.address).setFocus()
         dialog.open()
         dialog.activateWindow()
