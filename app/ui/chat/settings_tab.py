@@ -360,6 +360,10 @@ class ChatSettingsTab(QFrame):
             reason = "" if is_offered else NO_SUCH_FORMAT
             model.setData(model.index(place, 0), reason, Qt.ItemDataRole.ToolTipRole)
 
+    def foot(self) -> str:
+        """What stands below the settings."""
+        return self._foot.text()
+
     def _refusable(self) -> dict[str, QWidget]:
         """The fields that a server may have no use for."""
         return {

@@ -222,14 +222,18 @@ class AppCommands(QObject):
     @Slot()
     def open_server(self, *, for_key: bool = False) -> None:
         """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
+        files = self._pair_loader.files()
+        address, model = (files.server, files.target) if files is not None and files.server else ("", "")
+        self.servers().open(self._window, address, model, for_key=for_key)
+
+    def servers(self) -> ServerPresenter:
+        """What opens models on servers, made now if there is none yet."""
         if self._servers is None:
             from app.ui.models.server_presenter import ServerPresenter
 
             keys = self._coordinator.server_keys
             self._servers = ServerPresenter(self._values, keys, self._load, self.open_local_models, self)
-        files = self._pair_loader.files()
-        address, model = (files.server, files.target) if files is not None else ("", "")
-        self._servers.open(self._window, address, model if address else "", for_key=for_key)
+        return self._servers
 
     @Slot()
     def open_local_models(self) -> None:

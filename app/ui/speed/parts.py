@@ -195,6 +195,10 @@ class ServerSection(QWidget):
         explain(self._note, wording.HELP["server"])
         self.hide()
 
+    def note(self) -> str:
+        """What is said about its figures."""
+        return self._note.text()
+
     def show_server(self, note: str, shares: list[float]) -> None:
         """``shares``: of all passes, how many accepted at least 1, 2, … tokens; empty if that isn't known."""
         self._note.setText(note)
