@@ -29,10 +29,6 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
-BLIND = (
-    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
-    "slipstream models get NAME --with-images downloads both."
-)
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
 _PICTURE = 40
 """The height of a thumbnail."""
@@ -47,7 +43,7 @@ class AttachmentsPresenter(QObject):
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
-        sees_images: Whether the loaded model can see images, or none is loaded.
+        why_no_images: Why the loaded model can't see images, for the user; empty if it can, or none is loaded.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -62,7 +58,7 @@ class AttachmentsPresenter(QObject):
         super().__init__(parent)
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
-        self.sees_images: Callable[[], bool] = lambda: True
+        self.why_no_images: Callable[[], str] = lambda: ""
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
@@ -173,8 +169,8 @@ class AttachmentsPresenter(QObject):
 
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
-                if content.kind == "image" and not self.sees_images():
-                    failed(KnownError(BLIND))
+                if content.kind == "image" and (reason := self.why_no_images()):
+                    failed(KnownError(reason))
                 else:
                     model.attach(content, reading=begun)
 

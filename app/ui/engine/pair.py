@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, RemoteModel
 from app.storage.files import moved_path
 from app.ui import notices
+from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
@@ -30,26 +30,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
-_MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
 ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall", "server")
 
+NO_IMAGES = (
+    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
+    "slipstream models get NAME --with-images downloads both."
+)
 Planned = Callable[["FittedPair"], None]
-
-
-class CrashTracker:
-    """Says when an engine crashes too often to be restarted without asking."""
-
-    def __init__(self) -> None:
-        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
-
-    def record(self, now: float) -> None:
-        """Record a crash at ``now``, seconds on a monotonic clock."""
-        self._deaths.append(now)
-
-    def is_exhausted(self, now: float) -> bool:
-        """Whether it crashed too often in the period that ends at ``now``."""
-        return len(self._deaths) == _MOST_DEATHS and now - self._deaths[0] <= _DEATHS_WITHIN_SECONDS
 
 
 class PairLoader(QObject):
@@ -134,11 +122,11 @@ class PairLoader(QObject):
         """The server's model in use, if it is one."""
         return self._pair.remote if self._pair is not None else None
 
-    def sees_images(self) -> bool:
-        """Whether the loaded model does, or none is loaded."""
+    def why_no_images(self) -> str:
+        """Why the loaded model can't see images, for the user; empty if it can, or none is loaded."""
         if (remote := self.remote()) is not None:
-            return "images" not in remote.refused
-        return self._pair is None or self._pair.projector is not None
+            return remote.refused.get("images", "")
+        return NO_IMAGES if self._pair is not None and self._pair.projector is None else ""
 
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""

@@ -67,7 +67,11 @@ def pair_details(pair: PairLoaded | None) -> str:
 
 def host_of(address: str) -> str:
     """Host and port of a server's address, for display."""
-    return printable(urlsplit(address).netloc.rpartition("@")[2] or address, 120)
+    try:
+        host = urlsplit(address).netloc.rpartition("@")[2]
+    except ValueError:
+        host = ""
+    return printable(host or address, 120)
 
 
 def server_name(server: Server) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PairLoaded
@@ -101,14 +99,13 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
 
 def _of_server(settings: AnswerSettings, chat: ChatSettings, remote: RemoteModel) -> AnswerSettings:
     """The server decides how it drafts, and what the user didn't choose is left to it."""
-    sampling = msgspec.structs.asdict(chat.sampling)
-    wanted = settings.format
+    sampling, wanted = chat.sampling, settings.format
     return replace(
         settings,
         draft_length="auto",
         drafter="none" if settings.drafter == "none" and remote.can_switch_drafting else "auto",
         format=wanted if wanted is not None and wanted.kind in remote.formats else None,
-        chosen=tuple(key for key, value in sampling.items() if value is not None),
+        chosen=tuple(key for key in sampling.__struct_fields__ if getattr(sampling, key) is not None),
     )
 
 

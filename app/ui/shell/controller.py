@@ -103,7 +103,7 @@ class Controller(QObject):
         self.attachments = AttachmentsPresenter(
             window.composer, window.drop_area, self.context_meter, self.notice_list, self
         )
-        self.attachments.sees_images = self.pair_loader.sees_images
+        self.attachments.why_no_images = self.pair_loader.why_no_images
         self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(

@@ -19,7 +19,7 @@ from app.protocol.remote import RemoteModel
 from app.ui.chat import footer
 from app.ui.compare import pane, table
 from app.ui.engine.pair_names import server_name
-from app.ui.speed.wording import HELP
+from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons
 from app.ui.widgets.controls import label
 from app.ui.widgets.forms import words_of

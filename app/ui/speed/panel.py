@@ -18,6 +18,7 @@ from app.ui.engine import drafters, thinking
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
+from app.ui.speed.help_text import HELP
 from app.ui.speed.meter import Meter
 from app.ui.speed.parts import (
     CurveSection,
@@ -172,10 +173,8 @@ class SpeedPanel(QScrollArea):
 
     def _build(self) -> None:
         self._status_lines = StatusLines()
-        self._speed = LiveFigure("Speed", "Speed over the last minute", wording.HELP["speed"])
-        self._acceptance = LiveFigure(
-            "Accepted", "Share accepted over the last minute", wording.HELP["acceptance"], 1.0
-        )
+        self._speed = LiveFigure("Speed", "Speed over the last minute", HELP["speed"])
+        self._acceptance = LiveFigure("Accepted", "Share accepted over the last minute", HELP["acceptance"], 1.0)
         self.plain_speed = PlainSpeed()
         self._positions = PositionBars()
         self._round_heading = Heading("One round")
@@ -312,5 +311,5 @@ class SpeedPanel(QScrollArea):
 def _explained(key: str, *widgets: QWidget) -> QWidget:
     """The widgets in a column, each with the same help text."""
     for widget in widgets:
-        explain(widget, wording.HELP[key])
+        explain(widget, HELP[key])
     return stacked(*widgets)

@@ -22,6 +22,7 @@ from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
+from app.ui.engine.pair import NO_IMAGES
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
 from tests.ui.chat.test_attachments import Desk, drop, mime
@@ -176,7 +177,7 @@ def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
 
 def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
     desk = seeing_desk
-    desk.attachments.sees_images = lambda: False
+    desk.attachments.why_no_images = lambda: NO_IMAGES
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
     assert desk.wait_for_notice().startswith("This model can't see images.")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)

@@ -214,8 +214,14 @@ def test_a_chat_that_has_not_been_sent_is_not_counted_either(
     rig = open_rig("far counting")
     local_chat(rig)
     rig.connect(FAR)
-    counts, asked = [], []
-    monkeypatch.setattr(rig.engine, "count_tokens", lambda *given: counts.append(given) or 0)
+    counts: list[object] = []
+    asked: list[ChatModel] = []
+
+    def count_tokens(*given: object) -> int:
+        counts.append(given)
+        return 0
+
+    monkeypatch.setattr(rig.engine, "count_tokens", count_tokens)
     meter = ContextMeter(rig.engine, parent=rig.queue, pair=rig.pair_loader.pair)
 
     def may_be_sent(chat: ChatModel) -> bool:

@@ -148,7 +148,7 @@ def test_a_key_is_asked_for_stored_and_used_again(opening: Opening, vllm: ModelS
 
 
 def test_without_a_keyring_a_key_is_kept_for_this_session(opening: Opening, vllm: ModelServer) -> None:
-    keyring.set_keyring(fail.Keyring())
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
     keyed(vllm, "sesame")
     dialog = opening.show()
     opening.qtbot.waitUntil(lambda: "no keyring" in dialog.key_note(), timeout=WAIT_MS)

@@ -20,6 +20,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from app.ui.speed.parts import ServerSection
+from app.ui.widgets.forms import Decimal
 from tests.support import remote_streams
 from tests.support.model_server import Cut, ModelServer, Reply
 from tests.ui.shell.test_main_window import WAIT_MS
@@ -140,7 +141,9 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
         is_offered = tab.answer_format.itemData(place) in ("text", "json_schema")
         assert bool(formats.flags(index) & Qt.ItemFlag.ItemIsEnabled) is is_offered
         assert (formats.data(index, Qt.ItemDataRole.ToolTipRole) == NO_SUCH_FORMAT) is not is_offered
-    tab.parameters["temperature"].field.setValue(0.3)
+    temperature = tab.parameters["temperature"].field
+    assert isinstance(temperature, Decimal)
+    temperature.setValue(0.3)
     running.ask("Hello")
     assert running.model.messages[-1].text == " 1 temperature"  # the rest is left to the server
     running.choose("load_guide")
