@@ -28,6 +28,7 @@ from app.commands.attached import add_attach_option, with_attached
 from app.commands.images import image_at
 from app.commands.inspect import Inspect
 from app.commands.options import add_command, add_model_options, add_sampling_options
+from app.commands.remote import add_server_options
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
@@ -112,6 +113,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         help="an image to show to the model before the prompt; give it again for more",
     )
     add_model_options(parser)
+    add_server_options(parser)
     add_sampling_options(parser, seed="random", max_tokens=1024)
     add_format_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
@@ -183,6 +185,8 @@ def _result(
             "accepted_per_position": draft.accepted_per_position,
             "acceptance_by_position": exported_acceptance_by_position(draft),
             "drafters": msgspec.to_builtins(draft.drafters),
+            "source": draft.source,
+            "estimated_passes": draft.estimated_passes,
         },
     }
 

@@ -69,6 +69,8 @@ def test_generate_json(pair: Pair) -> None:
         "accepted_per_position",
         "acceptance_by_position",
         "drafters",
+        "source",
+        "estimated_passes",
     }
     plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
     assert json.loads(plain.stdout)["text"] == answer["text"]

@@ -12,10 +12,11 @@ from pathlib import Path
 import msgspec
 
 from app import paths
-from app.client.process import EngineProcess
+from app.client.process import EngineProcess, remote_command
 from app.commands.images import projector_for
 from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
+from app.commands.remote import connect_command, show_server
 from app.errors import KnownError
 from app.models.text import visible
 from app.protocol.commands import Generate, Load, Message
@@ -30,14 +31,17 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
     ``watched``: answers are shown as they are written.
     """
-    command = load_command(options)
+    connecting = connect_command(options)
+    command = connecting or load_command(options)
+    words = remote_command() if connecting else ()
     previous = signal.getsignal(signal.SIGINT)
     try:
-        with EngineProcess(*([] if watched else ["--unwatched"])) as engine:
+        with EngineProcess(*([] if watched else ["--unwatched"]), command=words) as engine:
             signal.signal(signal.SIGINT, lambda *_: engine.cancel())
             pair = engine.load(command, show_load_progress)
             show_progress("")
             show_refusals(pair)
+            show_server(pair)
             yield engine, pair
     finally:
         signal.signal(signal.SIGINT, previous)
@@ -104,6 +108,7 @@ def generate_command(
         raw=raw,
         thinking=level,
         thinking_budget=budget,
+        chosen=list(chosen) if pair.remote else None,
     )
 
 
@@ -158,4 +163,7 @@ def show_refusals(pair: PairLoaded) -> None:
 
 def show_load_progress(event: LoadProgressed) -> None:
     """Progress of one stage of a load, on one line."""
+    if event.stage == "server":
+        show_progress("the server is loading the model")
+        return
     show_progress(f"loading the {event.stage} {event.fraction:.0%}")

@@ -37,7 +37,8 @@ def parse(typed: str) -> Address:
     path = url.path.rstrip("/")
     for ending in _ENDINGS:
         path = path.removesuffix(ending).rstrip("/")
-    host = _ANY.get(url.host, url.host)
+    named = url.raw_host.decode("ascii")  # in the form that is looked up, so that no letter passes for another
+    host = _ANY.get(named, named)
     bracketed = f"[{host}]" if ":" in host else host
     port = f":{url.port}" if url.port else ""
     return Address(

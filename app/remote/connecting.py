@@ -73,6 +73,7 @@ async def connect(command: Connect, limits: Limits, on_loading: Callable[[], Non
         model = chosen(found.server, command.model)
         if found.server.kind == "llama.cpp":
             model = await _load_on_router(http, model, on_loading)
+            found.server = _with_model(found.server, model)
         abilities = await _abilities(http, found, model, on_loading)
         pair = _pair(command.request, found, model, abilities, time.monotonic() - begun)
         return Session(http, DIALECTS[found.server.kind], model.id, pair, found.has_stats)
@@ -109,6 +110,12 @@ def chosen(server: Server, wanted: str) -> ServedModel:
     if not server.models:
         raise RemoteError("model", "The server has no model. Load or download one there first.")
     return next((one for one in server.models if one.state == "loaded"), server.models[0])
+
+
+def _with_model(server: Server, model: ServedModel) -> Server:
+    """With what is known of a model by now."""
+    models = [model if one.id == model.id else one for one in server.models]
+    return msgspec.structs.replace(server, models=models)
 
 
 async def _load_on_router(http: Http, model: ServedModel, on_loading: Callable[[], None]) -> ServedModel:

@@ -36,16 +36,17 @@ class ServerFigures:
     """Passes that accepted 0, 1, 2, … tokens."""
     source: FiguresFrom = "reply"
 
-    def draft_figures(self, tokens: int) -> DraftFigures:
+    def draft_figures(self, tokens: int, least_passes: int = 0) -> DraftFigures:
         """As they are shown and stored. ``tokens``: of the whole answer.
 
-        A pass emits what it accepts and one token more, and the first token needs none: what isn't sent follows.
+        Where the passes aren't sent, they follow: each emits what it accepts and one token more, and the first token
+        needs none. Only the last one may emit less, and then ``least_passes``, those that were seen, is right.
         """
         length, passes = self.mean_length, self.passes
         if passes is None and length and not self.tested:
             passes = round(tokens / length)
         elif passes is None:
-            passes = max(tokens - 1 - self.accepted, 1 if self.tested else 0)
+            passes = max(tokens - 1 - self.accepted, least_passes, 1 if self.tested else 0)
         if length is None:
             length = mean_acceptance_length(self.accepted, passes)
         return DraftFigures(

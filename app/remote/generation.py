@@ -83,12 +83,18 @@ class Answering:
         lines = Lines(http.limits.line, http.address.host)
         async with http.stream(request.path, request.body) as response:
             self._received()
-            async with contextlib.aclosing(http.pieces(response, self._received)) as pieces:
+            async with contextlib.aclosing(http.pieces(response, self._patience)) as pieces:
                 async for piece in pieces:
+                    self._received()
                     self._take(lines.feed(piece))
                     if self._is_done:
                         return
             self._take(lines.end())
+
+    def _patience(self) -> float:
+        """How long the server may be silent, in seconds."""
+        limits = self._session.http.limits
+        return limits.stall if self._rounds.count else limits.first_answer
 
     # ------------------------------------------------------------ what comes
 
@@ -227,7 +233,7 @@ class Answering:
             figures = counters.between(self._before, after)
         if figures is None:
             return DraftFigures(source="none")
-        found, own = figures.draft_figures(tokens), self._statistics
+        found, own = figures.draft_figures(tokens, self._rounds.passes), self._statistics
         if self._rounds.are_passes and (own.tested, own.accepted) == (found.tested, found.accepted):
             positions = {name: list(getattr(own, name)) for name in ("accepted_per_position", "tested_per_position")}
             found = msgspec.structs.replace(found, **positions)

@@ -102,25 +102,24 @@ class Http:
                 raise refusal(response.status_code, words, self.address.host, retry_after)
             yield response
 
-    async def pieces(self, response: httpx2.Response, received: Callable[[], None]) -> AsyncGenerator[bytes, None]:
-        """The content as it comes; ``received`` is called for each piece. Raises `RemoteError`."""
-        total, patience = 0, self.limits.first_answer
+    async def pieces(self, response: httpx2.Response, patience: Callable[[], float]) -> AsyncGenerator[bytes, None]:
+        """The content as it comes; ``patience``: how many seconds to wait for the next piece. Raises `RemoteError`."""
+        total, seconds = 0, patience()
         content = response.aiter_bytes()
         try:
             while True:
-                async with asyncio.timeout(patience):
+                seconds = patience()
+                async with asyncio.timeout(seconds):
                     piece = await anext(content, None)
                 if piece is None:
                     return
-                received()
-                patience = self.limits.stall
                 total += len(piece)
                 if total > self.limits.answer:
                     raise RemoteError("not_a_server", f"The answer of {self.address.host} is too long to be genuine.")
                 yield piece
         except TimeoutError:
             raise RemoteError(
-                "timeout", f"{self.address.host} sent nothing for {patience:.0f} s, so the connection was closed."
+                "timeout", f"{self.address.host} sent nothing for {seconds:.0f} s, so the connection was closed."
             ) from None
         except _FAILURES as error:
             raise of_connection(error, self.address.host) from None
@@ -161,17 +160,21 @@ class Http:
     ) -> httpx2.Response:
         timeout = httpx2.Timeout(seconds, connect=min(self.limits.connect, seconds))
         headers, extensions = {}, {}
+        places = [url]
         if self._loopback_only:
-            # The very address that was looked at is used: a name may lead elsewhere when it is looked up again.
+            # The very addresses that were looked at are used: a name may lead elsewhere when it is looked up again.
             headers["Host"], extensions["sni_hostname"] = url.netloc.decode("ascii"), url.host
-            url = url.copy_with(host=await self._looked_up(url))
-        try:
-            request = self._client.build_request(
-                method, url, json=body, headers=headers, timeout=timeout, extensions=extensions
-            )
-            return await self._client.send(request, stream=True, follow_redirects=False)
-        except _FAILURES as error:
-            raise of_connection(error, self.address.host) from None
+            places = [url.copy_with(host=one) for one in await self._looked_up(url)]
+        for place in places:
+            try:
+                request = self._client.build_request(
+                    method, place, json=body, headers=headers, timeout=timeout, extensions=extensions
+                )
+                return await self._client.send(request, stream=True, follow_redirects=False)
+            except _FAILURES as error:
+                if not isinstance(error, httpx2.ConnectError) or place is places[-1]:
+                    raise of_connection(error, self.address.host) from None
+        raise AssertionError("there is at least one place")
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response, method: str) -> httpx2.URL:
         """Where a redirect leads. Raises `RemoteError` where it isn't followed."""
@@ -189,16 +192,16 @@ class Http:
             raise RemoteError("not_a_server", f"{self.address.host} redirects requests. Check the address.")
         return target
 
-    async def _looked_up(self, url: httpx2.URL) -> str:
-        """An address of this machine for a host. Raises `RemoteError` if any of its addresses is another machine's."""
+    async def _looked_up(self, url: httpx2.URL) -> list[str]:
+        """The addresses of a host. Raises `RemoteError` if any of them is another machine's."""
         try:
             found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise of_connection(httpx2.ConnectError(str(error)), self.address.host) from None
-        addresses = [str(entry[4][0]).partition("%")[0] for entry in found]
+        addresses = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
         if not addresses or not all(ipaddress.ip_address(one).is_loopback for one in addresses):
             raise _offline(self.address.host)
-        return addresses[0]
+        return addresses
 
 
 def _offline(host: str) -> RemoteError:

@@ -24,12 +24,13 @@ class Rounds:
     Attributes:
         figures: What the server has said last about the drafting of this answer.
         count: How many rounds there were.
+        passes: How many verify passes were seen, of a server that tells them apart.
         are_passes: Whether each round with a draft is one verify pass, so that positions can be counted.
     """
 
     def __init__(self) -> None:
         self.figures: ServerFigures | None = None
-        self.count = 0
+        self.count = self.passes = 0
         self.are_passes = True
         self._marks = ThinkMarks()
         self._tokens = 0
@@ -54,12 +55,14 @@ class Rounds:
 
     def _of(self, part: Part, seconds: float) -> Iterator[Round]:
         self.figures = part.figures or self.figures
-        if not (part.text or part.thinking):
-            return
         is_same = part.pass_mark is not None and part.pass_mark == self._pass_mark
+        is_new_pass = part.pass_mark is not None and not is_same and self._pass_mark is not None
+        self.passes += is_new_pass  # the first token comes from the prompt
+        self._pass_mark = self._pass_mark if part.pass_mark is None else part.pass_mark
+        if not (part.text or part.thinking or is_new_pass):  # a pass may bring only a token without text
+            return
         if not is_same:
             yield from self._close()
-        self._pass_mark = part.pass_mark
         found = self._round(part, seconds, is_same_pass=is_same)
         self._open = found if self._open is None else _joined(self._open, found)
         if part.pass_mark is None or self._open.tokens > self._open.accepted:

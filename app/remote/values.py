@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -13,11 +14,19 @@ _MOST = 2**53
 
 
 def parsed(data: bytes | str) -> object:
-    """JSON as Python's own types; ``None`` for anything else."""
+    """JSON as Python's own types; ``None`` for anything else.
+
+    Python's own reader also takes what is no JSON, but sent: ``NaN``, and half of a surrogate pair.
+    """
     try:
         return decoders.decode(data, object)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
         return None
+    return value
 
 
 def mapping(value: object) -> dict[str, Any]:

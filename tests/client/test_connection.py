@@ -40,6 +40,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")
 PAIR = Load(request=0, target="target.gguf")
@@ -258,6 +259,24 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
     events: list[Event] = [counted(numbers[0]), checked, checked, counted(numbers[2]), counted(numbers[2])]
     assert told(connection, *events) == [checked, counted(numbers[2])]
     assert connection.state is EngineState.ANSWERING
+
+
+def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Connection) -> None:
+    probe = Probe(request=0, address="localhost")
+    first, second = starting.probe(probe), starting.find_servers()
+    starting.load(Connect(request=0, address="localhost"))
+    connecting = starting.load(Connect(request=0, address="::1"))  # in place of the first
+    told(starting, HELLO)
+    assert starting.state is EngineState.LOADING
+    expected = [
+        msgspec.structs.replace(probe, request=first),
+        FindServers(request=second),
+        Connect(request=connecting, address="::1"),
+    ]
+    assert sent(starting) == expected
+    probed, found = ServerProbed(request=first, cause="key", message="No."), ServersFound(request=second)
+    assert told(starting, found, probed, probed, ServersFound(request=99)) == [found, probed]
+    assert starting.state is EngineState.LOADING
 
 
 def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:

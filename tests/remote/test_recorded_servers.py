@@ -75,6 +75,18 @@ def test_llama_server_counts_as_it_goes(engine: RemoteEngine) -> None:
     checked(figures.draft, mean_acceptance_length=2.5, accepted_per_position=[2, 1, 0], tested_per_position=[2, 2, 2])
 
 
+def test_a_pass_that_only_ends_the_answer(engine: RemoteEngine) -> None:
+    """Its token has no text, so that only the last timings tell of it."""
+    last = chunk(usage={"prompt_tokens": 9, "completion_tokens": 7}, timings=remote_streams.timings(7, 9, 5, 27.0))
+    reply = remote_streams.llama_server()[CHAT]
+    assert isinstance(reply, Reply)
+    with ModelServer({**remote_streams.llama_server(), CHAT: Reply.stream(*reply.content[:-2], last, DONE)}) as server:
+        engine.connect(server.url)
+        answered = engine.answer()
+    checked(answered.finished.figures.draft, drafted=9, accepted=5, verify_passes=3, tested_per_position=[3, 3, 3])
+    assert [(one.tokens, one.drafted, one.accepted) for one in answered.rounds][-1] == (1, 3, 2)
+
+
 def test_llama_server_that_drafts_nothing(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.llama_server(is_drafting=False)) as server:
         engine.connect(server.url)
@@ -203,7 +215,10 @@ def test_lm_studio(engine: RemoteEngine) -> None:
     [
         (chunk(usage={}, metrics=remote_streams.VLLM_METRICS), {"source": "reply", "drafted": 215}),
         (chunk(sglext={"spec_tokens_details": remote_streams.SGLANG_DETAILS}), {"source": "reply", "accepted": 63}),
-        (chunk(timings=remote_streams.timings(6, 6, 3, 9.0)), {"source": "live", "drafted": 6, "accepted": 3}),
+        (
+            chunk(timings=remote_streams.timings(6, 6, 3, 9.0)),
+            {"source": "live", "drafted": 6, "accepted": 3, "tested_per_position": []},
+        ),
         (
             chunk(timings={**remote_streams.timings(9, 6, 3, 9.0), "draft_rounds": 4, "draft_kind": "mtp"}),
             {"source": "live", "verify_passes": 4, "estimated_passes": False},

@@ -428,7 +428,7 @@ def test_a_model_on_a_router_is_loaded_when_it_is_chosen(hasty: RemoteEngine) ->
         hasty.answer()
         assert server.bodies(CHAT)[-1]["model"] == "b"
     assert pair.remote is not None
-    assert [(one.id, one.state) for one in pair.remote.server.models] == [("a", "unloaded"), ("b", "unloaded")]
+    assert [(one.id, one.state) for one in pair.remote.server.models] == [("a", "unloaded"), ("b", "loaded")]
 
 
 def test_the_loaded_model_is_taken(hasty: RemoteEngine) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from app.protocol.commands import Command
 from app.protocol.events import Event
@@ -65,7 +65,7 @@ class EngineProcess:
     def wait(self, seconds: float = 30) -> int:
         return self.process.wait(seconds)
 
-    def __enter__(self) -> EngineProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

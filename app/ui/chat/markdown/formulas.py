@@ -6,7 +6,6 @@ the outlines takes a hundred times as long.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,21 +13,19 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TypeAlias
 
-from PySide6.QtCore import QCoreApplication, QObject, QPointF, Qt, Slot
+from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
 
 from app import helper
 from app.chats.formats.formulas import Formula
 from app.helper.messages import FormulaAnswer, FormulaDrawn, FormulaPart, RenderFormula
+from app.ui.chat.markdown.helper_service import HelperService, ends_with_the_application
 from app.ui.widgets import theme as themes
-from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import Theme
 
 _EM = 1000
 _MAX_OUTLINES = 1000
 _MAX_PICTURE_BYTES = 48 * 1024 * 1024
-_PATIENCE_SECONDS = 10.0
-"""At the end. The helper is killed before."""
 
 Key: TypeAlias = tuple[str, bool]
 """The TeX of a formula, and whether it stands on a line of its own."""
@@ -149,22 +146,14 @@ def _bytes_of(picture: QPixmap) -> int:
 # ---------------------------------------------------------------- asking
 
 
-class FormulaService(QObject):
-    """Has formulas drawn, one request at a time, and remembers them. Lives in the window's thread."""
+class FormulaService(HelperService):
+    """Has formulas drawn, one request at a time, and remembers them."""
 
     def __init__(self, process: helper.Helper | None = None) -> None:
-        """``process``: by default the helper that all of this process share."""
-        super().__init__()
+        super().__init__("formulas", process)
         self.pictures = Pictures()
-        self._helper = process or helper.shared()
-        self._lane = Lane(self, "formulas")
         self._known: OrderedDict[Key, Drawing | None] = OrderedDict()
         self._asked: dict[Key, list[tuple[Callable[[], bool], Callable[[], None]]]] = {}
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every request was answered."""
-        return self._lane.is_idle()
 
     def is_known(self, key: Key) -> bool:
         """Whether it was drawn, or is known not to be a formula that can be."""
@@ -206,20 +195,8 @@ class FormulaService(QObject):
                 if is_wanted():
                     answered()
 
-    @Slot()
-    def close(self) -> None:
-        """Forget what waits and end the helper process."""
-        self._lane.close()
-        self._helper.stop()
-        self._lane.close(_PATIENCE_SECONDS)
-
 
 @cache
 def formula_service() -> FormulaService:
     """The one of this process; it ends with the application."""
-    one = FormulaService()
-    application = QCoreApplication.instance()
-    if application is not None:
-        application.aboutToQuit.connect(one.close)
-    atexit.register(one.close)
-    return one
+    return ends_with_the_application(FormulaService())

@@ -5,38 +5,25 @@ The window shows plain text at once, and colors it when the answer comes. What t
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import time
 from collections.abc import Callable
 from functools import cache, partial
 from typing import TypeAlias
 
-from PySide6.QtCore import QCoreApplication, QObject, Slot
-
 from app import helper
 from app.helper.messages import Highlight
-from app.ui.widgets.tasks import Lane
+from app.ui.chat.markdown.helper_service import HelperService, ends_with_the_application
 
 Found: TypeAlias = tuple[list[list[int]] | None, float]
 """What is to be colored (`app.helper.messages.Highlighted`), ``None`` if it took too long; and the seconds it took."""
-_PATIENCE_SECONDS = 10.0
-"""At the end. The helper is killed before."""
 
 
-class Highlighter(QObject):
-    """Has code highlighted, one request at a time. Lives in the window's thread."""
+class Highlighter(HelperService):
+    """Has code highlighted, one request at a time."""
 
     def __init__(self, process: helper.Helper | None = None) -> None:
-        """``process``: by default the helper that all of this process share."""
-        super().__init__()
-        self._helper = process or helper.shared()
-        self._lane = Lane(self, "highlight")
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether every request was answered."""
-        return self._lane.is_idle()
+        super().__init__("highlight", process)
 
     def ask(self, request: Highlight, is_wanted: Callable[[], bool], answered: Callable[[Found], None]) -> None:
         """Call ``answered`` with what was found. ``is_wanted`` is asked, in another thread, when its turn has come."""
@@ -51,20 +38,8 @@ class Highlighter(QObject):
                 lines = self._helper.highlight(request).lines
         return lines, time.perf_counter() - began
 
-    @Slot()
-    def close(self) -> None:
-        """Forget what waits and end the helper process."""
-        self._lane.close()
-        self._helper.stop()
-        self._lane.close(_PATIENCE_SECONDS)
-
 
 @cache
 def highlighter() -> Highlighter:
     """The one of this process; it ends with the application."""
-    one = Highlighter()
-    application = QCoreApplication.instance()
-    if application is not None:
-        application.aboutToQuit.connect(one.close)
-    atexit.register(one.close)
-    return one
+    return ends_with_the_application(Highlighter())

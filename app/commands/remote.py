@@ -1,0 +1,67 @@
+"""Options for a model on a server, in place of files."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from app.commands.models.choosing import settings
+from app.commands.output import wrong_usage
+from app.errors import KnownError
+from app.protocol.events import PairLoaded
+from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
+
+_LOCAL = ("target", "draft", "mmproj")
+
+
+def add_server_options(parser: argparse.ArgumentParser) -> None:
+    """``server``, ``api_key_file`` and ``model``."""
+    group = parser.add_argument_group("a model on a server, instead of files")
+    group.add_argument(
+        "--server", metavar="URL", help="address of llama-server, vLLM, SGLang, Ollama or any server with OpenAI's API"
+    )
+    group.add_argument("--api-key-file", type=Path, metavar="FILE", help="file with the server's key")
+    group.add_argument(
+        "--model", metavar="ID", help="one of the server's models (default: the loaded one or the first)"
+    )
+
+
+def connect_command(options: argparse.Namespace) -> Connect | None:
+    """What to connect to; ``None`` without ``--server``. Exits with a message for wrong usage. Raises `KnownError`."""
+    if getattr(options, "server", None) is None:
+        for name in ("api_key_file", "model"):
+            if getattr(options, name, None) is not None:
+                wrong_usage(f"--{name.replace('_', '-')} needs --server")
+        return None
+    for name in _LOCAL:
+        if getattr(options, name, None) is not None:
+            wrong_usage(f"--{name} is a file on this computer, and can't be used with --server")
+    key = _key_in(options.api_key_file) if options.api_key_file else ""
+    offline = settings().offline
+    return Connect(request=0, address=options.server, key=key, model=options.model or "", loopback_only=offline)
+
+
+def _key_in(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            key = file.read(MAX_KEY_CHARACTERS + 1).strip()
+    except OSError as error:
+        raise KnownError(f"The key file {path} can't be read: {error.strerror or error}.") from error
+    if not key or len(key) > MAX_KEY_CHARACTERS:
+        raise KnownError(f"The key file {path} has to contain the key and nothing else.")
+    return key
+
+
+def show_server(pair: PairLoaded) -> None:
+    """A warning where others could read what is sent."""
+    if pair.remote is None:
+        return
+    server = pair.remote.server
+    if not (server.is_loopback or server.is_encrypted):
+        name = SERVER_NAMES[server.kind]
+        print(
+            f"slipstream: The connection to {name} isn't encrypted. Others in the network can read the prompt "
+            "and the key.",
+            file=sys.stderr,
+        )

@@ -1,0 +1,56 @@
+"""``slipstream generate --server``: the command as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support import remote_streams
+from tests.support.command_line import slipstream
+from tests.support.model_server import Cut, ModelServer, Reply
+from tests.support.remote_streams import TEXT
+
+CHAT = "/v1/chat/completions"
+
+
+def test_an_answer(tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("s3cret\n")
+    given = ["--api-key-file", key, "--model", "/models/q.gguf", "--temperature", "0.5", "--system", "Be brief."]
+    with ModelServer(remote_streams.llama_server()) as server:
+        result = slipstream("generate", "--server", server.url, *given, "--prompt", "Well?")
+        sent = server.bodies(CHAT)[-1]
+        assert {one.headers.get("authorization") for one in server.asked} == {"Bearer s3cret"}
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{TEXT}\n", "")
+    assert sent["temperature"] == 0.5
+    assert "top_k" not in sent  # it wasn't chosen
+    assert [message["content"] for message in sent["messages"]] == ["Be brief.", "Well?"]
+
+
+def test_json() -> None:
+    with ModelServer(remote_streams.llama_server()) as server:
+        result = slipstream("generate", "--server", server.url, "--prompt", "Well?", "--json", "--seed", "3")
+    answer = json.loads(result.stdout)
+    assert (answer["text"], answer["seed"], answer["completion_tokens"]) == (TEXT, 3, 6)
+    draft = answer["draft"]
+    assert (draft["drafted"], draft["accepted"], draft["source"], draft["estimated_passes"]) == (6, 3, "live", True)
+
+
+def test_failures(tmp_path: Path) -> None:
+    with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(*remote_streams.words(), Cut)}) as server:
+        result = slipstream("generate", "--server", server.url, "--prompt", "Well?")
+        assert result.returncode == 1
+        assert result.stdout.startswith(TEXT)
+        assert "was cut" in result.stderr
+        missing = slipstream("generate", "--server", server.url, "--api-key-file", tmp_path / "no", "--prompt", "a")
+        assert (missing.returncode, "can't be read" in missing.stderr) == (1, True)
+    for wrong in (["--model", "x"], ["--server", "localhost", "--target", "x.gguf"], ["--api-key-file", "x"]):
+        assert slipstream("generate", *wrong, "--prompt", "a").returncode == 2
+
+
+def test_offline(home: Path) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "settings.json").write_text('{"version": 4, "offline": true}')
+    result = slipstream("generate", "--server", "https://example.com", "--prompt", "a")
+    assert result.returncode == 1
+    assert "offline" in result.stderr
