@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import sqlite3
+import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,35 +45,54 @@ class AttachmentFiles:
     """The contents of an open chat file's attachments."""
 
     def __init__(self, folder: Path | None) -> None:
-        """``folder``: created with the first attachment; ``None``: they are in memory only."""
+        """``folder``: created with the first attachment; ``None``: texts are in memory only, and images, which the
+        engine reads from files, in a folder that `close` removes.
+        """
         self._folder = folder
         self._in_memory: dict[str, bytes] = {}
+        self._images: tempfile.TemporaryDirectory[str] | None = None
         self._unused: set[str] = set()
         """Those that were kept since the start, and that no row refers to yet."""
 
     def keep(self, content: Content) -> Attachment:
         """Write a content to the disk, unless it is there. Raises `KnownError`."""
-        sha256 = self._write(content.data)
+        sha256 = self._write(content.data, is_image=content.kind == "image")
         name, size = content.name, len(content.data)
         row = Attachment(sha256, content.kind, name, size, content.media_type, content.width, content.height)
         return self.filled(row)
 
-    def _write(self, data: bytes) -> str:
+    def _write(self, data: bytes, *, is_image: bool) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
-        if self._folder is None:
+        if self._folder is None and not is_image:
             self._in_memory[sha256] = data
             return sha256
-        path = path_in(self._folder, sha256)
+        folder = self._folder
         try:
+            folder = folder or self._image_folder()
+            path = path_in(folder, sha256)
             if not path.is_file() or path.stat().st_size != len(data):
                 _make_folder(path.parent)
                 write_whole(path, data)
         except OSError as error:
-            raise KnownError(
-                f"The attachment couldn't be saved in {self._folder}: {error.strerror or error}."
-            ) from error
+            where = folder or "the folder for temporary files"
+            raise KnownError(f"The attachment couldn't be saved in {where}: {error.strerror or error}.") from error
         self._unused.add(sha256)
         return sha256
+
+    def _image_folder(self) -> Path:
+        """Where the system has one in memory that only the user may read, it is there. Raises `OSError`."""
+        if self._images is None:
+            in_memory = os.environ.get("XDG_RUNTIME_DIR", "")
+            place = in_memory if os.access(in_memory, os.W_OK) else None
+            self._images = tempfile.TemporaryDirectory(
+                prefix="slipstream-temporary-", dir=place, ignore_cleanup_errors=True
+            )
+        return Path(self._images.name)
+
+    def close(self) -> None:
+        """Remove the images of a chat that is in memory only."""
+        if self._images is not None:
+            self._images.cleanup()
 
     def use(self, attachments: Collection[Attachment]) -> None:
         """There are rows of these now: they stay only as long as those do."""
@@ -81,20 +101,27 @@ class AttachmentFiles:
     def filled(self, attachment: Attachment) -> Attachment:
         """The attachment of a row, with its text and where its content is."""
         sha256 = attachment.sha256
-        path = "" if self._folder is None else str(path_in(self._folder, sha256))
+        folder = self._place()
+        path = "" if folder is None else str(path_in(folder, sha256))
         if attachment.kind == "text":
             data = self.read(sha256)
             text = "" if data is None else data.decode("utf-8", "replace")
-            return replace(attachment, text=text, path="" if data is None else path, is_missing=data is None)
-        is_there = os.path.isfile(path) if path else sha256 in self._in_memory  # noqa: PTH113
+            path = "" if data is None or self._folder is None else path
+            return replace(attachment, text=text, path=path, is_missing=data is None)
+        is_there = bool(path) and os.path.isfile(path)  # noqa: PTH113
         return replace(attachment, path=path if is_there else "", is_missing=not is_there)
+
+    def _place(self) -> Path | None:
+        """Where the files are, if there are any."""
+        return Path(self._images.name) if self._folder is None and self._images is not None else self._folder
 
     def read(self, sha256: str) -> bytes | None:
         """A content; ``None`` if it isn't there any more, or can't be read."""
-        if self._folder is None:
+        folder = self._place()
+        if sha256 in self._in_memory or folder is None:
             return self._in_memory.get(sha256)
         try:
-            return path_in(self._folder, sha256).read_bytes()
+            return path_in(folder, sha256).read_bytes()
         except OSError:
             return None
 
@@ -103,8 +130,8 @@ class AttachmentFiles:
         keep = {*wanted, *self._unused}
         for sha256 in self._in_memory.keys() - keep:
             del self._in_memory[sha256]
-        if self._folder is not None:
-            remove_except(self._folder, keep)
+        if (folder := self._place()) is not None:
+            remove_except(folder, keep)
 
 
 def path_in(folder: Path, sha256: str) -> Path:

@@ -63,6 +63,7 @@ class ChatFile:
         finally:
             self._upkeep.close()
             self._connection.close()
+            self._files.close()
 
     def remove_old_backups(self) -> None:
         """Remove the backups that are a month old. Failures are only logged."""

@@ -16,7 +16,7 @@ from app.helper import READING_SECONDS, Helper, HelperError, NotStarted, TookToo
 from app.helper.messages import ChatsNotRead, ReadChats, ReadMoreChats
 
 _SENTENCES: dict[str, tuple[str, str]] = {
-    "images": ("1 picture, because chats here only have text", "{} pictures, because chats here only have text"),
+    "images": ("1 picture", "{} pictures"),
     "files": ("1 attachment without text", "{} attachments without text"),
     "tools": ("1 call or result of a tool", "{} calls or results of tools"),
     "hidden": ("1 message that was hidden there, too", "{} messages that were hidden there, too"),

@@ -19,4 +19,4 @@ def prompt_text(text: str, attachments: Iterable[Attachment]) -> str:
 
 def prompt_images(attachments: Iterable[Attachment]) -> tuple[Image, ...]:
     """The images among them that are still there."""
-    return tuple(Image(one.sha256, one.path) for one in attachments if one.kind == "image" and one.path)
+    return tuple(Image(one.sha256, one.path, one.name) for one in attachments if one.kind == "image" and one.path)

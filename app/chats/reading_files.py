@@ -11,12 +11,13 @@ _SENTENCES: dict[FileReason, str] = {
     "unreadable": "{name} can't be read: {detail}.",
     "folder": "{name} is a folder. Attach the files in it instead.",
     "special": "{name} is a device or a pipe, and not a file that can be attached.",
-    "empty": "{name} is empty.",
+    "empty": "{name} has no text in it.",
     "too_large": "{name} is larger than 100 MB, which is the most that can be attached.",
     "too_long": "{name} has {detail} characters of text. The most that can be attached is 4,000,000.",
     "too_much": "{name} becomes far too large when it is unpacked. It may be damaged.",
     "too_many_pages": "{name} has {detail} pages. The most that can be attached is 3,000.",
-    "image": "{name} is a picture. Only files with text can be attached.",
+    "image": "{name} is a picture that can't be read. It may be damaged, or of another kind than PNG, JPEG, GIF, BMP "
+    "and WebP.",
     "binary": "{name} isn't a kind of file that can be attached. "
     "Text, code, CSV, Markdown, web pages, PDF files and Word documents (.docx) can.",
     "old_office": "{name} is in an older Office format, or protected with a password. "

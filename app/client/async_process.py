@@ -13,7 +13,7 @@ from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.process import EngineEndedError, engine_command
 from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Canceled, KnownError
-from app.protocol.commands import CheckText, Generate, Load, Quit, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Quit, Tokenize
 from app.protocol.events import (
     Event,
     GenerationFailed,
@@ -22,6 +22,7 @@ from app.protocol.events import (
     LoadFailed,
     LoadProgressed,
     PairLoaded,
+    PromptCounted,
     PromptProgressed,
     RoundsReceived,
     TextChecked,
@@ -36,6 +37,7 @@ _TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
 """Nobody watches this engine, and a stalled one is ended, so be sure of it."""
 _QUESTION_SECONDS = 30.0
 
+QuestionAnswer = PromptCounted | TextChecked | Tokenized
 GenerationEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
 
 
@@ -60,7 +62,7 @@ class AsyncEngineProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._events: asyncio.Queue[Event | EngineExit] = asyncio.Queue()
         """Those of the current request."""
-        self._questions: dict[int, asyncio.Future[TextChecked | Tokenized]] = {}
+        self._questions: dict[int, asyncio.Future[QuestionAnswer]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._memory_kills = out_of_memory_kills()
         self._exit: EngineExit | None = None
@@ -155,6 +157,16 @@ class AsyncEngineProcess:
         assert isinstance(answer, TextChecked)
         return answer
 
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
+        """How many tokens the prompt for a chat has. Raises `KnownError`."""
+        try:
+            number = self._connection.count_prompt(question)
+        except ProtocolError as error:
+            raise KnownError("A message of this chat is too long.") from error
+        answer = await self._answer(number)
+        assert isinstance(answer, PromptCounted)
+        return answer
+
     async def tokenize(self, question: Tokenize) -> Tokenized:
         """The tokens of a text. Raises `KnownError`."""
         number = self._connection.tokenize(question.text, special=question.special, bos=question.bos)
@@ -193,7 +205,7 @@ class AsyncEngineProcess:
             async for _ in self._answers():
                 pass
 
-    async def _answer(self, number: int) -> TextChecked | Tokenized:
+    async def _answer(self, number: int) -> QuestionAnswer:
         """The answer to a question, which there is none to where it can't be given."""
         if not number:
             self._check_running()
@@ -227,7 +239,7 @@ class AsyncEngineProcess:
         match event:
             case Stalled():
                 self._end_stalled()
-            case TextChecked() | Tokenized():
+            case PromptCounted() | TextChecked() | Tokenized():
                 question = self._questions.get(event.request)
                 if question and not question.done():
                     question.set_result(event)

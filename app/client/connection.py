@@ -19,6 +19,7 @@ from app.protocol.commands import (
     Cancel,
     CheckText,
     Command,
+    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -44,6 +45,7 @@ from app.protocol.events import (
     PairLoaded,
     PlainMeasured,
     Pong,
+    PromptCounted,
     StartFailed,
     TextChecked,
     Tokenized,
@@ -107,8 +109,8 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `check_text`, `tokenize`, `probe`, `find_servers`) have numbers of their own and make
-    nothing busy.
+    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`, `probe`, `find_servers`) have numbers of their
+    own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -294,7 +296,13 @@ class Connection:
         self._send(msgspec.structs.replace(command, request=self._last_question))
         return self._last_question
 
-    def _ask_aside(self, question: CheckText | Tokenize) -> int:
+    def count_prompt(self, question: CountPrompt) -> int:
+        """The number of the question; 0 if nothing is loaded that could count. Raises `ProtocolError` for a chat that
+        is too large to be sent."""
+        encode_frame(question)
+        return self._ask_aside(question)
+
+    def _ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
         number = self._next_question()
         if number:
             self._open_questions.add(number)
@@ -366,7 +374,7 @@ class Connection:
                 return self._forgotten(event)
             case MemoryRead():
                 pass
-            case TokensCounted() | TextChecked() | Tokenized() | ServerProbed() | ServersFound():
+            case TokensCounted() | PromptCounted() | TextChecked() | Tokenized() | ServerProbed() | ServersFound():
                 return event if self._is_awaited(event) else None
             case _ if event.request != self.request:
                 return None
@@ -374,7 +382,9 @@ class Connection:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(self, event: TokensCounted | TextChecked | Tokenized | ServerProbed | ServersFound) -> bool:
+    def _is_awaited(
+        self, event: TokensCounted | PromptCounted | TextChecked | Tokenized | ServerProbed | ServersFound
+    ) -> bool:
         """Whether someone is still waiting for this answer; removes the question."""
         awaited = self._open_questions
         if isinstance(event, TokensCounted):

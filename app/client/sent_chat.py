@@ -60,7 +60,7 @@ def _parts(chat: Sequence[Message]) -> list[list[Message]]:
     parts: list[list[Message]] = [[]]
     size, limit = 0, longest_text()
     for message in chat:
-        length = len(message.content) + len(message.thinking)
+        length = len(message.content) + len(message.thinking) + sum(len(one.arguments) for one in message.tool_calls)
         if length > limit:
             raise ProtocolError(f"a message of {length} characters is too large")
         if size + length > PART_CHARACTERS and size:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.chats.attachments import Content
 from app.chats.formats.values import file_text
 from app.chats.reading_files import content_of
-from app.helper import READING_SECONDS, Helper
+from app.errors import KnownError
+from app.helper import READING_SECONDS, Helper, HelperError
+from app.helper.messages import ImageLookedAt, LookAtImage
 from app.models.text import printable
 
 
@@ -28,7 +32,15 @@ def with_attached(prompt: str, paths: Sequence[str]) -> str:
         return prompt
     helper = Helper(READING_SECONDS)
     try:
-        found = [content_of(path, printable(Path(path).name or path), helper) for path in paths]
+        found = [_text_of(path, printable(Path(path).name or path), helper) for path in paths]
     finally:
         helper.stop()
     return "\n\n".join([*(file_text(one.name, one.data.decode()) for one in found), prompt])
+
+
+def _text_of(path: str, name: str, helper: Helper) -> Content:
+    """Raises `KnownError`."""
+    with contextlib.suppress(HelperError):
+        if isinstance(helper.look_at_image(LookAtImage(path)), ImageLookedAt):
+            raise KnownError(f"{name} is a picture. Use --image for it.")
+    return content_of(path, name, helper)

@@ -28,7 +28,8 @@ def check_server(home: Path, limit_seconds: float) -> str:
             raise KnownError("The server didn't start.")
         return _answer(int(found[1]), limit_seconds)
     except (OSError, http.client.HTTPException, ValueError, LookupError) as error:
-        raise KnownError(f"The server didn't answer as it should ({type(error).__name__}).") from error
+        reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
+        raise KnownError(f"The server didn't answer as it should ({reason}).") from error
     finally:
         timer.cancel()
         process.terminate()

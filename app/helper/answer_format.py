@@ -16,9 +16,11 @@ NAMES = {
 }
 
 
-def checked_grammar(wanted: AnswerFormat) -> str:
-    """``wanted`` in llguidance's notation. Raises `KnownError`, with the place of a mistake where it is known."""
-    name = NAMES[wanted.kind]
+def checked_grammar(wanted: AnswerFormat, name: str = "") -> str:
+    """``wanted`` in llguidance's notation; ``name``: what it is for the user, by default its kind. Raises `KnownError`,
+    with the place of a mistake where it is known.
+    """
+    name = name or NAMES[wanted.kind]
     try:
         found = helper.shared().check_grammar(CheckGrammar(wanted.kind, wanted.source))
     except (helper.TookTooLong, helper.TooMuchMemory) as error:

@@ -25,7 +25,7 @@ _DEFINITIONS = ("$schema", "$defs", "definitions", "$id", "x-guidance")
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _SEARCH_SECONDS = 0.5
 """For the part of a schema that has the mistake."""
-_JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?"}
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?"}
 """White space in JSON that models write; without a limit, a model can write it without end."""
 
 
@@ -131,7 +131,7 @@ def _children(part: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], dict[str,
 
 def _schema_grammar(schema: dict[str, Any]) -> str:
     try:
-        return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=_JSON_OPTIONS)
+        return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=JSON_OPTIONS)
     except ValueError as error:
         raise _UnusableError(first_line(str(error))) from error
 

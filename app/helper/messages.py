@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,6 +21,11 @@ class Message(msgspec.Struct, frozen=True):
     content: str
     thinking: str = ""
     """What the model thought before this answer."""
+    tool_calls: list[dict[str, Any]] = []
+    """As templates expect them."""
+    tool_call_id: str = ""
+    name: str = ""
+    """The function whose result this is."""
 
 
 class CheckTemplate(msgspec.Struct, frozen=True, tag=True):
@@ -39,6 +44,8 @@ class RenderTemplate(msgspec.Struct, frozen=True, tag=True):
     messages: list[Message]
     now: str
     variables: dict[str, bool | int | float | str] = {}
+    tools: list[dict[str, Any]] = []
+    """As templates expect them."""
 
 
 class TemplateChecked(msgspec.Struct, frozen=True, tag=True):
@@ -55,7 +62,7 @@ class Rendered(msgspec.Struct, frozen=True, tag=True):
 
 class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
     """Why there is no prompt: the template isn't valid, raised an error, wrote more than the limit, or left out text of
-    the last message or of the system prompt. ``detail``: the error, shortened to one line.
+    the last message or of the system prompt, or a tool. ``detail``: the error, shortened to one line.
     """
 
     reason: Literal["broken", "failed", "endless", "loses"]

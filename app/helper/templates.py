@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
+import msgspec
 from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -151,16 +152,18 @@ class _Form:
     merged: bool
     """The system prompt stands in the first message of the user."""
     tools: bool
-    """There is a variable ``tools``, which is None; templates that go through it fail at that."""
+    """There is a variable ``tools``, which is None if there are none; templates that go through it fail at that."""
 
 
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
     messages = request.messages
     problem: Exception | None = None
     marked = _marked(messages) if _is_short(messages) else []
-    for form in _forms(messages):
+    for form in _forms(messages, has_tools=bool(request.tools)):
         try:
             text = _prompt(template, request, messages, form)
+            if not _has_tools(text, request.tools):
+                raise _UnusableError(TemplateFailed("loses", ""))
             if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
                 return text
             problem = problem or _UnusableError(TemplateFailed("loses", ""))
@@ -172,13 +175,14 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
     raise problem
 
 
-def _forms(messages: Sequence[Message]) -> Iterator[_Form]:
+def _forms(messages: Sequence[Message], *, has_tools: bool) -> Iterator[_Form]:
     """What to try, one after the other, until the template takes it."""
     can_merge = [message.role for message in messages[:2]] == ["system", "user"]
     for typed in (False, True):
         for merged in (False, True) if can_merge else (False,):
             yield _Form(typed, merged, tools=True)
-            yield _Form(typed, merged, tools=False)
+            if not has_tools:
+                yield _Form(typed, merged, tools=False)
 
 
 def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequence[Message], form: _Form) -> str:
@@ -195,7 +199,7 @@ def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequen
         "datetime": now.strftime("%b %d %Y"),
     }
     if form.tools:
-        variables["tools"] = None
+        variables["tools"] = request.tools or None
     shown = [_message(request.source, message, form) for message in messages]
     if form.merged:
         system, first = messages[:2]
@@ -215,7 +219,16 @@ def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
         shown["content"] = [{"type": "thinking", "thinking": message.thinking}, *parts]
     elif message.thinking:
         shown.update(dict.fromkeys(_THINKING_NAMES, message.thinking))
+    if message.tool_calls:
+        shown["tool_calls"] = message.tool_calls
+    if message.role == "tool":
+        shown.update(tool_call_id=message.tool_call_id, name=message.name)
     return shown
+
+
+def _has_tools(text: str, tools: Sequence[dict[str, Any]]) -> bool:
+    """Whether all of them are in the prompt."""
+    return all(tool["function"]["name"] in text for tool in tools)
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
@@ -234,7 +247,7 @@ def _is_short(messages: Sequence[Message]) -> bool:
 def _marked(messages: Sequence[Message]) -> list[Message]:
     """The same with a word in each message that nobody has typed."""
     texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
-    return [Message(one.role, text, one.thinking) for one, text in zip(messages, texts, strict=True)]
+    return [msgspec.structs.replace(one, content=text) for one, text in zip(messages, texts, strict=True)]
 
 
 def _written(parts: Iterator[str]) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
 
-from app.protocol.limits import MAX_COUNT, HeadChoice
+from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS, HeadChoice
 from app.protocol.options import (
     AcceptRule,
     AnswerFormat,
@@ -20,6 +21,7 @@ from app.protocol.options import (
     TemplateVariables,
 )
 from app.protocol.remote import Connect, FindServers, Probe
+from app.protocol.tools import ToolCall, ToolUse
 
 
 class Image(msgspec.Struct, frozen=True, gc=False):
@@ -28,6 +30,13 @@ class Image(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     """Of the file, in hexadecimal."""
     path: str
+    name: str = ""
+    """What the user calls it, where that isn't the name of the file."""
+
+    @property
+    def title(self) -> str:
+        """For sentences."""
+        return self.name or PurePath(self.path).name
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
@@ -42,6 +51,12 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     midnight would change the whole prompt. ``None`` in all of them: now."""
     images: tuple[Image, ...] = ()
     """They stand before the content, in this order."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """Those of an answer, behind its content."""
+    tool_call_id: str = ""
+    """Of the role ``tool``: the call whose result this is."""
+    tool_name: str = ""
+    """Of the role ``tool``: the function that was called."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -109,6 +124,13 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
     """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
     template_variables: TemplateVariables = {}
+    logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
+    """How many of the most likely tokens to send with each one of the answer, and how likely they and itself were;
+    ``None``: nothing of that."""
+    logit_bias: dict[int, float] = {}
+    """By token, what is added to the target's logits before everything else."""
+    tools: ToolUse | None = None
+    """What the model may call, where `PairLoaded.tool_format` says how; not together with a ``format``."""
 
 
 class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):
@@ -171,6 +193,16 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     template_variables: TemplateVariables = {}
 
 
+class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt"):
+    """How many tokens the prompt for a chat has, whatever the context holds; answered even during a computation."""
+
+    request: int
+    messages: list[Message]
+    thinking: str = ""
+    template_variables: TemplateVariables = {}
+    tools: ToolUse | None = None
+
+
 class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
     """Whether an answer without stored tokens can be continued; answered even during a computation, like `Ping`."""
 
@@ -225,6 +257,7 @@ Command = (
     | MeasurePlain
     | ScoreTokens
     | CountTokens
+    | CountPrompt
     | CheckText
     | Tokenize
     | Forget

@@ -14,6 +14,7 @@ from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
 from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
+from app.protocol.tools import ToolFormatName
 
 PROTOCOL_VERSION = 6
 
@@ -110,6 +111,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     there is no choice."""
     template_variables: list[str] = []
     """The names that `Generate.template_variables` may have: those that the chat template declares."""
+    tool_format: ToolFormatName = ""
+    """How its chat template writes the calls of tools."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH
@@ -156,7 +159,17 @@ class PromptProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_pr
     total: int
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class TokenLogprob(msgspec.Struct, frozen=True, kw_only=True):
+    """How likely the target found a token."""
+
+    id: int
+    text: bytes
+    """What it adds to a text, which may be part of a character; the name of a control token."""
+    logprob: float
+    """The natural logarithm of its probability."""
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The text that one token adds to the answer; there is one piece for each token, in order.
 
     A token that ends in the middle of a character has an empty text; the token that completes the character carries all
@@ -173,6 +186,9 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     round: int = 0
     rejected: str | None = None
     """What the drafter had proposed here, if the target disagreed."""
+    logprobs: tuple[TokenLogprob, ...] = ()
+    """The token itself, then the `Generate.logprobs` most likely ones; empty where that wasn't asked for, for a token
+    that ended the answer or that nobody chose, and for one behind a stop string."""
 
 
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
@@ -351,6 +367,13 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     """The tokens of each of `CountTokens.images`, which are among those of ``text``."""
 
 
+class PromptCounted(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_counted"):
+    request: int
+    tokens: int = 0
+    refused: str = ""
+    """Why there is no prompt, for the user."""
+
+
 class TextChecked(msgspec.Struct, frozen=True, kw_only=True, tag="text_checked"):
     request: int
     tokens: list[int] | None
@@ -397,6 +420,7 @@ Event = (
     | PlainMeasured
     | TokensScored
     | TokensCounted
+    | PromptCounted
     | TextChecked
     | Tokenized
     | Pong

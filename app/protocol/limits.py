@@ -21,6 +21,8 @@ AS_PLANNED = -1
 """As a number of layers whose experts stay in system memory: the memory plan decides it."""
 LEAST_PICKED_VOCABULARY = 16_384
 """From so many tokens on, a GPU picks the largest logits of each row itself (`app.engine.llama.top_k`)."""
+MAX_LOGPROBS = 20
+"""Likely tokens that are sent with each one of an answer."""
 MAX_GRAMMAR_CHARACTERS = 256 * 1024
 """Of a schema, regular expression or grammar that an answer has to follow."""
 KvType = Literal["f16", "q8_0", "q4_0"]

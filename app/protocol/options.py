@@ -42,7 +42,7 @@ FormatKind = Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
 text by a grammar in Lark's or llama.cpp's notation."""
 FormatChoice = Literal["text"] | FormatKind
 """``text``: nothing has to be followed."""
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 Overflow = Literal["stop", "drop_oldest", "keep_ends"]
 """What happens to a chat that no longer fits in the context: it isn't answered; its oldest messages are left out; or
 its middle is, while the first turn and the last ones stay. The system prompt always stays.

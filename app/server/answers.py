@@ -29,12 +29,13 @@ class Answer:
 
     Attributes:
         has_begun: Whether it is being written, or has been.
+        has_tokens: Whether something of it has been written.
         seed: What it is written with; ``None`` before that is known.
         statistics: The figures up to the last event that was read.
     """
 
     def __init__(self) -> None:
-        self.has_begun = False
+        self.has_begun = self.has_tokens = False
         self.seed: int | None = None
         self.statistics = Statistics()
         self._events: asyncio.Queue[AnswerEvent | ApiError] = asyncio.Queue()
@@ -43,6 +44,7 @@ class Answer:
         """Another event; an error is the last one."""
         if isinstance(event, GenerationStarted):
             self.seed = event.seed
+        self.has_tokens |= isinstance(event, RoundsReceived)
         self._events.put_nowait(event)
 
     async def events(self, ping_seconds: float | None = None) -> AsyncGenerator[AnswerEvent | None, None]:
@@ -117,7 +119,7 @@ class Answers:
                         if isinstance(event, GenerationFinished):
                             self._metrics.count(event)
             except GenerationFailedError as error:
-                answer.put(self._refusal(error, has_started=answer.seed is not None))
+                answer.put(self._refusal(error, has_started=answer.has_tokens))
             except KnownError:
                 answer.put(unavailable())
             except Exception:

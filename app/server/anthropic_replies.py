@@ -5,13 +5,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 
+import msgspec
+
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, PromptProgressed, RoundsReceived
 from app.protocol.options import FinishReason
+from app.protocol.tools import ToolCall
 from app.server import figures as shown
 from app.server.answers import Answer
 from app.server.errors import ApiError
 from app.server.http import server_sent
-from app.server.replies import Json, split
+from app.server.replies import Json
+from app.server.said import Reader, Said
 
 _REASONS: dict[FinishReason, str] = {
     "end": "end_turn",
@@ -28,7 +32,8 @@ class AnthropicReplies:
     ping = b'event: ping\ndata: {"type":"ping"}\n\n'
     end = b""
 
-    def __init__(self, pair: PairLoaded, model: str, answer: Answer) -> None:
+    def __init__(self, reader: Reader, pair: PairLoaded, model: str, answer: Answer) -> None:
+        self._reader = reader
         self._pair = pair
         self._answer = answer
         self._blocks = 0
@@ -43,14 +48,17 @@ class AnthropicReplies:
         }
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        thinking, text = split(pieces)
-        blocks = [{"type": "thinking", "thinking": thinking, "signature": ""}] if thinking else []
-        if text or not blocks:
-            blocks.append({"type": "text", "text": text})
+        said = self._reader.whole(pieces, finished)
+        blocks: list[Json] = []
+        if said.thinking:
+            blocks.append({"type": "thinking", "thinking": said.thinking, "signature": ""})
+        if said.text or not (blocks or said.calls):
+            blocks.append({"type": "text", "text": said.text})
+        blocks += [{**_call(call), "input": msgspec.Raw(call.arguments.encode())} for call in said.calls]
         return {
             **self._message,
             "content": blocks,
-            **_stop(finished),
+            **self._stop(finished),
             "usage": _usage(finished.figures),
             **self._figures(finished.figures),
         }
@@ -65,20 +73,16 @@ class AnthropicReplies:
         return iter(())
 
     def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        thinking, text = split([piece for round_ in event.rounds for piece in round_.pieces])
-        for kind, new in (("thinking", thinking), ("text", text)):
-            if new:
-                yield from self._block(kind)
-                delta = {"type": f"{kind}_delta", kind: new}
-                yield {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+        yield from self._parts(self._reader.read([piece for round_ in event.rounds for piece in round_.pieces]))
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
+        yield from self._parts(self._reader.end(finished))
         if not self._blocks:
             yield from self._block("text")
         yield self._stop_block()
         yield {
             "type": "message_delta",
-            "delta": _stop(finished),
+            "delta": self._stop(finished),
             "usage": _usage(finished.figures),
             **self._figures(finished.figures),
         }
@@ -90,25 +94,44 @@ class AnthropicReplies:
     def encoded(self, part: Json) -> bytes:
         return f"event: {part['type']}\n".encode() + server_sent(part)
 
-    def _block(self, kind: str) -> Iterator[Json]:
-        """Begin a block of a ``kind``, unless the last one is of it."""
+    def _parts(self, said: Said) -> Iterator[Json]:
+        for kind, new in (("thinking", said.thinking), ("text", said.text)):
+            if new:
+                yield from self._block(kind)
+                yield self._delta({"type": f"{kind}_delta", kind: new})
+        for call in said.calls:
+            self._kind = ""
+            yield from self._block("tool_use", {**_call(call), "input": {}})
+            yield self._delta({"type": "input_json_delta", "partial_json": call.arguments})
+
+    def _delta(self, delta: Json) -> Json:
+        return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
+
+    def _block(self, kind: str, block: Json | None = None) -> Iterator[Json]:
+        """Begin a ``block`` of a ``kind``, by default an empty one, unless the last one is of it."""
         if kind == self._kind:
             return
         if self._blocks:
             yield self._stop_block()
-        block = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
+        block = block or {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
         yield {"type": "content_block_start", "index": self._blocks, "content_block": block}
         self._blocks, self._kind = self._blocks + 1, kind
 
     def _stop_block(self) -> Json:
         return {"type": "content_block_stop", "index": self._blocks - 1}
 
+    def _stop(self, finished: GenerationFinished) -> Json:
+        reason = _REASONS[finished.finish_reason]
+        if finished.finish_reason == "end" and self._reader.has_calls:
+            reason = "tool_use"
+        return {"stop_reason": reason, "stop_sequence": finished.stop_string}
+
     def _figures(self, figures: Figures) -> Json:
         return shown.all_dialects(figures, self._answer.seed or 0, self._pair.plain_pass_seconds)
 
 
-def _stop(finished: GenerationFinished) -> Json:
-    return {"stop_reason": _REASONS[finished.finish_reason], "stop_sequence": finished.stop_string}
+def _call(call: ToolCall) -> Json:
+    return {"type": "tool_use", "id": call.id, "name": call.name}
 
 
 def _usage(figures: Figures) -> Json:

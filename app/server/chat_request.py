@@ -7,18 +7,21 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.protocol.commands import CheckText, Generate, Message
+from app.protocol.commands import CheckText, Generate, Image, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import Role, TemplateVariables
 from app.server.errors import invalid, not_supported
-from app.server.fields import ChatMessage, ChatRequest, Part
+from app.server.fields import ChatMessage, ChatRequest, ImageUrl, Part
+from app.server.images import RequestImages
 from app.server.settings import command_for, most_tokens
+from app.server.tool_request import called, chat_tools, check_alone, check_known, result, tool_use
 
-_TEXT_PARTS = ("text", "input_text", "output_text")
-NO_TOOLS = "This server doesn't do tools yet. Send the request without tools."
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+_IMAGE_PARTS = ("image_url", "input_image")
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
+ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True)
@@ -30,10 +33,12 @@ class Asked:
     """The beginning of the answer, where the request has it."""
 
 
-def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
+def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages) -> Asked:
     """What to ask the engine. Raises `ApiError`."""
     _check_supported(request)
-    messages = merged(list(map(_message, request.messages)))
+    several = request.parallel_tool_calls is not False
+    use = tool_use(chat_tools(request.tools or []), request.tool_choice, pair, several=several)
+    messages = merged(_messages(request.messages, pair, images))
     variables = template_variables(request.chat_template_kwargs or {}, pair)
     level = thinking_level(request.reasoning_effort, pair.thinking)
     begun = None
@@ -42,6 +47,7 @@ def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
     elif request.continue_final_message:
         raise invalid("Only an answer can be continued, and the last message isn't the assistant's.")
     command = command_for(request, pair, messages)
+    check_alone(request, use)
     longest = request.max_completion_tokens
     command = msgspec.structs.replace(
         command,
@@ -49,6 +55,8 @@ def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
         thinking=level,
         thinking_budget=None if request.thinking_budget_tokens == -1 else request.thinking_budget_tokens,
         template_variables=variables,
+        tools=use,
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
     )
     if begun and request.continue_final_message == "reasoning_content":
         begun = msgspec.structs.replace(begun, content="")
@@ -56,9 +64,13 @@ def asked(request: ChatRequest, pair: PairLoaded) -> Asked:
 
 
 def continuing(command: Generate, begun: Message | None) -> Asked:
-    """``command`` for an answer that has begun with a message, if there is one."""
+    """``command`` for an answer that has begun with a message, if there is one. Raises `ApiError`."""
+    if begun and begun.tool_calls:
+        raise invalid("The results of the last calls are missing.")
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command)
+    if command.tools:
+        raise not_supported("This server can't go on with an answer that may call tools.")
     question = CheckText(
         request=0,
         text=begun.content,
@@ -105,27 +117,56 @@ def merged(messages: Sequence[Message]) -> list[Message]:
     return [Message(role="system", content="\n\n".join(texts)), *messages[len(texts) :]]
 
 
-def text_of(content: str | Sequence[Part] | None) -> str:
-    """The text of a message. Raises `ApiError` for other content."""
+def content_of(content: str | Sequence[Part] | None, images: RequestImages) -> tuple[str, tuple[Image, ...]]:
+    """The text and the images of a message. Raises `ApiError` for other content."""
     if content is None or isinstance(content, str):
-        return content or ""
+        return content or "", ()
+    texts: list[str] = []
+    seen: list[Image] = []
     for part in content:
-        if part.type not in _TEXT_PARTS:
-            raise not_supported("This server only takes text in messages.")
-    return "\n".join(part.text or "" for part in content)
+        if part.type in _TEXT_PARTS:
+            texts.append(part.text or "")
+        elif part.type in _IMAGE_PARTS:
+            url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+            seen.append(images.from_url(url or ""))
+        elif part.type == "image":
+            seen.append(_anthropic_image(part, images))
+        else:
+            raise not_supported("This server only takes text and images in messages.")
+    return "\n".join(texts), tuple(seen)
 
 
-def _message(message: ChatMessage) -> Message:
-    if message.role in ("tool", "function") or message.tool_calls:
-        raise not_supported(NO_TOOLS)
-    roles: dict[str, Role] = {"developer": "system", "system": "system", "assistant": "assistant"}
-    role: Role = roles.get(message.role, "user")
-    thought = message.reasoning_content or message.reasoning or ""
-    return Message(role=role, content=text_of(message.content), thinking=thought if role == "assistant" else "")
+def _anthropic_image(part: Part, images: RequestImages) -> Image:
+    if part.source is None or part.source.type != "base64":
+        raise invalid("An image has to be in the request itself, as base64. Nothing is fetched.")
+    return images.from_base64(part.source.data or "")
+
+
+def _messages(sent: Sequence[ChatMessage], pair: PairLoaded, images: RequestImages) -> list[Message]:
+    found: list[Message] = []
+    for message in sent:
+        if message.role == "function":
+            raise not_supported("This server takes the results of tools with the role tool, not function.")
+        content, seen = content_of(message.content, images)
+        if message.role == "tool" or message.tool_calls:
+            check_known(pair)
+        if message.role == "tool":
+            found.append(result(message.tool_call_id, content, found))
+            continue
+        role: Role = ROLES[message.role]
+        if role != "assistant":
+            found.append(Message(role=role, content=content, images=seen))
+            continue
+        thought = message.reasoning_content or message.reasoning or ""
+        calls = called(message.tool_calls or [])
+        found.append(Message(role=role, content=content, thinking=thought, images=seen, tool_calls=calls))
+    return found
 
 
 def _check_supported(request: ChatRequest) -> None:
-    if request.tools or request.functions:
-        raise not_supported(NO_TOOLS)
-    if request.logprobs or request.top_logprobs:
-        raise not_supported("This server doesn't give logprobs yet.")
+    if request.functions:
+        raise not_supported("This server takes functions as tools only.")
+    if request.tools and request.logprobs:
+        raise not_supported("This server doesn't give logprobs together with tools.")
+    if request.top_logprobs is not None and not request.logprobs:
+        raise invalid("top_logprobs needs logprobs to be true.")

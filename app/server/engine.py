@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from app.protocol.commands import CheckText, Generate, Tokenize
+from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
     PairLoaded,
+    PromptCounted,
     PromptProgressed,
     RoundsReceived,
     TextChecked,
@@ -30,5 +31,7 @@ class Engine(Protocol):
         """Answer; nobody else asks until the iterator is closed, which cancels the answer within one verify pass."""
 
     async def check_text(self, question: CheckText) -> TextChecked: ...
+
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted: ...
 
     async def tokenize(self, question: Tokenize) -> Tokenized: ...

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from app.errors import KnownError
-from app.protocol.commands import Generate, Message
+from app.protocol.commands import CountPrompt, Generate, Message
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
@@ -25,9 +25,13 @@ from app.server.anthropic_request import asked_by_messages
 from app.server.chat_request import Asked, asked
 from app.server.engine import AnswerEvent, Engine
 from app.server.errors import ApiError, invalid, not_supported
-from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, parsed
+from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, ResponsesRequest, parsed
 from app.server.http import Reply, StreamReply, json_reply
+from app.server.images import RequestImages
 from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Replies
+from app.server.responses_replies import ResponsesReplies
+from app.server.responses_request import asked_by_responses
+from app.server.said import Reader
 from app.server.settings import command_for
 
 Events = AsyncGenerator[AnswerEvent | None, None]
@@ -46,17 +50,54 @@ class Generation:
         """``/v1/chat/completions``; ``finished`` is told of the end. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, ChatRequest)
-        command = await self._whole_command(asked(request, pair))
-        make = partial(OpenAIReplies, ChatDialect(), request, pair, model)
-        return await self._reply(command, make, finished, stream=bool(request.stream))
+        async with AsyncExitStack() as stack:
+            images = stack.enter_context(RequestImages(pair))
+            command = await self._whole_command(asked(request, pair, images), images)
+            reader = Reader(pair, command.tools, logprobs=command.logprobs is not None)
+            dialect = ChatDialect(logprobs=command.logprobs is not None)
+            make = partial(OpenAIReplies, dialect, reader, request, pair, model)
+            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
 
     async def messages(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
         """``/v1/messages``. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, MessagesRequest)
-        command = await self._whole_command(asked_by_messages(request, pair))
-        make = partial(AnthropicReplies, pair, model)
-        return await self._reply(command, make, finished, stream=bool(request.stream))
+        async with AsyncExitStack() as stack:
+            images = stack.enter_context(RequestImages(pair))
+            command = await self._whole_command(asked_by_messages(request, pair, images), images)
+            make = partial(AnthropicReplies, Reader(pair, command.tools), pair, model)
+            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+
+    async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
+        """``/v1/responses``. Raises `ApiError`."""
+        pair = loaded_pair(self._engine)
+        request = parsed(body, ResponsesRequest)
+        async with AsyncExitStack() as stack:
+            images = stack.enter_context(RequestImages(pair))
+            command = await self._whole_command(asked_by_responses(request, pair, images), images)
+            make = partial(ResponsesReplies, Reader(pair, command.tools), request, pair, model)
+            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+
+    async def count(self, body: bytes) -> Reply:
+        """``/v1/messages/count_tokens``. Raises `ApiError`."""
+        pair = loaded_pair(self._engine)
+        request = parsed(body, MessagesRequest)
+        with RequestImages(pair) as images:
+            command = await self._whole_command(asked_by_messages(request, pair, images), images)
+            question = CountPrompt(
+                request=0,
+                messages=command.messages,
+                thinking=command.thinking,
+                template_variables=command.template_variables,
+                tools=command.tools,
+            )
+            try:
+                found = await self._engine.count_prompt(question)
+            except KnownError:
+                raise unavailable() from None
+        if found.refused:
+            raise invalid(found.refused)
+        return json_reply({"input_tokens": found.tokens + len(command.continued)})
 
     async def completion(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
         """``/v1/completions``: the prompt as it is. Raises `ApiError`."""
@@ -64,12 +105,16 @@ class Generation:
         request = parsed(body, CompletionRequest)
         prompt = _prompt(request)
         command = command_for(request, pair, [Message(role="user", content=prompt)])
-        command = msgspec.structs.replace(command, raw=True)
-        make = partial(OpenAIReplies, CompletionDialect(), request, pair, model)
-        return await self._reply(command, make, finished, stream=bool(request.stream))
+        command = msgspec.structs.replace(command, raw=True, logprobs=_logprobs(request))
+        has_logprobs = command.logprobs is not None
+        reader, dialect = Reader(pair, logprobs=has_logprobs), CompletionDialect(logprobs=has_logprobs)
+        make = partial(OpenAIReplies, dialect, reader, request, pair, model)
+        async with AsyncExitStack() as stack:
+            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
 
-    async def _whole_command(self, wanted: Asked) -> Generate:
-        """With the tokens of an answer that has begun. Raises `ApiError`."""
+    async def _whole_command(self, wanted: Asked, images: RequestImages) -> Generate:
+        """With the tokens of an answer that has begun, and its ``images`` in files. Raises `ApiError`."""
+        await images.write()
         if wanted.continued is None:
             return wanted.command
         try:
@@ -81,16 +126,22 @@ class Generation:
         return msgspec.structs.replace(wanted.command, continued=found.tokens)
 
     async def _reply(
-        self, command: Generate, make: Callable[[Answer], Replies], finished: Finished, *, stream: bool
+        self,
+        command: Generate,
+        make: Callable[[Answer], Replies],
+        finished: Finished,
+        stack: AsyncExitStack,
+        *,
+        stream: bool,
     ) -> Reply | StreamReply:
-        async with AsyncExitStack() as stack:
-            answer = await stack.enter_async_context(self._answers.begun(command))
-            replies = make(answer)
-            if not stream:
-                return json_reply(await _whole(answer, replies, finished))
-            events = answer.events(self._ping_seconds)
-            first = await anext(events)  # a request that is refused gets a status of its own
-            return StreamReply(_parts(first, events, replies, finished), stack.pop_all())
+        """What is in ``stack`` is kept until the answer has been sent."""
+        answer = await stack.enter_async_context(self._answers.begun(command))
+        replies = make(answer)
+        if not stream:
+            return json_reply(await _whole(answer, replies, finished))
+        events = answer.events(self._ping_seconds)
+        first = await anext(events)  # a request that is refused gets a status of its own
+        return StreamReply(_parts(first, events, replies, finished), stack.pop_all())
 
 
 def loaded_pair(engine: Engine) -> PairLoaded:
@@ -141,9 +192,13 @@ def _json(event: AnswerEvent, replies: Replies) -> Iterator[dict[str, Any]]:
             return replies.finish(event)
 
 
+def _logprobs(request: CompletionRequest) -> int | None:
+    """Here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone."""
+    wanted = request.logprobs
+    return None if wanted is None or wanted is False else int(wanted)
+
+
 def _prompt(request: CompletionRequest) -> str:
-    if request.logprobs:
-        raise not_supported("This server doesn't give logprobs yet.")
     if request.echo:
         raise not_supported("This server doesn't do echo.")
     if request.suffix:

@@ -53,7 +53,7 @@ class ModelInfo:
             "total_slots": 1,
             "model_alias": self.id,
             "model_path": self._file,
-            "modalities": {"vision": False, "audio": False},
+            "modalities": {"vision": pair.projector is not None, "audio": False},
             "chat_template": self._template,
             "bos_token": self._bos,
             "eos_token": self._eos,
@@ -64,6 +64,7 @@ class ModelInfo:
                 "drafting_off": pair.drafting_off,
                 "thinking": pair.thinking,
                 "template_variables": pair.template_variables,
+                "tool_format": pair.tool_format or None,
             },
         }
 

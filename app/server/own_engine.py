@@ -12,8 +12,8 @@ import msgspec
 from app.client.async_process import AsyncEngineProcess, GenerationEvent
 from app.client.process import EngineEndedError
 from app.errors import KnownError
-from app.protocol.commands import CheckText, Generate, Load, Tokenize
-from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, TextChecked, Tokenized
+from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
+from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, PromptCounted, TextChecked, Tokenized
 from app.protocol.options import DrafterChoice
 
 _log = logging.getLogger("slipstream.server")
@@ -70,6 +70,9 @@ class OwnEngine:
 
     async def check_text(self, question: CheckText) -> TextChecked:
         return await self._loaded().check_text(question)
+
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
+        return await self._loaded().count_prompt(question)
 
     async def tokenize(self, question: Tokenize) -> Tokenized:
         return await self._loaded().tokenize(question)

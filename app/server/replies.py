@@ -17,11 +17,14 @@ from app.protocol.events import (
     RoundsReceived,
 )
 from app.protocol.options import FinishReason
+from app.protocol.tools import ToolCall
 from app.server import figures as shown
 from app.server.answers import Answer
 from app.server.errors import ApiError
 from app.server.fields import Settings
 from app.server.http import server_sent
+from app.server.logprobs import chat_logprobs, completion_logprobs
+from app.server.said import Reader, Said
 
 _REASONS: dict[FinishReason, str] = {
     "end": "stop",
@@ -31,14 +34,6 @@ _REASONS: dict[FinishReason, str] = {
     "cancelled": "stop",
 }
 Json = dict[str, Any]
-
-
-def split(pieces: list[Piece]) -> tuple[str, str]:
-    """The thinking in ``pieces``, and the answer."""
-    return (
-        "".join(piece.text for piece in pieces if piece.thinking),
-        "".join(piece.text for piece in pieces if not piece.thinking),
-    )
 
 
 class Replies(Protocol):
@@ -80,14 +75,17 @@ class Dialect(Protocol):
     part: str
     """Of a part of one."""
 
-    def choice(self, thinking: str, text: str) -> Json:
+    def choice(self, said: Said) -> Json:
         """Of a whole answer."""
 
     def begin(self) -> Iterator[Json]:
         """Choices of the part that comes first, if there is one."""
 
-    def delta(self, thinking: str, text: str) -> Json:
-        """Choice of a part."""
+    def deltas(self, said: Said) -> Iterator[Json]:
+        """Choices of parts."""
+
+    def nothing(self) -> Json:
+        """Choice of a part that says nothing."""
 
 
 class ChatDialect:
@@ -95,16 +93,35 @@ class ChatDialect:
 
     prefix, whole, part = "chatcmpl-", "chat.completion", "chat.completion.chunk"
 
-    def choice(self, thinking: str, text: str) -> Json:
-        thought = {"reasoning_content": thinking} if thinking else {}
-        return {"message": {"role": "assistant", "content": text, **thought}}
+    def __init__(self, *, logprobs: bool) -> None:
+        self._logprobs = logprobs
+        self._calls = 0
+
+    def choice(self, said: Said) -> Json:
+        message: Json = {"role": "assistant", "content": said.text or (None if said.calls else "")}
+        if said.thinking:
+            message["reasoning_content"] = said.thinking
+        if said.calls:
+            message["tool_calls"] = [_call(call) for call in said.calls]
+        return {"message": message, "logprobs": self._likely(said)}
 
     def begin(self) -> Iterator[Json]:
-        yield {"delta": {"role": "assistant", "content": ""}}
+        yield {"delta": {"role": "assistant", "content": ""}, "logprobs": None}
 
-    def delta(self, thinking: str, text: str) -> Json:
-        thought = {"reasoning_content": thinking} if thinking else {}
-        return {"delta": {**thought, **({"content": text} if text else {})}}
+    def deltas(self, said: Said) -> Iterator[Json]:
+        if said.thinking:
+            yield {"delta": {"reasoning_content": said.thinking}, "logprobs": None}
+        if said.text or said.pieces:
+            yield {"delta": {"content": said.text}, "logprobs": self._likely(said)}
+        for call in said.calls:
+            yield {"delta": {"tool_calls": [{"index": self._calls, **_call(call)}]}, "logprobs": None}
+            self._calls += 1
+
+    def nothing(self) -> Json:
+        return {"delta": {}, "logprobs": None}
+
+    def _likely(self, said: Said) -> Json | None:
+        return chat_logprobs(said.pieces) if self._logprobs else None
 
 
 class CompletionDialect:
@@ -112,14 +129,30 @@ class CompletionDialect:
 
     prefix, whole, part = "cmpl-", "text_completion", "text_completion"
 
-    def choice(self, thinking: str, text: str) -> Json:
-        return {"text": thinking + text}
+    def __init__(self, *, logprobs: bool) -> None:
+        self._logprobs = logprobs
+        self._characters = 0
+        """Of the answer so far."""
+
+    def choice(self, said: Said) -> Json:
+        text = said.thinking + said.text
+        likely = completion_logprobs(said.pieces, self._characters) if self._logprobs else None
+        self._characters += len(text)
+        return {"text": text, "logprobs": likely}
 
     def begin(self) -> Iterator[Json]:
         return iter(())
 
-    def delta(self, thinking: str, text: str) -> Json:
-        return {"text": thinking + text}
+    def deltas(self, said: Said) -> Iterator[Json]:
+        if said:
+            yield self.choice(said)
+
+    def nothing(self) -> Json:
+        return {"text": "", "logprobs": None}
+
+
+def _call(call: ToolCall) -> Json:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 class OpenAIReplies:
@@ -128,8 +161,11 @@ class OpenAIReplies:
     ping = b": ping\n\n"
     end = b"data: [DONE]\n\n"
 
-    def __init__(self, dialect: Dialect, request: Settings, pair: PairLoaded, model: str, answer: Answer) -> None:
+    def __init__(
+        self, dialect: Dialect, reader: Reader, request: Settings, pair: PairLoaded, model: str, answer: Answer
+    ) -> None:
         self._dialect = dialect
+        self._reader = reader
         self._request = request
         self._pair = pair
         self._answer = answer
@@ -142,7 +178,7 @@ class OpenAIReplies:
         }
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        choice = self._choice(self._dialect.choice(*split(pieces)), finished)
+        choice = self._choice(self._dialect.choice(self._reader.whole(pieces, finished)), finished)
         return {
             **self._frame,
             "object": self._dialect.whole,
@@ -160,19 +196,20 @@ class OpenAIReplies:
             cached = self._answer.statistics.cached_tokens
             passed = int(1e3 * (time.monotonic() - self._begun))
             counts = {"total": event.total, "cache": cached, "processed": event.done, "time_ms": passed}
-            yield {**self._part(self._dialect.delta("", "")), "prompt_progress": counts}
+            yield {**self._part(self._dialect.nothing()), "prompt_progress": counts}
 
     def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        pieces = [piece for round_ in event.rounds for piece in round_.pieces]
-        thinking, text = split(pieces)
-        for delta in filter(any, ((thinking, ""), ("", text))):
-            part = self._part(self._dialect.delta(*delta))
+        said = self._reader.read([piece for round_ in event.rounds for piece in round_.pieces])
+        for delta in self._dialect.deltas(said):
+            part = self._part(delta)
             if self._request.timings_per_token:
                 part["timings"] = shown.timings(self._answer.statistics.figures(time.monotonic() - self._begun))
             yield part
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
-        last = self._part(self._dialect.delta("", ""), finished)
+        for delta in self._dialect.deltas(self._reader.end(finished)):
+            yield self._part(delta)
+        last = self._part(self._dialect.nothing(), finished)
         found = self._figures(finished.figures)
         if not self._request.includes_usage:
             yield {**last, **found}
@@ -190,10 +227,11 @@ class OpenAIReplies:
         choices = [] if choice is None else [self._choice(choice, finished)]
         return {**self._frame, "object": self._dialect.part, "choices": choices}
 
-    @staticmethod
-    def _choice(choice: Json, finished: GenerationFinished | None) -> Json:
+    def _choice(self, choice: Json, finished: GenerationFinished | None) -> Json:
         reason = _REASONS[finished.finish_reason] if finished else None
-        return {"index": 0, **choice, "logprobs": None, "finish_reason": reason}
+        if finished and finished.finish_reason == "end" and self._reader.has_calls:
+            reason = "tool_calls"
+        return {"index": 0, **choice, "finish_reason": reason}
 
     def _figures(self, figures: Figures) -> Json:
         return shown.all_dialects(figures, self._answer.seed or 0, self._pair.plain_pass_seconds)

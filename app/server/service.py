@@ -60,7 +60,9 @@ class ModelService:
                 for path in ("/v1/chat/completions", "/chat/completions")
             ),
             _Route("/v1/completions", post, lambda body, finished: generation.completion(body, model.id, finished)),
+            _Route("/v1/responses", post, lambda body, finished: generation.responses(body, model.id, finished)),
             _Route("/v1/messages", post, lambda body, finished: generation.messages(body, model.id, finished)),
+            _Route("/v1/messages/count_tokens", post, lambda body, _: generation.count(body)),
         ]
         self._routes = {route.name: route for route in routes}
         self._one_model = get(f"{_MODEL}ID", lambda: json_reply(model.model(engine.pair)))

@@ -8,7 +8,7 @@ from app.protocol.commands import Generate, Message
 from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_GRAMMAR_CHARACTERS
 from app.protocol.options import AnswerFormat, FormatKind, Sampling
-from app.server.errors import invalid, not_supported
+from app.server.errors import invalid
 from app.server.fields import Settings
 
 _LEAST_TOP_P = 1e-6
@@ -31,6 +31,7 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message]) ->
         format=_format(request),
         overflow="stop",
         private=True,
+        logit_bias=request.logit_bias or {},
     )
 
 
@@ -44,8 +45,6 @@ def most_tokens(wanted: int | None) -> int | None:
 def _check_supported(request: Settings) -> None:
     if request.n not in (None, 1):
         raise invalid("This server gives one answer to a request, so n has to be 1.")
-    if request.logit_bias:
-        raise not_supported("This server doesn't do logit_bias yet.")
 
 
 def _sampling(request: Settings, usual: Sampling) -> Sampling:

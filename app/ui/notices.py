@@ -31,6 +31,7 @@ class Action(enum.StrEnum):
     SAVE_AGAIN = "Try again"
     MEASURE = "Measure speed without a draft"
     LOAD_DOWNLOADED = "Load"
+    GET_PROJECTOR = "Get it"
     SHOW_DOWNLOADS = "Show downloads"
     USE_BEGINNING = "Use the beginning"
     RAISE_CONTEXT = "Raise the context"
@@ -46,7 +47,7 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments")
+PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -195,6 +196,19 @@ def head_refused(reason: str) -> Notice:
 def projector_refused(reason: str) -> Notice:
     """The projector can't be used; ``reason`` is the engine's sentence."""
     return Notice("warning", f"{reason} So the model can't see images.", (Action.OPEN_MODELS, Action.DISMISS))
+
+
+def cannot_see(size: str = "", refused: str | None = None) -> Notice:
+    """The loaded model can't see what was to be attached. ``size``: "986 MB to download" of the projector for it, if
+    one is known; ``refused``: why the one in its folder isn't used.
+    """
+    if refused is not None:
+        return Notice("warning", f"The image wasn't attached. {refused}", (Action.OPEN_MODELS, Action.DISMISS))
+    if size:
+        text = f"To see images, this model needs a second file, its projector ({size})."
+        return Notice("warning", text, (Action.GET_PROJECTOR, Action.DISMISS))
+    text = "This model can't see images. Those that can have a second file, a projector (mmproj), in the same folder."
+    return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
 
 
 def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:

@@ -229,6 +229,9 @@ class _Letters:
     def piece(self, _token: int) -> bytes:
         return b"x"
 
+    def mark(self, _token: int) -> str:
+        return ""
+
     def is_end(self, _token: int) -> bool:
         return False
 

@@ -21,7 +21,7 @@ from app.chats import attachments
 from app.chats.attachments import Content, attachments_folder
 from app.chats.backup import backup_folder, daily_backups
 from app.chats.database import MEMORY
-from app.chats.formats import slipstream
+from app.chats.formats import reading, slipstream
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.writing import WRITE
 from app.chats.model import Attachment, StoredMessage
@@ -29,6 +29,7 @@ from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.schema import VERSION
 from app.chats.store import ChatStore, new_id
 from app.errors import KnownError
+from tests.support.vision_models import make_image
 
 DATA = Path(__file__).parent.parent / "data"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -394,6 +395,55 @@ def test_what_llama_cpp_is_given_comes_back(store: ChatStore, tmp_path: Path) ->
     assert [one.text for one in store.branch(added)[0].attachments] == ["Grüner Tee\n"]
 
 
+@pytest.mark.parametrize("format", ["llama.cpp", "openai", "json"])
+def test_images_come_back_from_other_formats(store: ChatStore, tmp_path: Path, format: str) -> None:
+    made = make_image(tmp_path / "a.png", 160, 96)
+    data = Path(made.path).read_bytes()
+    image = store.keep(Content("image", "a.png", data, "image/png", 160, 96))
+    ask(store, (chat := store.create_chat()).id, image, text="What is it?")
+    file = tmp_path / "chat"
+    file.write_text(WRITE[format].write(store.record(chat.id), list), encoding="utf-8")
+    with ChatStore(tmp_path / "other" / "chats.sqlite") as other:
+        (added,) = other.add_records(ChatReading([file]).next().chats).added
+        (question,) = other.branch(added)
+        (found,) = question.attachments
+        assert question.text == "What is it?"
+        assert (found.kind, found.sha256, found.width, found.height) == ("image", made.sha256, 160, 96)
+        assert Path(found.path).read_bytes() == data
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://example.org/a.png",
+        "data:image/png;base64,!!!!",
+        "data:image/png;base64,aGVsbG8=",
+        "file:///a.png",
+        "",
+        3,
+    ],
+)
+def test_other_addresses_of_images_are_left_alone(tmp_path: Path, address: object) -> None:
+    part = {"type": "image_url", "image_url": {"url": address}}
+    messages = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, 3]}]
+    (tmp_path / "chat.json").write_text(json.dumps([{"messages": messages}]))
+    batch = ChatReading([tmp_path / "chat.json"]).next()
+    assert batch.left_out == {"images": 1, "files": 1}
+    assert batch.chats[0].messages[0].attachments == []
+
+
+def test_a_chat_that_is_only_too_large_with_its_images_comes_without_them(
+    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = Path(make_image(tmp_path / "a.png", 160, 96).path).read_bytes()
+    ask(store, (chat := store.create_chat()).id, store.keep(Content("image", "a.png", data)), notes(store))
+    (tmp_path / "chat.json").write_text(WRITE["json"].write(store.record(chat.id), list), encoding="utf-8")
+    monkeypatch.setattr(reading, "MOST_CHARACTERS", 500)
+    batch = ChatReading([tmp_path / "chat.json"]).next()
+    assert batch.left_out == {"images": 1}
+    assert [one.kind for one in batch.chats[0].messages[0].attachments] == ["text"]
+
+
 def test_other_attachments_make_another_chat(store: ChatStore) -> None:
     chat = store.create_chat()
     ask(store, chat.id, notes(store))
@@ -425,3 +475,17 @@ def test_a_damaged_attachment_is_a_damaged_message(tmp_path: Path, attachment: o
     batch = ChatReading([file]).next()
     assert [message.text for message in batch.chats[0].messages] == ["So."]
     assert batch.left_out == {"damaged": 1}
+
+
+def test_images_of_a_chat_in_memory_are_files_until_it_is_closed(tmp_path: Path) -> None:
+    store = ChatStore(Path(":memory:"))
+    image, text = store.keep(Content("image", "a.png", b"image")), store.keep(Content("text", "a.md", b"text"))
+    path = Path(image.path)
+    assert path.read_bytes() == b"image" and not image.is_missing
+    assert (path.parents[1].stat().st_mode & 0o77) == 0
+    assert text.path == "" and text.text == "text" and store.attachment_data(image.sha256) == b"image"
+    chat = store.create_chat("")
+    store.set_unsent_attachments(chat.id, [image])
+    store.set_unsent_attachments(chat.id, [])
+    store.close()
+    assert not path.parents[1].exists()

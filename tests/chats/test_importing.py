@@ -217,7 +217,7 @@ def test_a_summary() -> None:
     assert found.sources["Claude"] == 2
     assert found.folder() == "Imported chats"
     assert found.first == 1750000001.0
-    assert "6 pictures, because chats here only have text" in found.not_imported()
+    assert "6 pictures" in found.not_imported()
     assert "1 file without chats" in found.not_imported()
     assert Import([DATA / "claude.json"]).summary().folder() == "Imported from Claude"
 

@@ -10,6 +10,7 @@ from app.commands.attached import with_attached
 from app.errors import KnownError
 from tests.helper.files_to_read import pdf
 from tests.support.command_line import slipstream
+from tests.support.vision_models import make_image
 
 
 def test_files_stand_before_the_prompt(tmp_path: Path) -> None:
@@ -30,3 +31,12 @@ def test_generate_reads_a_file(tmp_path: Path, guide_pair: tuple[Path, Path]) ->
     result = slipstream("generate", "--prompt", "x", "--attach", tmp_path)
     assert result.returncode == 1
     assert result.stderr.strip().endswith(f"{tmp_path.name} is a folder. Attach the files in it instead.")
+
+
+def test_pictures_have_an_option_of_their_own(tmp_path: Path) -> None:
+    make_image(tmp_path / "a.png")
+    with pytest.raises(KnownError, match=r"^a\.png is a picture\. Use --image for it\.$"):
+        with_attached("Why?", [str(tmp_path / "a.png")])
+    (tmp_path / "b.png").write_bytes((tmp_path / "a.png").read_bytes()[:20])
+    with pytest.raises(KnownError, match=r"^b\.png is a picture that can't be read\."):
+        with_attached("Why?", [str(tmp_path / "b.png")])

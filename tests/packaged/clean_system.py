@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.packaged.waiting import wait_for
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 COMMAND_LIMIT_S = 600
+_LOOPBACK = Path(__file__).with_name("loopback.py")
 # The first process of the namespaces: everything in them ends when its input does.
 _HOLD = """
 mount -t proc proc "$1/proc"
@@ -122,7 +124,7 @@ class CleanSystem:
         return subprocess.Popen(
             [
                 *self._enter(),
-                *(() if network else ("unshare", "--net", "--")),
+                *(() if network else ("unshare", "--net", "--", sys.executable, str(_LOOPBACK))),
                 *("chroot", f"--userspec={user.uid}:{user.uid}", f"--groups={user.uid}", str(self.root)),
                 *("env", "--ignore-environment", f"--chdir={user.home}"),
                 *(f"{name}={value}" for name, value in settings.items()),

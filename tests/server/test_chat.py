@@ -195,15 +195,12 @@ def test_parts_and_roles(server: Served) -> None:
         {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
         {"functions": [{"name": "f"}]},
         {"messages": [{"role": "tool", "content": "4", "tool_call_id": "1"}]},
-        {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]},
+        {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}]},
         {
             "messages": [
                 {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]}
             ]
         },
-        {"logprobs": True},
-        {"top_logprobs": 3},
-        {"logit_bias": {"5": 1}},
     ],
 )
 def test_what_it_does_not_do(server: Served, fields: Json) -> None:
@@ -235,6 +232,16 @@ def test_what_it_does_not_do(server: Served, fields: Json) -> None:
         {"continue_final_message": True},
         {"chat_template_kwargs": {"enable_thinking": {}}},
         {"stream": "yes"},
+        {"top_logprobs": 3},
+        {"logprobs": True, "top_logprobs": 21},
+        {"logit_bias": {"5": 101}},
+        {"logit_bias": {"100000": 1}},
+        {"logit_bias": {"one": 1}},
+        {"tool_choice": "required"},
+        {"tool_choice": "sometimes"},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.y/z.png"}}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "/etc/passwd"}}]}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
     ],
 )
 def test_what_makes_no_sense(server: Served, fields: Json) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -195,22 +193,3 @@ def test_anthropic_sees_what_is_wrong(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.APIStatusError) as unsupported:
         claude.messages.create(model="any", max_tokens=5, messages=[{"role": "user", "content": [image]}])
     assert unsupported.value.status_code == 501
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-def test_openai_for_javascript(server: Served) -> None:
-    """`tests/server/openai_client.cjs` needs ``npm install openai`` in a folder that NODE_PATH names."""
-    script = Path(__file__).with_name("openai_client.cjs")
-    done = subprocess.run(
-        ["node", str(script), f"{server.url}/v1", KEY], capture_output=True, text=True, timeout=60, check=False
-    )
-    if "Cannot find module 'openai'" in done.stderr:
-        pytest.skip("needs the npm package openai, found through NODE_PATH")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "models": ["endless"],
-        "whole": " yes no.",
-        "streamed": " yes no.",
-        "usage": True,
-        "refused": 501,
-    }

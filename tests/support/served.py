@@ -38,11 +38,13 @@ class Served:
         guard: Guard | None = None,
         limits: Limits | None = None,
         context_length: int = 0,
+        projector: Path | None = None,
     ) -> None:
         self._load = Load(
             request=0,
             target=str(target),
             draft=str(draft) if draft else None,
+            projector=str(projector) if projector else None,
             settings=LoadSettings(threads=1, chat_cache_mib=0, context_length=context_length),
         )
         self._guard, self._limits = guard or Guard(), limits

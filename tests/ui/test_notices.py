@@ -49,6 +49,7 @@ ALL = [
     notices.told("Three chats were imported."),
     notices.too_long("With its attachments, this message is 12 tokens too long for the context."),
     notices.plain_text("Something."),
+    notices.cannot_see("986 MB to download"),
 ]
 
 

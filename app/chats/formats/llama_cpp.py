@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
+from app.chats.formats.images import data_url, image_from
 from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
 
@@ -83,6 +84,8 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
     for extra in mappings(message.get("extra")):
         if content := text(extra.get("content")):
             attachments.append(AttachmentRecord(kind="text", name=text(extra.get("name")) or UNNAMED, text=content))
+        elif (image := image_from(extra.get("base64Url"), text(extra.get("name")))) is not None:
+            attachments.append(image)
         else:
             left_out["images" if extra.get("type") == "IMAGE" else "files"] += 1
     if not written.strip() and not thinking.strip() and not attachments:
@@ -133,10 +136,16 @@ def write(chat: ChatRecord) -> str:
             written["reasoningContent"] = message.thinking
         if message.model:
             written["model"] = message.model
-        if files := [one for one in message.attachments if one.kind == "text"]:
-            written["extra"] = [{"type": "TEXT", "name": one.name, "content": one.text} for one in files]
+        if message.attachments:
+            written["extra"] = [_extra(one) for one in message.attachments]
         lines.append(_line(written))
     return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+
+
+def _extra(file: AttachmentRecord) -> dict[str, str]:
+    if file.kind == "image":
+        return {"type": "IMAGE", "name": file.name, "base64Url": data_url(file)}
+    return {"type": "TEXT", "name": file.name, "content": file.text}
 
 
 def _line(message: dict[str, Any]) -> dict[str, Any]:

@@ -71,11 +71,14 @@ class ChatReading:
     def _usable(self, chat: ChatRecord) -> ChatRecord | None:
         if not chat.messages:
             self._left_out["empty"] += 1
-        elif _characters(chat) > MOST_CHARACTERS:
+            return None
+        if _characters(chat) > MOST_CHARACTERS:
+            chat, images = _without_images(chat)
+            self._left_out["images"] += images
+        if _characters(chat) > MOST_CHARACTERS:
             self._left_out["too_large"] += 1
-        else:
-            return chat
-        return None
+            return None
+        return chat
 
     def _in_file(self, source: Source) -> Iterator[ChatRecord | None]:
         stream = JsonStream(source.file, self._left_out)
@@ -118,6 +121,16 @@ def _format_of(record: object) -> ReadFormat | None:
     if not isinstance(record, dict):
         return None
     return next((one for one in READ if one.recognizes(record)), None)
+
+
+def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
+    """The chat, and how many images it had."""
+    messages = [
+        msgspec.structs.replace(one, attachments=[part for part in one.attachments if part.kind != "image"])
+        for one in chat.messages
+    ]
+    images = sum(len(one.attachments) for one in chat.messages) - sum(len(one.attachments) for one in messages)
+    return msgspec.structs.replace(chat, messages=messages), images
 
 
 def _characters(chat: ChatRecord) -> int:

@@ -6,11 +6,12 @@ Also a list of such messages alone, which is one chat.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.images import data_url, image_from
+from app.chats.formats.records import AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
 
 OPENAI, SHAREGPT = "openai", "sharegpt"
@@ -67,19 +68,33 @@ def _chat(record: dict[str, Any], turns: list[tuple[str, MessageRecord] | None])
 
 
 def _openai(message: dict[str, Any], left_out: LeftOut) -> tuple[str, MessageRecord] | None:
-    written = text(message.get("content"))
+    written, images = text(message.get("content")), list[AttachmentRecord]()
     for part in items(message.get("content")):
         kind = text(mapping(part).get("type"))
         if kind in ("text", "input_text", "output_text"):
             written = "\n\n".join(filter(None, (written, text(part.get("text")))))
+        elif (image := _image(mapping(part))) is not None:
+            images.append(image)
         else:
             left_out["images" if "image" in kind else "files"] += 1
     if message.get("tool_calls") or message.get("function_call"):
         left_out["tools"] += 1
-    return _turn(message.get("role"), written, message, left_out)
+    return _turn(message.get("role"), written, message, left_out, images)
 
 
-def _turn(name: object, written: str, message: dict[str, Any], left_out: LeftOut) -> tuple[str, MessageRecord] | None:
+def _image(part: dict[str, Any]) -> AttachmentRecord | None:
+    """Of the part of a message; in the newer form, the address isn't in an object."""
+    address = part.get("image_url")
+    return image_from(mapping(address).get("url", address))
+
+
+def _turn(
+    name: object,
+    written: str,
+    message: dict[str, Any],
+    left_out: LeftOut,
+    images: Sequence[AttachmentRecord] = (),
+) -> tuple[str, MessageRecord] | None:
     role = _ROLES.get(text(name).lower())
     if role is None:
         left_out["tools"] += 1
@@ -89,7 +104,7 @@ def _turn(name: object, written: str, message: dict[str, Any], left_out: LeftOut
         thinking = text(message.get("reasoning_content")) or text(message.get("reasoning"))
         if not thinking:
             thinking, written = without_thinking(written)
-    if not written.strip() and not thinking.strip():
+    if not written.strip() and not thinking.strip() and not images:
         return None
     return role, MessageRecord(
         id="",
@@ -99,16 +114,24 @@ def _turn(name: object, written: str, message: dict[str, Any], left_out: LeftOut
         created_at=seconds(message.get("created_at")),
         thinking=thinking,
         model=text(message.get("model")) if role == "assistant" else "",
+        attachments=list(images),
     )
 
 
 def write_openai(chat: ChatRecord) -> str:
     """The shown branch as one line."""
     prompt = text(chat.settings.get("system_prompt"))
-    messages: list[dict[str, str]] = [{"role": "system", "content": prompt}] if prompt else []
+    messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
     for message in chat.branch():
         files = [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
-        written = {"role": str(message.role), "content": "\n\n".join(filter(None, [*files, message.text]))}
+        said = "\n\n".join(filter(None, [*files, message.text]))
+        images = [
+            {"type": "image_url", "image_url": {"url": data_url(one)}}
+            for one in message.attachments
+            if one.kind == "image"
+        ]
+        content = [*images, *([{"type": "text", "text": said}] if said else [])] if images else said
+        written: dict[str, Any] = {"role": str(message.role), "content": content}
         if message.thinking:
             written["reasoning_content"] = message.thinking
         messages.append(written)

@@ -48,8 +48,9 @@ def run(options: argparse.Namespace) -> int:
     finally:
         show_progress("")
         connection.network.close()
-    files = [str(path) for path in (target, beside) if path is not None]
-    show_result(options, _described(item, target, beside), files)
+    described = _described(item, target, beside)
+    files = [described[part]["path"] for part in ("target", "draft", "head", "projector") if described[part]]
+    show_result(options, described, files)
     return 0
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import helper
 from app.errors import KnownError
 from app.helper import messages as helper_messages
 from app.protocol.commands import Message
 from app.protocol.options import TemplateVariables
+from app.protocol.tools import Tool
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -33,10 +35,13 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class TemplateInputs:
-    """What a template sees besides the messages: the local time, and those of its variables that are set."""
+    """What a template sees besides the messages: the local time, those of its variables that are set, and tools."""
 
     now: datetime
     variables: TemplateVariables = field(default_factory=dict)
+    tools: Sequence[Tool] = ()
+    text_arguments: bool = False
+    """Whether the template wants the arguments of calls as a JSON text, and not as an object."""
 
 
 class ChatTemplate:
@@ -68,14 +73,37 @@ class ChatTemplate:
         inputs = inputs or TemplateInputs(datetime.now())
         if unknown := sorted(inputs.variables.keys() - self.variables):
             raise KnownError(f"The model's chat template has no variable “{unknown[0]}” that can be set.")
-        plain = [helper_messages.Message(one.role, one.content, one.thinking) for one in chat]
-        now, variables = inputs.now.isoformat(), inputs.variables
-        request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables)
+        plain = [_shown(one, text_arguments=inputs.text_arguments) for one in chat]
+        now, variables, tools = inputs.now.isoformat(), inputs.variables, list(map(_definition, inputs.tools))
+        request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables, tools)
         return _asked(self._helper.template, request).text
 
     def forget(self) -> None:
         """End the process that rendered it, and what is left of messages in its memory."""
         self._helper.stop()
+
+
+def _shown(message: Message, *, text_arguments: bool) -> helper_messages.Message:
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {
+                "name": call.name,
+                "arguments": call.arguments if text_arguments else json.loads(call.arguments),
+            },
+        }
+        for call in message.tool_calls
+    ]
+    return helper_messages.Message(
+        message.role, message.content, message.thinking, calls, message.tool_call_id, message.tool_name
+    )
+
+
+def _definition(tool: Tool) -> dict[str, Any]:
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
 def _asked(ask: Callable[[Request], Answer | helper_messages.TemplateFailed], request: Request) -> Answer:

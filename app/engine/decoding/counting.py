@@ -14,7 +14,7 @@ from app.engine.decoding.continuing import tokens_behind
 from app.engine.decoding.fitting import content_of
 from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
 from app.engine.decoding.thinking import Marks
-from app.protocol.commands import CheckText, CountTokens, Message
+from app.protocol.commands import CheckText, CountPrompt, CountTokens, Message
 from app.protocol.events import TokensCounted
 
 _REMEMBERED_FRAMES = 8
@@ -86,6 +86,13 @@ class TokenCounter:
         prompt = self._tokenizer.chat([Message(role="user", content="Well?")], inputs)
         answer = Message(role="assistant", content=command.text, thinking=command.thought)
         return tokens_behind(prompt, answer, self._tokenizer, self._vocabulary.piece, marks, between)
+
+    def prompt(self, command: CountPrompt) -> int:
+        """The tokens of the prompt for a chat. Raises `KnownError` if the template fails, and once the model is no
+        longer loaded."""
+        tools = command.tools.tools if command.tools else ()
+        inputs = self._prompts.inputs(command.messages, command.template_variables, tools)
+        return len(self._tokenizer.chat(command.messages, inputs))
 
     def tokens(self, text: str, *, special: bool, bos: bool) -> tuple[list[int], list[bytes]]:
         """The tokens of a text alone, and their bytes. Raises `KnownError` once the model is no longer loaded."""

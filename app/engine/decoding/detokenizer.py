@@ -239,7 +239,7 @@ class TextStream:
         """What was held back, up to the first stop string; tokens behind it have no text."""
         start, self.met_stop = min((held.find(stop), stop) for stop in self._stops if stop in held)
         self.overlap = max(len(self._shown) - start, 0)
-        behind = [msgspec.structs.replace(piece, text="") for piece in self.texts.end(cut=True)]
+        behind = [msgspec.structs.replace(piece, text="", logprobs=()) for piece in self.texts.end(cut=True)]
         return [*self._cut(start - len(self._shown)), *behind]
 
     def _release(self, count: int) -> list[Piece]:
@@ -254,7 +254,9 @@ class TextStream:
             text = answer_text(piece)
             if length >= len(text) and length > 0:
                 self.safe_tokens += 1
-            pieces.append(piece if piece.thinking else msgspec.structs.replace(piece, text=text[: max(length, 0)]))
+            kept, logprobs = text[: max(length, 0)], piece.logprobs if length > 0 else ()
+            cut = piece if piece.thinking else msgspec.structs.replace(piece, text=kept, logprobs=logprobs)
+            pieces.append(cut)
             length -= len(text)
         self._held = []
         return pieces

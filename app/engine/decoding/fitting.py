@@ -55,7 +55,8 @@ class Sizes:
 
 def content_of(message: Message) -> tuple[str, ...]:
     """What a message says and shows, as a key."""
-    return (message.content, *(image.sha256 for image in message.images))
+    calls = (f"{call.id} {call.name} {call.arguments}" for call in message.tool_calls)
+    return (message.content, *(image.sha256 for image in message.images), *calls)
 
 
 class Fitting:

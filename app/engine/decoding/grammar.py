@@ -84,10 +84,14 @@ class _Tokens:
 
 def _name(vocabulary: Vocabulary, token: int) -> bytes:
     """The bytes of a token, which for a mark are no text: one that is spelled is another token."""
-    mark = vocabulary.mark(token).encode()
-    if mark and (not vocabulary.piece(token) or (mark.startswith(b"<") and mark.endswith(b">"))):
-        return _SPECIAL + mark
-    return vocabulary.piece(token)
+    mark, piece = vocabulary.mark(token), vocabulary.piece(token)
+    return _SPECIAL + mark.encode() if mark and is_mark(mark, piece) else piece
+
+
+def is_mark(name: str, piece: bytes) -> bool:
+    """Whether a control or user-defined token with this ``name`` and ``piece`` is no text: its text, spelled, is other
+    tokens."""
+    return not piece or (name.startswith("<") and name.endswith(">"))
 
 
 class Grammar:

@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
 from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.images import piece_end, text_of
 from app.engine.decoding.kv_cache import Cache
+from app.engine.decoding.logprobs import biased, logprobs
 from app.engine.decoding.sampling import (
     Distributions,
     Floats,
@@ -39,6 +42,7 @@ class TargetVocabulary(Protocol):
     """What the loop needs from `app.engine.llama.context.Model`."""
 
     def piece(self, token: int) -> bytes: ...
+    def mark(self, token: int) -> str: ...
     def is_end(self, token: int) -> bool: ...
 
 
@@ -78,11 +82,11 @@ class Decoding:
         self._needed = task.needed
         self._grammar = task.grammar
         prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
-        self._texts = TokenTexts(vocabulary.piece, task.marks, prompt)
+        self._texts = TokenTexts(self._shown, task.marks, prompt)
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         if self._grammar:
-            self._grammar.follow(TokenTexts(vocabulary.piece, task.marks, prompt), task.continued)
+            self._grammar.follow(TokenTexts(self._shown, task.marks, prompt), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
@@ -95,6 +99,9 @@ class Decoding:
         self._learning_seconds = 0.0
         """The time the policy took to learn from the last round; it counts toward the next one."""
         self.finish_reason: FinishReason | None = None
+
+    def _shown(self, token: int) -> bytes:
+        return self._task.mark_texts.get(token) or self._vocabulary.piece(token)
 
     def rounds(self, prompt_logits: Logits) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
@@ -175,7 +182,7 @@ class Decoding:
     def _first(self, logits: Logits) -> Round:
         begun, kind = time.perf_counter(), self._kind()
         verdict = self._judge(logits, Proposal())
-        tokens, pieces = self._take(verdict, Proposal(), None)
+        tokens, pieces = self._take(verdict, Proposal(), None, logits)
         return Round(
             index=self._round,
             verify_passes=0,
@@ -200,7 +207,7 @@ class Decoding:
             length = len(self._sequence) + verdict.accepted
         finally:
             self._target.roll_back(length)
-        tokens, pieces = self._take(verdict, proposal, draft.drafter)
+        tokens, pieces = self._take(verdict, proposal, draft.drafter, logits)
         taken = time.perf_counter()
         seconds = (drafted - begun, verified - drafted, taken - verified)
         if self._drafting and not self.finish_reason:
@@ -261,6 +268,9 @@ class Decoding:
 
     def _judge(self, logits: Logits, proposal: Proposal) -> Verdict:
         task, position = self._task, len(self._sequence)
+        if task.logit_bias:
+            assert not isinstance(logits, TopLogits)
+            logits = biased(logits, task.logit_bias)
         logits = penalize_rows(logits, self._sequence.text.tokens, proposal.tokens, task.sampling)
         if self._grammar and self._grammar.in_force:
             assert not isinstance(logits, TopLogits)
@@ -292,14 +302,19 @@ class Decoding:
         rule = block if task.accept == "block" else rejection
         return rule(stack(rows), proposal.distributions, draft, task.seed, position)
 
-    def _take(self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None) -> tuple[int, list[Piece]]:
-        """Add accepted tokens and the target's own until the answer ends; returns how many, and what may be shown."""
+    def _take(
+        self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None, logits: Logits
+    ) -> tuple[int, list[Piece]]:
+        """Add accepted tokens and the target's own, chosen from ``logits``, until the answer ends; returns how many,
+        and what may be shown."""
         rejected = None
         if verdict.accepted < len(proposal.tokens):
             rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
         accepted = proposal.tokens[: verdict.accepted]
         new = [Piece(text="", id=token, drafter=drafter, round=self._round) for token in accepted]
         new.append(Piece(text="", id=verdict.token, round=self._round, rejected=rejected))
+        if self._task.logprobs is not None:
+            new = self._with_logprobs(new, logits, self._task.logprobs)
         before, in_force = len(self._sequence), self._grammar.in_force if self._grammar else False
         shown: list[Piece] = []
         for piece in new:
@@ -310,6 +325,20 @@ class Decoding:
             if self.finish_reason or self._rest_of_ending() or (self._grammar and self._grammar.in_force != in_force):
                 break
         return len(self._sequence) - before, self._told(shown)
+
+    def _with_logprobs(self, pieces: list[Piece], logits: Logits, count: int) -> list[Piece]:
+        assert not isinstance(logits, TopLogits)
+        vocabulary = self._vocabulary
+        found = logprobs(
+            logits,
+            [piece.id for piece in pieces],
+            count,
+            lambda token: vocabulary.piece(token) or vocabulary.mark(token).encode(),
+        )
+        return [
+            piece if self._vocabulary.is_end(piece.id) else msgspec.structs.replace(piece, logprobs=one)
+            for piece, one in zip(pieces, found, strict=True)
+        ]
 
     def _told(self, shown: list[Piece]) -> list[Piece]:
         for piece in shown:

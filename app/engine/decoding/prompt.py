@@ -12,11 +12,15 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Literal, Protocol
 
+import msgspec
+
 from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
+from app.engine.decoding.tools import Hiding, found_format
 from app.errors import KnownError
 from app.protocol.commands import Image, Message
 from app.protocol.options import Overflow, Role, TemplateVariables
+from app.protocol.tools import Tool
 
 _MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
@@ -126,6 +130,7 @@ class ChatTokenizer:
         own wherever the template puts it, the template sees a word in its place that nobody can have typed.
         """
         hidden: Hidden = {}
+        hide = Hiding((self.controls, self._markup), hidden, unheard_of)
 
         def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
             words, own = self.content(Message(role=role, content=text, images=tuple(images)))
@@ -133,17 +138,20 @@ class ChatTokenizer:
             return words
 
         safe = [
-            Message(
-                role=one.role,
+            msgspec.structs.replace(
+                one,
                 content=shown(one.content, one.role, one.images),
                 thinking=shown(one.thinking, one.role),
+                images=(),
+                tool_calls=tuple(hide.call(call) for call in one.tool_calls),
             )
             for one in messages
         ]
         variables = {
             name: shown(value, "user") if isinstance(value, str) else value for name, value in inputs.variables.items()
         }
-        return self.template.render(safe, replace(inputs, variables=variables)), hidden
+        tools = [hide.tool(tool) for tool in inputs.tools]
+        return self.template.render(safe, replace(inputs, variables=variables, tools=tools)), hidden
 
     def content(self, message: Message) -> Rendered:
         """What the template sees of a message besides its thinking: its images, then its text."""
@@ -232,6 +240,8 @@ class PromptBuilder:
         self._clock = clock
         self.tokenizer = ChatTokenizer(vocabulary)
         self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
+        self.tool_format, self.text_arguments = found_format(self.tokenizer.template)
+        """How the template writes calls, and whether it wants their arguments as text."""
         self.fitting = Fitting(context_length)
         self.sizes = Sizes()
 
@@ -257,16 +267,18 @@ class PromptBuilder:
         overflow: Overflow = "drop_oldest",
         continued: int = 0,
         variables: TemplateVariables | None = None,
+        tools: Sequence[Tool] = (),
     ) -> Prompt:
-        """The prompt for a chat whose last message is the user's; `cut` says what leaves one that is too long.
+        """The prompt for a chat whose last message is the user's, or the result of a tool.
 
-        ``continued``: so many tokens of its answer there are already. As long as they fit behind it, the prompt is the
-        one without them. Raises `KnownError` when what has to stay is too long.
+        `cut` says what leaves one that is too long. ``continued``: so many tokens of its answer there are already. As
+        long as they fit behind it, the prompt is the one without them. Raises `KnownError` when what has to stay is too
+        long.
         """
         system, turns = parts(messages)
         if not turns:
             raise KnownError("There is no message to answer.")
-        inputs, tokens = self.inputs(messages, variables or {}), list[int]()
+        inputs, tokens = self.inputs(messages, variables or {}, tools), list[int]()
 
         def length(kept: list[Message]) -> int:
             tokens[:] = self.tokenizer.chat([*system, *kept], inputs)
@@ -310,13 +322,16 @@ class PromptBuilder:
             cut, limit = shorter, room
         return cut
 
-    def inputs(self, messages: Sequence[Message], variables: TemplateVariables) -> TemplateInputs:
+    def inputs(
+        self, messages: Sequence[Message], variables: TemplateVariables, tools: Sequence[Tool] = ()
+    ) -> TemplateInputs:
         """What the template sees of a chat besides its messages; any thread may ask."""
         sent_at = next((one.sent_at for one in messages if one.sent_at is not None), None)
         try:
-            return TemplateInputs(self._clock() if sent_at is None else datetime.fromtimestamp(sent_at), variables)
+            now = self._clock() if sent_at is None else datetime.fromtimestamp(sent_at)
         except (ValueError, OverflowError, OSError):  # no time that this system knows
-            return TemplateInputs(self._clock(), variables)
+            now = self._clock()
+        return TemplateInputs(now, variables, tools, self.text_arguments)
 
     def forget(self) -> None:
         """Forget what earlier chats said."""

@@ -5,7 +5,7 @@ The tokens are stored only here: everyone reads them here and keeps no copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from app.engine.decoding.grammar import Grammar
@@ -24,7 +24,8 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``grammar``: what the answer has to follow.
+    ``grammar``: what the answer has to follow. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
+    ``logit_bias``: as in `Generate`.
     ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
     that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
     """
@@ -41,11 +42,16 @@ class Task:
     between: str = ""
     closing: Callable[[str], Sequence[int]] = lambda _: ()
     grammar: Grammar | None = None
+    mark_texts: Mapping[int, bytes] = field(default_factory=dict)
+    logprobs: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def needed(self) -> int | None:
-        """`logits_needed`; a grammar can leave only unlikely tokens, so it needs all of them."""
-        return None if self.grammar else logits_needed(self.sampling)
+        """`logits_needed`. A grammar or a bias can leave only unlikely tokens, and probabilities are shares of a sum:
+        all of these need all logits."""
+        needs_all = self.grammar or self.logit_bias or self.logprobs is not None
+        return None if needs_all else logits_needed(self.sampling)
 
 
 class TokenSequence:

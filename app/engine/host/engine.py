@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
@@ -14,27 +13,38 @@ from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.images import text_of
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
-from app.engine.decoding.sampling import InvalidLogitsError, Logits, logits_needed
+from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
-from app.engine.host.answer_grammar import allowed_after, grammar_of
+from app.engine.host.answer_grammar import allowed_after
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
 from app.engine.host.prompt_processing import process_prompt
 from app.engine.host.recommended import recommended_sampling
+from app.engine.host.tasks import check_tokens, task_for, unknown_token
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
 from app.errors import Canceled, KnownError
-from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, ScoreTokens, Tokenize
+from app.protocol.commands import (
+    CheckText,
+    CountPrompt,
+    CountTokens,
+    Generate,
+    Load,
+    MeasurePlain,
+    ScoreTokens,
+    Tokenize,
+)
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
     LoadProgressed,
     PairLoaded,
     PlainMeasured,
+    PromptCounted,
     PromptProgressed,
     Round,
     TextChecked,
@@ -128,6 +138,7 @@ class Engine:
             template=target.prompts.template,
             thinking=list(target.thinking.levels),
             template_variables=sorted(target.prompts.tokenizer.template.variables),
+            tool_format=target.prompts.tool_format,
             may_think=target.thinking.may_think,
             default_draft_length=usual_draft_length(target, self._draft),
             sampling=sampling,
@@ -200,11 +211,10 @@ class Engine:
         started = time.perf_counter()
         self.last_progress = time.monotonic()
         target = self._loaded()
-        self._check_continued(target, command.continued)
+        check_tokens(target, command)
         prompt = self._prompt(target, command)
-        grammar = grammar_of(target, command)
+        task = task_for(target, command, prompt)
         tokens = [*prompt.tokens, *command.continued]
-        seed = command.seed if command.seed is not None else secrets.randbelow(2**31)
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
         has_all = command.raw or target.context.checkpoints.any_length
@@ -212,7 +222,7 @@ class Engine:
         self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
-            seed=seed,
+            seed=task.seed,
             prompt_tokens=len(tokens),
             cached_tokens=shared,
             dropped_messages=prompt.dropped_messages,
@@ -220,25 +230,11 @@ class Engine:
             template="none" if command.raw else target.prompts.template,
         )
         try:
-            logits = yield from self._process(target, command, statistics)
+            logits = yield from self._process(target, command, task, statistics)
         except Canceled:
             figures = statistics.figures(time.perf_counter() - started)
             yield GenerationFinished(request=command.request, finish_reason="cancelled", figures=figures)
             return
-        task = Task(
-            sampling=command.sampling,
-            seed=seed,
-            max_tokens=command.max_tokens,
-            stops=[*command.stop, *prompt.stops],
-            accept=command.accept,
-            continued=command.continued,
-            private=command.private,
-            marks=None if command.raw else target.thinking.marks,
-            thinking_budget=command.thinking_budget,
-            between=target.thinking.between,
-            closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-            grammar=grammar,
-        )
         yield from self._decode(target, command, task, logits, statistics, started)
 
     def _decode(
@@ -314,7 +310,7 @@ class Engine:
         have and for an answer that doesn't fit in the context.
         """
         target = self._loaded()
-        unknown = _unknown(target, [*command.answer, *command.candidates])
+        unknown = unknown_token(target, [*command.answer, *command.candidates])
         if unknown is not None:
             raise KnownError(f"The loaded target model has no token {unknown}, so another model wrote these answers.")
         prompt = self._prompt(target, command).tokens
@@ -339,6 +335,17 @@ class Engine:
         target = self._loaded()
         variables = self._variables(target, command)
         return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
+
+    def count_prompt(self, command: CountPrompt) -> PromptCounted:
+        """How many tokens the prompt for a chat has, or why there is none. Raises `KnownError` once the model is no
+        longer loaded."""
+        target = self._loaded()
+        try:
+            variables = self._variables(target, command)
+            tokens = target.counter.prompt(msgspec.structs.replace(command, template_variables=variables))
+        except KnownError as error:
+            return PromptCounted(request=command.request, refused=str(error))
+        return PromptCounted(request=command.request, tokens=tokens)
 
     def check_text(self, command: CheckText) -> TextChecked:
         """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
@@ -368,31 +375,24 @@ class Engine:
         return target.switcher.begin(tokens[:-1], private=private)
 
     @staticmethod
-    def _check_continued(target: Target, tokens: list[int]) -> None:
-        """Raise `KnownError` unless an answer that begins with ``tokens`` can be continued."""
-        if _unknown(target, tokens) is not None:
-            raise KnownError(
-                "This answer can't be continued because another model wrote it. Open that model, or regenerate the "
-                "answer."
-            )
-        if any(map(target.model.is_end, tokens)):
-            raise KnownError("This answer can't be continued because it is complete. Ask for more instead.")
-
-    @staticmethod
     def _prompt(target: Target, command: Generate | ScoreTokens) -> Prompt:
         continued = len(command.continued) if isinstance(command, Generate) else 0
         if command.raw:
             text = "".join(message.content for message in command.messages)
             images = [image for message in command.messages for image in message.images]
             return target.prompts.raw(text, continued, images)
-        return target.prompts.chat(command.messages, command.overflow, continued, Engine._variables(target, command))
+        tools = command.tools.tools if isinstance(command, Generate) and command.tools else ()
+        variables = Engine._variables(target, command)
+        return target.prompts.chat(command.messages, command.overflow, continued, variables, tools)
 
     @staticmethod
-    def _variables(target: Target, command: Generate | ScoreTokens | CountTokens | CheckText) -> TemplateVariables:
+    def _variables(
+        target: Target, command: Generate | ScoreTokens | CountTokens | CountPrompt | CheckText
+    ) -> TemplateVariables:
         return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
-        self, target: Target, command: Generate, statistics: Statistics
+        self, target: Target, command: Generate, task: Task, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Logits]:
         """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
         begun, sequence = time.perf_counter(), self._sequence
@@ -402,7 +402,7 @@ class Engine:
             command.request,
             self._should_abort,
             is_continued=bool(command.continued),
-            needed=None if command.format else logits_needed(command.sampling),
+            needed=task.needed,
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
@@ -411,8 +411,3 @@ class Engine:
     def _should_abort(self) -> bool:
         self.last_progress = time.monotonic()
         return self._cancel.is_set()
-
-
-def _unknown(target: Target, tokens: Sequence[int]) -> int | None:
-    """The first of ``tokens`` that the target doesn't have."""
-    return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)

@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from app.engine.host.engine import Engine
 from app.errors import KnownError
-from app.protocol.commands import CheckText, CountTokens, Tokenize
-from app.protocol.events import TextChecked, Tokenized, TokensCounted
+from app.protocol.commands import CheckText, CountPrompt, CountTokens, Tokenize
+from app.protocol.events import PromptCounted, TextChecked, Tokenized, TokensCounted
 
 log = logging.getLogger("slipstream.worker")
 
-Question = CountTokens | CheckText | Tokenize
-Answer = TokensCounted | TextChecked | Tokenized
+Question = CountTokens | CountPrompt | CheckText | Tokenize
+Answer = TokensCounted | PromptCounted | TextChecked | Tokenized
 
 
 class Questions:
@@ -64,6 +64,8 @@ class Questions:
         match question:
             case CountTokens():
                 return self._engine.count_tokens(question)
+            case CountPrompt():
+                return self._engine.count_prompt(question)
             case CheckText():
                 return self._engine.check_text(question)
             case Tokenize():

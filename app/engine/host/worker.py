@@ -35,6 +35,7 @@ from app.protocol.commands import (
     ChatPart,
     CheckText,
     Command,
+    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -161,7 +162,7 @@ class Worker:
                 self._send(MemoryRead(devices=devices(), own_bytes=max(own, 0)))
             case ChatPart() | CountTokens() | Generate():
                 self._receive_chat(command)
-            case CheckText() | Tokenize():
+            case CountPrompt() | CheckText() | Tokenize():
                 self._questions.ask(command)
             case Cancel():
                 self._cancel()

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,8 @@ EMBEDDING_BYTES = 256 * 1024 * 1024
 """What the embeddings of recent images may take together."""
 _MOST_KNOWN = 4096
 """Images whose cells are remembered."""
+_OTHER_FILES = 8
+"""Where else an image is looked for if its file is gone."""
 _NODES_BETWEEN_CHECKS = 16
 """Encoding asks after so many steps whether to stop."""
 _LARGE = ((4096, 4096), (8192, 1024), (1024, 8192))
@@ -57,6 +60,8 @@ class _Known:
     chunks: list[_Chunk]
     handle: int
     """llama.cpp's list of chunks."""
+    others: deque[Image] = field(default_factory=lambda: deque(maxlen=_OTHER_FILES))
+    """The same image in other files, which may be gone."""
     embeddings: list[Floats] = field(default_factory=list)
     """For each chunk, shape (cells, width); empty if they aren't kept."""
 
@@ -134,6 +139,9 @@ class Vision:
         with self._lock:
             known = self._known.pop(image.sha256, None) or self._new(image)
             self._known[image.sha256] = known
+            if image != known.image:  # a server's copies of it are erased with each request
+                known.others.append(known.image)
+                known.image = image
             return list(known.tokens)
 
     def _new(self, image: Image) -> _Known:
@@ -143,8 +151,8 @@ class Vision:
                 head = read_head(file.read(HEAD_BYTES))
             size = path.stat().st_size
         except OSError as error:
-            raise KnownError(f"The image {path.name} can't be read: {error.strerror or error}.") from error
-        if problem := problem_of(head, path.name, size):
+            raise KnownError(f"The image {image.title} can't be read: {error.strerror or error}.") from error
+        if problem := problem_of(head, image.title, size):
             raise KnownError(problem)
         assert head
         known = self._laid_out(image, head.width, head.height)
@@ -158,7 +166,7 @@ class Vision:
         """What stands for an image of this size, whatever its pixels are."""
         bitmap = mtmd_cpp.mtmd_bitmap_init(width, height, None)
         try:
-            chunks = self._split(bitmap, Path(image.path).name)
+            chunks = self._split(bitmap, image.title)
         finally:
             mtmd_cpp.mtmd_bitmap_free(bitmap)
         known = _Known(image, [], [], chunks)
@@ -202,7 +210,7 @@ class Vision:
             known, number = self._chunks[tuple(cells)]
         if self.attends_to_all and len(cells) > batch:
             raise KnownError(
-                f"The image {Path(known.image.path).name} takes {len(cells):,} tokens, which this model has to compute "
+                f"The image {known.image.title} takes {len(cells):,} tokens, which this model has to compute "
                 f"at once, but a batch has only {batch:,}. Choose a larger batch."
             )
         rows = self._embeddings(known)[number]
@@ -238,8 +246,9 @@ class Vision:
 
     def _encoded(self, known: _Known) -> list[Floats]:
         """The embeddings of all chunks of an image, from its file."""
-        name = Path(known.image.path).name
-        data = _read(known.image)
+        name = known.image.title
+        files = [known.image, *reversed(known.others)]
+        data = _read(next((one for one in files if os.path.isfile(one.path)), known.image))  # noqa: PTH113
         if (head := read_head(data)) is None or is_bomb(data, head):
             raise _damaged(name)
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
@@ -338,7 +347,7 @@ def _read(image: Image) -> bytes:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise KnownError(f"The image {path.name} can't be read: {error.strerror or error}.") from error
+        raise KnownError(f"The image {image.title} can't be read: {error.strerror or error}.") from error
     if hashlib.sha256(data).hexdigest() != image.sha256:
-        raise KnownError(f"The image {path.name} has been changed or damaged. Attach it again.")
+        raise KnownError(f"The image {image.title} has been changed or damaged. Attach it again.")
     return data

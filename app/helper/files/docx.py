@@ -37,10 +37,10 @@ def text_of(file: BinaryIO, most: int) -> str:
                 raise RefusedError("binary")
             body = _part(archive, "word/document.xml")
             return _Document(archive, most).text(body)
-    except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError):
-        raise RefusedError("damaged") from None
     except DefusedXmlException:
         raise RefusedError("damaged") from None
+    except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError, LookupError):
+        raise RefusedError("damaged") from None  # LookupError: an encoding that nobody knows
     except RuntimeError:  # a password is needed
         raise RefusedError("encrypted") from None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from pypdf import PdfReader
-from pypdf.errors import DependencyError, PyPdfError
+from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 
 from app.helper.files.plain import with_fewer_blank_lines
 from app.helper.files.refusal import RefusedError
@@ -28,6 +28,8 @@ def text_of(file: BinaryIO, most: int) -> str:
         return _all_pages(reader, most)
     except DependencyError:
         raise RefusedError("encrypted") from None
+    except LimitReachedError:
+        raise RefusedError("too_much") from None
     except (PyPdfError, RecursionError, ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
         raise RefusedError("damaged") from None  # pypdf raises these for files that aren't as they should be
 

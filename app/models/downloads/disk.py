@@ -37,8 +37,13 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
 
 
 def destinations(models_folder: Path, item: Item) -> list[Path]:
-    """Where the files of an item are stored, in its order. Raises as `destination`."""
+    """Where the files of an item are stored, in its order. Raises as `destination`.
+
+    ``models_folder``: for files that belong to a model on this computer, the folder of that.
+    """
     places = [destination(models_folder, file) for file in item.files]
+    if item.model:  # named after its model, because projectors of many models have the same name
+        return [models_folder / f"{item.model.removesuffix('.gguf')}.{file.name}" for file in item.files]
     beside = places[0].parent if places else models_folder
     return [*places[: len(places) - len(item.beside)], *(beside / file.name for file in item.beside)]
 

@@ -26,7 +26,9 @@ class ItemState(Enum):
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is downloaded together: a model, or a target with its draft or its MTP head."""
+    """What is downloaded together: a model, a target with its draft or its MTP head, or a projector for a model that is
+    here already.
+    """
 
     id: str
     title: str
@@ -37,6 +39,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     """A file with the target's MTP head, which is stored beside the target, where it is found with it."""
     projector: tuple[RemoteFile, ...] = ()
     """With what the target sees images, stored beside it, too."""
+    model: str = ""
+    """Without a target: the name of the model's file, in the folder where the other files are to be stored."""
     license: str = msgspec.field(default="", name="licence")
 
     @classmethod
@@ -60,6 +64,13 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
             projector=projector.files if projector is not None else (),
             license=", ".join(dict.fromkeys(license for license in licenses if license)),
         )
+
+    @classmethod
+    def for_model(cls, title: str, model: str, projector: RemoteModel, license: str = "") -> Item:
+        """A projector for a model on this computer, whose file has the name ``model``."""
+        (file,) = projector.files
+        id = f"{file.repository}:{file.sha256[:16]} for {model}"
+        return cls(id=id, title=title, target=(), projector=(file,), model=model, license=license)
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:

@@ -20,6 +20,7 @@ from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
+from app.storage.files import moved_path
 from app.storage.json_file import NotSavedError
 
 _NOTIFY_SECONDS = 0.1
@@ -91,19 +92,22 @@ class DownloadQueue:
 
     # --- user actions
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item, folder: Path | None = None) -> None:
         """Add an item at the end; if it is there with the same files and isn't done, it is resumed instead.
+
+        ``folder``: where its files go, unless that is the models folder.
 
         One with the same id but other files, such as those of an older commit, is replaced. Raises `KnownError` for
         unsafe file names.
         """
-        destinations(self.models_folder, item)
+        folder = folder or self.models_folder
+        destinations(folder, item)
         with self._lock:
             there = self._entries.get(item.id)
             if there is not None and (there.state is ItemState.DONE or there.item.files != item.files):
                 self._take_off(item.id)
             if item.id not in self._entries:
-                self._entries[item.id] = QueuedItem(item, self.models_folder)
+                self._entries[item.id] = QueuedItem(item, folder)
         self.resume(item.id)
 
     def pause(self, id: str) -> None:
@@ -171,8 +175,10 @@ class DownloadQueue:
         """
         with self._lock:
             entry = self._entries[id]
-            places = entry.destinations
-        return places[0], places[len(entry.item.target)] if len(entry.item.files) > len(entry.item.target) else None
+            item, places = entry.item, entry.destinations
+        if item.model:
+            return entry.folder / item.model, None
+        return places[0], places[len(item.target)] if item.draft or item.head else None
 
     # --- settings
 
@@ -182,8 +188,7 @@ class DownloadQueue:
         """
         with self._lock:
             for entry in self._entries.values():
-                if entry.folder == old:
-                    entry.folder = new
+                entry.folder = Path(moved_path(str(entry.folder), old, new))
             self._look_after(*self._entries)
 
     def set_parallel(self, parallel: int) -> None:

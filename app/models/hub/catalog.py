@@ -258,6 +258,17 @@ class Catalog(_Struct, frozen=True, kw_only=True):
         wanted = {base_name(name) for name in names} - {""}
         return next((model.advice for model in self.models if wanted & _names(model)), Advice())
 
+    def seeing(self, *names: str) -> CatalogModel | None:
+        """The model that has one of these names, as in `advice_for`, and can see images; not one that is only used in
+        the same way.
+        """
+        wanted = {base_name(name) for name in names} - {""}
+        return next((model for model in self.models if model.mmproj and wanted & _own_names(model)), None)
+
+
+def _own_names(model: CatalogModel) -> set[str]:
+    return {name for name in _names(model) if name.startswith(base_name(model.title))}
+
 
 def _names(model: CatalogModel) -> set[str]:
     files = (name for file in model.files for name in (file.file, *(one.file for one in file.alternates)))

@@ -6,11 +6,12 @@ Names only determine which files to look into.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable
 from app.models.hub.network import Network
+from app.models.hub.projectors import choose_projector
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel
 from app.models.mtp import has_head, head_problem, is_head_only, mismatch
@@ -30,6 +31,8 @@ class HubModel:
     """The file of a head beside it."""
     can_run: bool = True
     """Whether this version can use the head."""
+    projector: RemoteModel | None = None
+    """The file beside it with which it sees images."""
 
 
 def look_at(
@@ -37,8 +40,10 @@ def look_at(
     model: RemoteModel,
     heads: Iterable[RemoteModel],
     is_canceled: Callable[[], bool] = lambda: False,
+    vision: Iterable[RemoteModel] = (),
 ) -> HubModel:
-    """Read the header of ``model``, and of ``heads`` beside it if it has none inside.
+    """Read the header of ``model``, of ``heads`` beside it if it has none inside, and of ``vision``, which may be
+    projectors.
 
     Raises as `read_remote_header`; only for the model itself.
     """
@@ -46,6 +51,13 @@ def look_at(
     if is_head_only(header):
         return HubModel(header, "alone", can_run=head_problem(header) is None)
     check_loadable(header)
+    found = _with_head(network, header, heads, is_canceled)
+    return replace(found, projector=choose_projector(network, header, vision))
+
+
+def _with_head(
+    network: Network, header: GgufHeader, heads: Iterable[RemoteModel], is_canceled: Callable[[], bool]
+) -> HubModel:
     if has_head(header):
         return HubModel(header, "inside", can_run=head_problem(header) is None)
     for head in list(heads)[:_MAX_CHECKED]:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
-from app.models.gguf import ModelFacts, ModelFileError
+from app.errors import KnownError
+from app.models.downloads.item import Item
+from app.models.gguf import ModelFacts, ModelFileError, read_header
+from app.models.hub.api import Hub
+from app.models.hub.catalog import CatalogModel
+from app.models.hub.errors import NotFoundError
 from app.models.hub.network import Network
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel
@@ -25,6 +31,24 @@ def choose_projector(network: Network, target: ModelFacts, files: Iterable[Remot
         if fits(target, header):
             return file
     return None
+
+
+def projector_for(hub: Hub, model: CatalogModel, path: Path) -> Item:
+    """What the file ``path``, of a model of the catalog, needs to see images, as a download into its folder.
+
+    Raises `KnownError`, also if no repository has any.
+    """
+    header = read_header(path)
+    for name in dict.fromkeys(file.repository for file in model.files):
+        try:
+            repository = hub.repository(name)
+        except NotFoundError:
+            continue
+        if (found := choose_projector(hub.network, header, repository.vision)) is not None:
+            return Item.for_model(
+                f"{model.title}: projector for images", path.name, found, repository.license or model.license
+            )
+    raise KnownError(f"No file (mmproj) with which {model.title} sees images was found.")
 
 
 def _rank(file: RemoteModel) -> int:

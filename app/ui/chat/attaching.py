@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,8 +49,8 @@ class FileReader(QObject):
         self._lane.submit(lambda: pasted_image(image), done, failed)
 
     def find_chats(self, path: str, done: Callable[[bool], None]) -> None:
-        """Whether a file has chats that were exported from an app; for most names without reading it."""
-        if path.lower().endswith(_EXPORTS):
+        """Whether a file or a folder has chats that were exported from an app; for most names without reading it."""
+        if path.lower().endswith(_EXPORTS) or not Path(path).suffix:
             self._lane.submit(lambda: self._has_chats(path), done, lambda _error: done(False))
         else:
             done(False)
@@ -64,6 +65,8 @@ class FileReader(QObject):
         return image or content_of(path, name_of(path), self._helper)
 
     def _has_chats(self, path: str) -> bool:
+        if not path.lower().endswith(_EXPORTS) and not os.path.isdir(path):  # noqa: PTH112 - which raises nothing
+            return False
         try:
             found = self._helper.read_chats(ReadChats([path]))
         except HelperError:

@@ -24,11 +24,12 @@ from app.ui.chat.drop_area import DropArea
 from app.ui.chat.images import PASTED_IMAGE
 from app.ui.chat.model import ChatModel
 from app.ui.chat.thumbnails import Thumbnails
-from app.ui.notices import NoticeList
+from app.ui.notices import Notice, NoticeList
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
+IMAGES_SUBJECT = "blind"
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
 _PICTURE = 40
 """The height of a thumbnail."""
@@ -43,7 +44,7 @@ class AttachmentsPresenter(QObject):
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
-        why_no_images: Why the loaded model can't see images, for the user; empty if it can, or none is loaded.
+        blindness: What to say if the loaded model can't see images; ``None`` if it can, or none is loaded.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -58,7 +59,7 @@ class AttachmentsPresenter(QObject):
         super().__init__(parent)
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
-        self.why_no_images: Callable[[], str] = lambda: ""
+        self.blindness: Callable[[], Notice | None] = lambda: None
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
@@ -109,7 +110,7 @@ class AttachmentsPresenter(QObject):
         if model is None:
             return
         self._failures = []
-        self._notice_list.remove(SUBJECT)
+        self._notice_list.remove(SUBJECT, IMAGES_SUBJECT)
         models = [path for path in paths if path.lower().endswith(_MODEL)]
         if models:
             self.open_model(models[0])
@@ -169,10 +170,11 @@ class AttachmentsPresenter(QObject):
 
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
-                if content.kind == "image" and (reason := self.why_no_images()):
-                    failed(KnownError(reason))
-                else:
+                notice = self.blindness() if content.kind == "image" else None
+                if notice is None:
                     model.attach(content, reading=begun)
+                elif unsent.end_reading(begun):
+                    self._notice_list.show(IMAGES_SUBJECT, notice)
 
         def failed(error: KnownError) -> None:
             if isValid(model) and unsent.end_reading(begun):

@@ -11,7 +11,6 @@ from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QIcon, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
-    QFrame,
     QLabel,
     QLineEdit,
     QMenu,
@@ -23,6 +22,7 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 from app.chats.model import Chat, Folder, Found
+from app.ui.chat.drop_area import DropArea
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.menus import fill_list_menu
 from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
@@ -73,8 +73,8 @@ class SearchField(QLineEdit):
             super().keyPressEvent(event)
 
 
-class ChatList(QFrame):
-    """Shows chats and has done with them what the user wants.
+class ChatList(DropArea):
+    """Shows chats and has done with them what the user wants. The chats of files that are dropped on it are imported.
 
     Attributes:
         commands: What it can have done.
@@ -83,7 +83,7 @@ class ChatList(QFrame):
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__("Drop files to import their chats", parent)
         theme.set_role(self, "side")
         self.setAccessibleName("Chats")
         self.commands = ListCommands()

@@ -16,7 +16,7 @@ from app.ui.chat.parts import icon_button
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import plain_tooltip
-from app.ui.widgets.layouts import row
+from app.ui.widgets.layouts import MIDDLE, row
 
 _NO_PICTURE = QSize(0, 0)
 _WIDEST = 260
@@ -67,7 +67,8 @@ class Chip(QFrame):
             self.remove = icon_button("close", "", f"Remove {self.name}")
             themes.set_role(self.remove, "chip")
             self.remove.clicked.connect(lambda _checked: remove())
-        row(self.button, *filter(None, [self.remove]), gap=0, on=self)
+        # Not as high as the chip, whose height it would limit otherwise.
+        row(self.button, *([(self.remove, MIDDLE)] if self.remove else []), gap=0, on=self)
         self._set_detail(detail)
 
     def show_picture(self, image: QImage) -> None:
@@ -140,7 +141,7 @@ class Chips(QWidget):
             if x and x + size.width() > width:
                 x, y = 0, bottom + _GAP
             chip.setGeometry(x, y, min(size.width(), max(width, 1)), size.height())
-            x, bottom = x + size.width() + _GAP, y + size.height()
+            x, bottom = x + size.width() + _GAP, max(bottom, y + size.height())
         return bottom
 
 

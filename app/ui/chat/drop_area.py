@@ -1,8 +1,8 @@
-"""The chat as a place to drop files: what is dragged over it sees where it can go."""
+"""The chat, and the list of chats, as places to drop files: what is dragged over them sees where it can go."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QRect, Qt, Signal
+from PySide6.QtCore import QMimeData, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QDragEnterEvent,
@@ -27,7 +27,7 @@ def local_files(data: QMimeData) -> list[str]:
 
 
 class DropArea(QFrame):
-    """Around the transcript and the composer.
+    """What files are dropped on.
 
     Signals:
         files_dropped: Their paths.
@@ -35,10 +35,11 @@ class DropArea(QFrame):
 
     files_dropped = Signal(list)
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, text: str = TEXT, parent: QWidget | None = None) -> None:
+        """``text``: what happens to what is dropped."""
+        super().__init__(parent)
         self.setAcceptDrops(True)
-        self.target = _Target(self)
+        self.target = _Target(text, self)
 
     # -- Qt
 
@@ -68,10 +69,11 @@ class DropArea(QFrame):
 class _Target(QWidget):
     """Lies over everything while files are dragged."""
 
-    def __init__(self, parent: QWidget) -> None:
+    def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
+        self._text = text
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self.setAccessibleName(TEXT)
+        self.setAccessibleName(text)
         self.hide()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
@@ -86,4 +88,5 @@ class _Target(QWidget):
         painter.drawRoundedRect(inside, themes.RADIUS, themes.RADIUS)
         painter.setPen(theme.text)
         painter.setFont(themes.scaled(self.font(), 1.2))
-        painter.drawText(QRect(inside), int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap), TEXT)
+        flags = int(Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap)
+        painter.drawText(inside.adjusted(8, 8, -8, -8), flags, self._text)

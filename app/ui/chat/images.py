@@ -12,15 +12,18 @@ from app.errors import KnownError
 from app.helper import Helper, HelperError
 from app.helper.messages import FileNotRead, LookAtImage
 from app.models.text import printable
-from app.protocol.images import MOST_PIXELS, ImageHead, problem_of
+from app.protocol.images import MOST_PIXELS, ImageHead, is_bomb, problem_of
 
 PASTED_IMAGE = "Pasted image"
+_TRIED = QSize(64, 64)
+"""The size in which an image is decoded to see whether it can be."""
 
 
 def image_file(path: Path, helper: Helper) -> Content | None:
     """What is to be attached of an image file; ``None`` for another kind of file.
 
-    WebP becomes PNG, because the engine can't read it. Raises `KnownError`.
+    It is decoded, because a damaged image would make each answer in its chat fail. WebP becomes PNG, because the engine
+    can't read it. Raises `KnownError`.
     """
     name = printable(path.name)
     try:
@@ -36,10 +39,10 @@ def image_file(path: Path, helper: Helper) -> Content | None:
         data = path.read_bytes()
     except OSError as error:
         raise KnownError(f"{name} can't be read: {error.strerror or error}.") from error
+    image = decoded(data, None if found.kind == "webp" else _TRIED)
+    if image.isNull() or is_bomb(data, head):
+        raise KnownError(f"{name} is damaged. Open it in another program and save it again.")
     if found.kind == "webp":
-        image = decoded(data)
-        if image.isNull():
-            raise KnownError(f"{name} is damaged, or this system can't read WebP. Save it as PNG or JPEG.")
         data = _as_png(image)
     return Content("image", path.name, data, f"image/{head.kind}", head.width, head.height)
 

@@ -31,12 +31,8 @@ _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "stall", "server")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "blind", "stall", "server")
 
-NO_IMAGES = (
-    "This model can't see images. Models that can need a second file (mmproj) in their folder: "
-    "slipstream models get NAME --with-images downloads both."
-)
 Planned = Callable[["FittedPair"], None]
 
 
@@ -110,6 +106,10 @@ class PairLoader(QObject):
         """How that is loaded."""
         return self._files.settings if self._files else LoadSettings()
 
+    def remark(self) -> str:
+        """What the load plan had to give up; empty if it is loaded as requested."""
+        return self._remark
+
     def refused(self) -> PairFiles | None:
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
@@ -121,12 +121,6 @@ class PairLoader(QObject):
     def remote(self) -> RemoteModel | None:
         """The server's model in use, if it is one."""
         return self._pair.remote if self._pair is not None else None
-
-    def why_no_images(self) -> str:
-        """Why the loaded model can't see images, for the user; empty if it can, or none is loaded."""
-        if (remote := self.remote()) is not None:
-            return remote.refused.get("images", "")
-        return NO_IMAGES if self._pair is not None and self._pair.projector is None else ""
 
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
@@ -190,6 +184,7 @@ class PairLoader(QObject):
         elif pair.fits:
             self._load_now(pair.files, pair.remark, pair.gpu_bytes, pair.connect)
         else:
+            self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
     def _refuse(self, notice: Notice) -> None:

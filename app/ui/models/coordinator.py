@@ -19,15 +19,15 @@ from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.engine.server_keys import ServerKeys
-from app.ui.notices import NoticeList
+from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
-    from app.models.hub.catalog import Offer
+    from app.models.hub.catalog import CatalogModel, Offer
     from app.ui.compare.trial import PairTrial
     from app.ui.models.library_service import LibraryService
 
@@ -118,6 +118,31 @@ class ModelsCoordinator(QObject):
             done(FittedPair(files, connect=asked))
 
         self.server_keys.get(files.server, with_key)
+
+    # ------------------------------------------------------------ images
+
+    def blindness(self) -> Notice | None:
+        """What to say if the loaded model can't see images; ``None`` if it can, or none is loaded."""
+        pair = self._pair_loader.pair()
+        if pair is not None and pair.remote is not None:
+            reason = pair.remote.refused.get("images")
+            return notices.plain_text(reason) if reason else None
+        if pair is None or pair.projector is not None:
+            return None
+        model = self.seeing_model()
+        size = model.mmproj.size if model is not None and model.mmproj is not None else None
+        left_out = NO_MEMORY_FOR_IMAGES if NO_MEMORY_FOR_IMAGES in self._pair_loader.remark() else None
+        return notices.cannot_see(
+            "" if model is None else f"{size_text(size)} to download" if size else "mmproj",
+            pair.projector_refused or left_out,
+        )
+
+    def seeing_model(self) -> CatalogModel | None:
+        """The loaded model, if the catalog has it and knows that it can see images."""
+        from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+        pair = self._pair_loader.pair()
+        return load_catalog().seeing(Path(pair.target.path).name, pair.target.name) if pair is not None else None
 
     # ------------------------------------------------------------ trials
 

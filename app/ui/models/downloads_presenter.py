@@ -89,10 +89,10 @@ class DownloadsPresenter(QObject):
             self._states = {one.item.id: one.state for one in self._queue.progress()}
         self.refresh()
 
-    def add(self, item: Item) -> None:
-        """Download this; if it is in the queue already, it continues."""
+    def add(self, item: Item, folder: Path | None = None) -> None:
+        """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder."""
         self.begin()
-        self._start(lambda queue: queue.add(item))
+        self._start(lambda queue: queue.add(item, folder))
 
     def apply_settings(self) -> None:
         """The settings of downloads have changed."""

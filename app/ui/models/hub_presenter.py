@@ -88,15 +88,18 @@ class HubPresenter(QObject):
             sorted(others, key=lambda one: one.fit.mood == "bad"),
         )
 
-    def get_offer(self, offer: Offer) -> None:
-        """Look a recommended model up and have it downloaded."""
+    def get_offer(self, offer: Offer, with_images: bool = False) -> None:
+        """Look a recommended model up and have it downloaded; if wanted, with what it needs to see images."""
         self.recommended.show_status(f"Looking up the files of {offer.model.title}…")
         self._service.resolve(
-            offer, partial(self._on_resolved, offer), lambda error: self.recommended.show_status(str(error), "bad")
+            offer,
+            partial(self._on_resolved, offer),
+            lambda error: self.recommended.show_status(str(error), "bad"),
+            with_images=with_images,
         )
 
     def _on_resolved(self, offer: Offer, item: Item) -> None:
-        if self._whereabouts(offer) == "incomplete" and len(item.files) == len(item.target):
+        if self._whereabouts(offer) == "incomplete" and not item.head and not item.draft:
             text = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
             self.recommended.show_status(text, "bad")
             return
@@ -165,7 +168,7 @@ class HubPresenter(QObject):
             self._page.show_fit(model, FitBadge("Unknown", "quiet", str(error)))
             self._page.show_head(model, None)
 
-        self._service.look_at(model, repository.heads, found, failed)
+        self._service.look_at(model, repository, found, failed)
 
     # ------------------------------------------------------------ drafts
 
@@ -209,13 +212,10 @@ class HubPresenter(QObject):
         repository, model, draft = self._page.repository, self._page.model(), self._page.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            if draft is not None:
-                self._get(Item.of(f"{title} with draft", model, draft.model, (repository.license, draft.license)))
-            else:
-                head = self._page.head()
-                self._get(
-                    Item.of(f"{title} with MTP head" if head else title, model, None, (repository.license,), head)
-                )
+            head, projector = self._page.head(), self._page.projector()
+            extra = " with draft" if draft is not None else " with MTP head" if head is not None else ""
+            licenses = repository.license, draft.license if draft is not None else ""
+            self._get(Item.of(title + extra, model, draft.model if draft else None, licenses, head, projector))
         elif draft is not None:
             title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
             self._get(Item.of(title, draft.model, None, (draft.license,)))

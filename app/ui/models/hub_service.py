@@ -15,9 +15,10 @@ from app.models.downloads.item import Item
 from app.models.gguf import read_header
 from app.models.hub import drafts
 from app.models.hub.api import HubConnection, network_settings
-from app.models.hub.catalog import Offer
+from app.models.hub.catalog import CatalogModel, Offer
 from app.models.hub.catalog_items import resolve
 from app.models.hub.heads import HubModel, look_at
+from app.models.hub.projectors import projector_for
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.hub.tokens import TokenPlace
@@ -73,14 +74,22 @@ class HubService(QObject):
         self._lane.submit(partial(self._connection.hub.repository, repository), done, failed)
 
     def look_at(
-        self, model: RemoteModel, heads: Sequence[RemoteModel], done: Callable[[HubModel], None], failed: Failed
+        self, model: RemoteModel, repository: Repository, done: Callable[[HubModel], None], failed: Failed
     ) -> None:
-        """What a model is before it is downloaded, and which of ``heads`` beside it is its MTP head."""
-        self._lane.submit(partial(look_at, self.network, model, heads, self._lane.is_closed), done, failed)
+        """What a model of ``repository`` is before it is downloaded, and which MTP head and projector are its own."""
+        self._lane.submit(
+            partial(look_at, self.network, model, repository.heads, self._lane.is_closed, vision=repository.vision),
+            done,
+            failed,
+        )
 
-    def resolve(self, offer: Offer, done: Callable[[Item], None], failed: Failed) -> None:
-        """What to download for a recommended model."""
-        self._lane.submit(partial(resolve, self._connection.hub, offer), done, failed)
+    def resolve(self, offer: Offer, done: Callable[[Item], None], failed: Failed, *, with_images: bool = False) -> None:
+        """What to download for a recommended model. ``with_images``: with its projector."""
+        self._lane.submit(partial(resolve, self._connection.hub, offer, with_images=with_images), done, failed)
+
+    def find_projector(self, model: CatalogModel, path: Path, done: Callable[[Item], None], failed: Failed) -> None:
+        """What the file ``path`` of a recommended model needs to see images."""
+        self._lane.submit(partial(projector_for, self._connection.hub, model, path), done, failed)
 
     def find_drafts(
         self, model: Path | RemoteModel, bases: Sequence[str], done: Callable[[int], None], failed: Failed

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Slot
 
 from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.hub.catalog import DraftModel, Offer, Sidecar
+from app.models.hub.catalog import CatalogModel, DraftModel, Offer, Sidecar
 from app.models.hub.catalog_items import places
 from app.settings import Settings
 from app.ui.models.commands import ModelCommands
@@ -107,6 +108,16 @@ class ModelsPresenter(QObject):
         """Download a recommended model."""
         self.show_recommended()
         self._hub_presenter.get_offer(offer)
+
+    def get_projector(self, model: CatalogModel, path: Path) -> None:
+        """Download what the file ``path`` of a recommended model needs to see images, into its folder."""
+        self.show_downloads()
+        self.hub.find_projector(
+            model,
+            path,
+            lambda item: self.downloads.add(item, path.parent),
+            lambda error: self._commands.tell_download_stopped(f"the projector of {model.title}", str(error)),
+        )
 
     @Slot(object)
     def get(self, item: Item) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtWidgets import QCheckBox, QFrame, QWidget
 
 from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar
 from app.models.mtp import can_compute
 from app.models.text import size_text
 from app.ui.models.fit_badge import FitBadge
 from app.ui.widgets import theme
-from app.ui.widgets.controls import clear_layout, label, scrolling, show_text, small_button
+from app.ui.widgets.controls import clear_layout, explain, label, scrolling, show_text, small_button
 from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -37,8 +37,8 @@ class RecommendedTab(QWidget):
         search: The button for whoever looks for something else.
     """
 
-    def __init__(self, get: Callable[[Offer], object], show_details: Callable[[Offer], object]) -> None:
-        """``get`` downloads a model, ``show_details`` shows its repository."""
+    def __init__(self, get: Callable[[Offer, bool], object], show_details: Callable[[Offer], object]) -> None:
+        """``get`` downloads a model, with its projector or without; ``show_details`` shows its repository."""
         super().__init__()
         self._get, self._show_details = get, show_details
         self._machine = label(role="quiet", wraps=True)
@@ -88,7 +88,10 @@ class RecommendedTab(QWidget):
         get.setAccessibleName(f"{get.text()}: {model.title}")
         if is_best and get.isEnabled():
             theme.set_role(get, "primary")
-        get.clicked.connect(lambda: self._get(one.offer))
+        images = QCheckBox(images_text(one.offer))
+        explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
+        images.setVisible(model.mmproj is not None and get.isEnabled())
+        get.clicked.connect(lambda: self._get(one.offer, images.isChecked()))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
         details.setAccessibleName(f"Other files of {model.title}")
@@ -103,6 +106,7 @@ class RecommendedTab(QWidget):
             label(drafting_text(one), wraps=True),
             measured,
             label(needs_text(one.offer), "quiet", wraps=True),
+            (images, LEFT),
             row((label(license_text(one.offer), "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
@@ -163,6 +167,13 @@ def needs_text(offer: Offer) -> str:
         f"Needs about {size_text(offer.needed)} with {offer.file.context:,} tokens of context · "
         f"{offer.file.quantization}"
     )
+
+
+def images_text(offer: Offer) -> str:
+    """On the box that adds its projector: ``With images: another 986 MB to download``."""
+    projector = offer.model.mmproj
+    size = projector.size if projector is not None else None
+    return f"With images: another {size_text(size)} to download" if size else "With images: another file to download"
 
 
 def license_text(offer: Offer) -> str:

@@ -142,6 +142,11 @@ class RepositoryPage(QWidget):
         self._with_head.setToolTip(
             "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
         )
+        self._with_images = QCheckBox("With images")
+        self._with_images.setToolTip(
+            "The model needs its projector (mmproj) to see images. It is stored in the same folder, where Slipstream "
+            "finds it."
+        )
         self._looked: HubModel | None = None
         """What is known about the selected model."""
         self._is_looking = False
@@ -161,6 +166,7 @@ class RepositoryPage(QWidget):
             (self._files, 2),
             self._head,
             self._with_head,
+            self._with_images,
             self._drafts_status,
             (self._drafts, 1),
             self._reason,
@@ -190,6 +196,11 @@ class RepositoryPage(QWidget):
         found = self._looked
         offered = found is not None and found.can_run and self._with_head.isChecked() and self.draft() is None
         return found.head if found is not None and offered else None
+
+    def projector(self) -> RemoteModel | None:
+        """The projector to download with the model."""
+        found = self._looked
+        return found.projector if found is not None and self._with_images.isChecked() else None
 
     # ------------------------------------------------------------ what is shown
 
@@ -266,8 +277,11 @@ class RepositoryPage(QWidget):
 
     def _forget_head(self) -> None:
         self._looked = None
-        self._is_looking = self.model() is not None and self.repository is not None and bool(self.repository.heads)
+        repository = self.repository
+        has_more = repository is not None and bool(repository.heads or repository.vision)
+        self._is_looking = self.model() is not None and has_more
         self._with_head.setChecked(True)
+        self._with_images.setChecked(True)
 
     @Slot()
     def _on_file_selected(self) -> None:
@@ -301,7 +315,11 @@ class RepositoryPage(QWidget):
         self._with_head.setVisible(is_offered and self.draft() is None)
         if found is not None and found.head is not None:
             self._with_head.setText(f"With its MTP head, {size_text(found.head.size)}")
-        text = "Looking for its MTP head…" if self._is_looking else ""
+        projector = found.projector if found is not None else None
+        self._with_images.setVisible(projector is not None)
+        if projector is not None:
+            self._with_images.setText(f"With images: its projector, {size_text(projector.size)}")
+        text = "Looking for what belongs to it…" if self._is_looking else ""
         show_text(self._head, _head_text(found) if found is not None else text)
 
 

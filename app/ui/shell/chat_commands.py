@@ -90,6 +90,7 @@ class ChatCommands(QObject):
     def _connect_list(self, open_message: Callable[[str, str], object]) -> None:
         chat_list, operations = self._window.chat_list, self._operations
         chat_list.new_button.clicked.connect(self.new_chat)
+        chat_list.files_dropped.connect(self._on_files_dropped)
         operations.chats_listed.connect(chat_list.set_chats)
         operations.chats_found.connect(chat_list.set_found)
         operations.trash_listed.connect(chat_list.set_trash)
@@ -140,6 +141,10 @@ class ChatCommands(QObject):
         dialog.open()
         if paths:
             dialog.read(paths)
+
+    @Slot(list)
+    def _on_files_dropped(self, paths: Sequence[str]) -> None:
+        self.import_chats([Path(path) for path in paths])
 
     def _show_imported(self, chat_ids: Sequence[str]) -> None:
         self._window.show_panel("chats")

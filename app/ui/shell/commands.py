@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, QTimer, QUrl, Signal, Slot
@@ -382,6 +383,13 @@ class AppCommands(QObject):
         if (offer := self._coordinator.proposal) is not None:
             self.models().get_offer(offer)
 
+    def get_projector(self) -> None:
+        """Download what the loaded model needs to see images."""
+        pair, model = self._pair_loader.pair(), self._coordinator.seeing_model()
+        if pair is not None and model is not None:
+            self._notice_list.remove("blind")
+            self.models().get_projector(model, Path(pair.target.path))
+
     def tell_downloaded(self, title: str, pair: Pair) -> None:
         """This download is complete."""
         self._downloaded = pair
@@ -397,8 +405,13 @@ class AppCommands(QObject):
 
     def _load_downloaded(self) -> None:
         self._notice_list.remove("downloaded")
-        if self._downloaded is not None:
-            self.load_pair(self._downloaded.target, self._downloaded.draft or "")
+        pair, files = self._downloaded, self._pair_loader.files()
+        if pair is None:
+            return
+        if files is not None and files.target == pair.target and not pair.draft:
+            self._pair_loader.load_again()  # with what it was loaded with, and what has been put beside it
+        else:
+            self.load_pair(pair.target, pair.draft or "")
 
     def _show_downloads(self) -> None:
         self._notice_list.remove("download")
@@ -443,6 +456,7 @@ class AppCommands(QObject):
             Action.MEASURE: self.measure_plain,
             Action.RAISE_CONTEXT: self.open_models,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
+            Action.GET_PROJECTOR: self.get_projector,
             Action.SHOW_DOWNLOADS: self._show_downloads,
             Action.CONNECT_AGAIN: self._pair_loader.load_again,
             Action.OPEN_SERVER: self.open_server,

@@ -103,7 +103,6 @@ class Controller(QObject):
         self.attachments = AttachmentsPresenter(
             window.composer, window.drop_area, self.context_meter, self.notice_list, self
         )
-        self.attachments.why_no_images = self.pair_loader.why_no_images
         self.operations = ChatOperations(self._chat_store, self)
         self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
@@ -260,6 +259,7 @@ class Controller(QObject):
         chat_commands.show_attachment = self.attachments.preview
         chat_commands.load_thumbnail = self.attachments.thumbnails.load
         self.attachments.open_model = commands.open_file
+        self.attachments.blindness = self.models.blindness
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)

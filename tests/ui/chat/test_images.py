@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import struct
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from app.chats.model import Attachment, StoredMessage
 from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.ui import notices
 from app.ui.chat import images
 from app.ui.chat.attachment_preview import ImagePreview
 from app.ui.chat.chips import Chip, thumbnail_size
@@ -22,7 +25,6 @@ from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
-from app.ui.engine.pair import NO_IMAGES
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
 from tests.ui.chat.test_attachments import Desk, drop, mime
@@ -177,9 +179,9 @@ def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
 
 def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
     desk = seeing_desk
-    desk.attachments.why_no_images = lambda: NO_IMAGES
+    desk.attachments.blindness = lambda: notices.cannot_see("986 MB to download")
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
-    assert desk.wait_for_notice().startswith("This model can't see images.")
+    assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
 
 
@@ -191,3 +193,19 @@ def test_a_click_shows_the_image(seeing_desk: Desk, tmp_path: Path) -> None:
     (preview,) = desk.composer.window().findChildren(ImagePreview)
     desk.qtbot.waitUntil(lambda: preview.picture.pixmap().size() == QSize(160, 96))
     preview.close()
+
+
+def with_more_data(png: bytes) -> bytes:
+    """The image with data for far more rows than it has."""
+    body = zlib.compress(bytes(4_000_000))
+    chunk = struct.pack(">I", len(body)) + b"IDAT" + body + struct.pack(">I", zlib.crc32(b"IDAT" + body))
+    start = png.index(b"IDAT") - 4
+    return png[:start] + chunk + png[-12:]
+
+
+@pytest.mark.parametrize("content", [encoded("png", 400, 100)[:80], with_more_data(encoded("png"))])
+def test_a_damaged_image_is_refused_at_the_drop(seeing_desk: Desk, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a.png").write_bytes(content)
+    drop(seeing_desk.area, mime(str(tmp_path / "a.png")))
+    assert seeing_desk.wait_for_notice().startswith("a.png is damaged.")
+    assert not seeing_desk.model.unsent.attachments

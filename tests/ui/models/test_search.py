@@ -482,11 +482,11 @@ def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
     windows.server.faults.add("mtp-m.gguf", Fault(status=404), at="resolve")
     tree(windows.page, "Files").setCurrentItem(rows(tree(windows.page, "Files"))[0])
-    assert "Looking for its MTP head…" in texts(windows.page)
+    assert "Looking for what belongs to it…" in texts(windows.page)
     assert not button(windows.page, "Get").isEnabled()
     windows.hub_idle()
     windows.until(button(windows.page, "Get").isEnabled)
-    assert "Looking for its MTP head…" not in texts(windows.page)
+    assert "Looking for what belongs to it…" not in texts(windows.page)
 
 
 def test_a_head_that_cannot_be_used_is_not_offered(

@@ -58,7 +58,7 @@ class Frames:
         first = max(0, min(self._placed, len(runs)) - 1)
         self._placed = min(self._headers.made, len(runs))
         for number, run in enumerate(runs[first : self._placed], start=first):
-            header = self._headers.place(number, self._frame(run), self._formats.code_header)
+            header = self._headers.place(number, self.frame(run), self._formats.code_header)
             header.set_language(run.language)
             header.show_wrap(is_useful=self._needed(run) > self.width, is_on=run.is_wrapped)
         self._headers.hide_from(len(runs))
@@ -69,7 +69,7 @@ class Frames:
             WidePart(
                 run.start,
                 run.end,
-                code_place(self._frame(run), self._formats.code_header),
+                code_place(self.frame(run), self._formats.code_header),
                 code_extent(run.width),
                 "code",
                 run.start,
@@ -100,7 +100,8 @@ class Frames:
         """Where the frame of code would end if it were as wide as its longest line."""
         return run.left + run.width + 2 * CODE_PADDING
 
-    def _frame(self, run: CodeRun) -> QRectF:
+    def frame(self, run: CodeRun) -> QRectF:
+        """Where the frame of a code block is, with its header."""
         top = self._block_rect(run.start).top() - self._formats.code_header
         bottom = self._block_rect(run.end).bottom() + CODE_PADDING
         # As wide as prose, and wider only where a line needs it.
@@ -133,4 +134,4 @@ class Frames:
         for run in runs[bisect_left(runs, start, key=lambda run: run.end) :]:
             if run.start > end + 1:
                 break
-            painter.drawRoundedRect(self._frame(run), themes.RADIUS, themes.RADIUS)
+            painter.drawRoundedRect(self.frame(run), themes.RADIUS, themes.RADIUS)

@@ -1,0 +1,96 @@
+"""Finds calls of tools in the text of an answer, as it comes."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+
+from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, NAME, ToolCall, ToolFormat
+
+_decode = json.JSONDecoder().raw_decode
+_NO_JSON = (ValueError, RecursionError)
+
+
+class CallReader:
+    """The calls of one answer, each of which is given out when it is whole: half a call is never.
+
+    The engine has the answer follow the format's grammar, so there is nothing else behind the first mark.
+    """
+
+    def __init__(self, known: ToolFormat) -> None:
+        before, after = known.call.split(ARGUMENTS)
+        self._format = known
+        self._before, self._after = _pattern(before), _pattern(after)
+        self._text = ""
+        """What isn't decided."""
+        self._calls = False
+        """Whether there are calls from here on."""
+        self._has_text = False
+
+    def read(self, text: str) -> tuple[str, list[ToolCall]]:
+        """The answer goes on with ``text``: what of it is text, and the calls that are whole now."""
+        self._text += text
+        shown = "" if self._calls else self._decided()
+        return shown, self._whole_calls() if self._calls else []
+
+    def end(self, *, cut: bool) -> str:
+        """The text that was held back, when the answer ends. Where it is ``cut``, what may be the beginning of a call
+        is left out."""
+        if self._calls or (not self._format.anywhere and self._text.lstrip().startswith(self._format.mark)):
+            return ""
+        held, self._text = self._text, ""
+        return held[: len(held) - _partial(held, self._format.mark)] if cut and self._format.anywhere else held
+
+    def _decided(self) -> str:
+        """What is text for certain: neither the beginning of a mark, nor spaces that may stand in front of one."""
+        held, mark = self._text, self._format.mark
+        if not self._format.anywhere:
+            if not self._has_text and (not held.strip() or held.lstrip().startswith(mark)):
+                self._calls = bool(held.strip())
+                self._text = held.lstrip() if self._calls else held
+                return ""
+            self._has_text, self._text = True, ""
+            return held
+        before, found, _ = held.partition(mark)
+        if found:
+            self._calls, self._text = True, held[len(before) :]
+            return before.rstrip()
+        certain = len(held[: len(held) - _partial(held, mark)].rstrip())
+        self._text = held[certain:]
+        return held[:certain]
+
+    def _whole_calls(self) -> list[ToolCall]:
+        self._text = self._text.removeprefix(self._format.opening)
+        found: list[ToolCall] = []
+        while (one := self._next_call()) is not None:
+            found.append(one)
+        return found
+
+    def _next_call(self) -> ToolCall | None:
+        text = self._text.removeprefix(self._format.separator)
+        head = self._before.match(text)
+        if not head or "}" not in text:
+            return None
+        try:
+            _, end = _decode(text, head.end())
+        except _NO_JSON:  # it goes on
+            return None
+        tail = self._after.match(text, end)
+        if not tail:
+            return None
+        self._text = text[tail.end() :]
+        parts = {**head.groupdict(), **tail.groupdict()}
+        identity = parts.get("id") or f"call_{secrets.token_hex(12)}"
+        return ToolCall(identity, parts["name"], text[head.end() : end])
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    escaped = re.escape(text)
+    named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
+    return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
+
+
+def _partial(text: str, mark: str) -> int:
+    """How many characters at the end of ``text`` may be the beginning of ``mark``."""
+    return next((length for length in range(len(mark) - 1, 0, -1) if text.endswith(mark[:length])), 0)

@@ -1,0 +1,59 @@
+"""What an answer says, read off its pieces: thinking, text, and calls of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.protocol.events import GenerationFinished, PairLoaded, Piece
+from app.protocol.tools import FORMATS, ToolCall, ToolUse
+from app.server.call_reader import CallReader
+
+
+@dataclass(frozen=True)
+class Said:
+    """A part of an answer, or all of it."""
+
+    thinking: str = ""
+    text: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    """Those of the text, where the request asked how likely they were."""
+
+    def __bool__(self) -> bool:
+        return bool(self.thinking or self.text or self.calls or self.pieces)
+
+
+class Reader:
+    """Reads one answer.
+
+    Attributes:
+        has_calls: Whether there was a call.
+    """
+
+    def __init__(self, pair: PairLoaded, tools: ToolUse | None = None, *, logprobs: bool = False) -> None:
+        """``tools``: what the model may call. ``logprobs``: whether pieces have them."""
+        known = FORMATS.get(pair.tool_format) if tools else None
+        self._calls = CallReader(known) if known else None
+        self._logprobs = logprobs
+        self.has_calls = False
+
+    def read(self, pieces: Sequence[Piece]) -> Said:
+        """The answer goes on with ``pieces``."""
+        thinking = "".join(piece.text for piece in pieces if piece.thinking)
+        text = "".join(piece.text for piece in pieces if not piece.thinking)
+        calls: list[ToolCall] = []
+        if self._calls:
+            text, calls = self._calls.read(text)
+            self.has_calls |= bool(calls)
+        likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._logprobs else []
+        return Said(thinking, text, calls, likely)
+
+    def end(self, finished: GenerationFinished) -> Said:
+        """What was held back, when the answer ends."""
+        return Said(text=self._calls.end(cut=finished.finish_reason != "end")) if self._calls else Said()
+
+    def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> Said:
+        """All of an answer."""
+        said = self.read(pieces)
+        return Said(said.thinking, said.text + self.end(finished).text, said.calls, said.pieces)

@@ -1,0 +1,207 @@
+"""Tools over HTTP: calls are whole and follow their schemas, in every form of the API; else 501."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from app.protocol.tools import Tool
+from tests.support.served import Json, Served
+from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
+
+SCHEMAS = {tool.name: tool.parameters for tool in (WEATHER, LIGHT)}
+
+
+def chat_form(tool: Tool) -> Json:
+    return {"type": "function", "function": msgspec.to_builtins(tool)}
+
+
+TOOLS = [chat_form(WEATHER), chat_form(LIGHT)]
+CLAUDES = [
+    {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in (WEATHER, LIGHT)
+]
+WARM: Json = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 600}
+HISTORY: list[Json] = [
+    {"role": "user", "content": "Well?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": "call_with-a-long-id",
+                "type": "function",
+                "function": {"name": "get_weather", "arguments": '{"place": "Rome", "days": 2}'},
+            }
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_with-a-long-id", "content": "Sunny."},
+]
+
+
+@pytest.fixture(scope="module")
+def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """With the template of Mistral's, which takes only ids of nine letters; it calls in half of its answers."""
+    folder = tmp_path_factory.mktemp("calling")
+    target = make_tool_model(folder / "target.gguf", "mistral-list", calls=1.0)
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("SLIPSTREAM_HOME", str(folder / "home"))
+        with Served(target, make_tool_model(folder / "draft.gguf", "mistral-list", calls=1.0, noise=0.5)) as served:
+            yield served
+
+
+def check(name: str, arguments: str) -> None:
+    jsonschema.validate(json.loads(arguments), SCHEMAS[name])
+
+
+def collected(parts: list[Json]) -> list[Json]:
+    """The calls of a stream, put together as clients do it."""
+    calls: dict[int, Json] = {}
+    for part in parts:
+        for choice in part["choices"]:
+            for delta in choice["delta"].get("tool_calls", []):
+                call = calls.setdefault(delta["index"], {"id": "", "type": "", "name": "", "arguments": ""})
+                call["id"] += delta.get("id", "")
+                call["type"] += delta.get("type", "")
+                for key in ("name", "arguments"):
+                    call[key] += delta["function"].get(key, "")
+    return [calls[index] for index in sorted(calls)]
+
+
+def test_a_call_is_forced(calling: Served) -> None:
+    (choice,) = calling.chat(tools=TOOLS, tool_choice="required", seed=1, **WARM)["choices"]
+    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
+    for call in choice["message"]["tool_calls"]:
+        assert call["type"] == "function" and len(call["id"]) == 9
+        check(call["function"]["name"], call["function"]["arguments"])
+
+
+def test_a_named_function_and_one_call(calling: Served) -> None:
+    choice = {"type": "function", "function": {"name": "switch-light"}}
+    for seed in range(3):
+        answer = calling.chat(tools=TOOLS, tool_choice=choice, parallel_tool_calls=False, seed=seed, **WARM)
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == "switch-light"
+
+
+def test_the_model_decides_and_a_stream_says_the_same(calling: Served) -> None:
+    reasons = set()
+    for seed in range(8):
+        (choice,) = calling.chat(tools=TOOLS, seed=seed, **WARM)["choices"]
+        parts = calling.streamed(tools=TOOLS, seed=seed, **WARM)
+        calls = collected(parts)
+        text = "".join(part["choices"][0]["delta"].get("content") or "" for part in parts)
+        assert text == (choice["message"]["content"] or "")
+        assert parts[-1]["choices"][0]["finish_reason"] == choice["finish_reason"]
+        whole = choice["message"].get("tool_calls", [])
+        assert [(one["name"], one["arguments"], one["id"]) for one in calls] == [
+            (one["function"]["name"], one["function"]["arguments"], one["id"]) for one in whole
+        ]
+        assert (choice["finish_reason"] == "tool_calls") is bool(whole)
+        for one in calls:
+            check(one["name"], one["arguments"])
+        reasons.add(choice["finish_reason"])
+    assert reasons == {"tool_calls", "stop"}
+
+
+def test_half_a_call_is_none(calling: Served) -> None:
+    for most in range(1, 40, 3):
+        limits = {**WARM, "max_tokens": most, "tool_choice": "required", "seed": 1}
+        (choice,) = calling.chat(tools=TOOLS, **limits)["choices"]
+        for call in choice["message"].get("tool_calls", []):
+            check(call["function"]["name"], call["function"]["arguments"])
+        assert choice["finish_reason"] == "length" and not choice["message"]["content"]
+
+
+def test_none_means_none(calling: Served) -> None:
+    """The model isn't even told of them."""
+    answer = calling.chat(tools=TOOLS, tool_choice="none", temperature=0, max_tokens=4)
+    plain = calling.chat(temperature=0, max_tokens=4)
+    assert answer["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
+    assert "tool_calls" not in answer["choices"][0]["message"]
+
+
+def test_a_result_goes_back(calling: Served) -> None:
+    answer = calling.chat(messages=HISTORY, tools=TOOLS, max_tokens=2)
+    assert answer["usage"]["prompt_tokens"] > calling.chat(tools=TOOLS, max_tokens=2)["usage"]["prompt_tokens"]
+    assert calling.chat(messages=HISTORY, max_tokens=2)["usage"]["prompt_tokens"] > 0, "without tools, too"
+
+
+def test_anthropic_calls(calling: Served) -> None:
+    body = {"model": "any", "messages": [{"role": "user", "content": "Well?"}], "tools": CLAUDES, "seed": 1, **WARM}
+    answer = calling.post("/v1/messages", {**body, "tool_choice": {"type": "any"}}).json()
+    assert answer["stop_reason"] == "tool_use"
+    for block in answer["content"]:
+        assert block["type"] == "tool_use" and block["id"]
+        jsonschema.validate(block["input"], SCHEMAS[block["name"]])
+    results = [{"type": "tool_result", "tool_use_id": block["id"], "content": "Yes."} for block in answer["content"]]
+    turns = [
+        {"role": "user", "content": "Well?"},
+        {"role": "assistant", "content": answer["content"]},
+        {"role": "user", "content": [*results, {"type": "text", "text": "And?"}]},
+    ]
+    again = calling.post("/v1/messages", {**body, "messages": turns})
+    assert again.status_code == 200, again.text
+    named = {"type": "tool", "name": "switch-light", "disable_parallel_tool_use": True}
+    (block,) = calling.post("/v1/messages", {**body, "tool_choice": named}).json()["content"]
+    assert block["name"] == "switch-light"
+
+
+def test_tokens_of_a_message_are_counted(calling: Served) -> None:
+    body = {"model": "any", "messages": [{"role": "user", "content": "Well?"}], "max_tokens": 2}
+    for tools in ([], CLAUDES):
+        counted = calling.post("/v1/messages/count_tokens", {**body, "tools": tools}).json()
+        usage = calling.post("/v1/messages", {**body, "tools": tools}).json()["usage"]
+        assert counted == {"input_tokens": usage["input_tokens"] + usage["cache_read_input_tokens"]}
+    long = {**body, "messages": [{"role": "user", "content": "x " * 50_000}]}
+    assert calling.post("/v1/messages/count_tokens", long).json()["input_tokens"] > 8192, "more than the context holds"
+    odd = {**body, "messages": [{"role": "user", "content": []}, {"role": "assistant", "content": "x"}]}
+    assert calling.post("/v1/messages/count_tokens", odd).status_code in (200, 400)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"tools": [{"type": "web_search"}]}, 501),
+        ({"functions": [{"name": "f"}]}, 501),
+        ({"tools": TOOLS, "response_format": {"type": "json_object"}}, 501),
+        ({"tools": TOOLS, "logprobs": True}, 501),
+        ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, 501),
+        ({"tools": TOOLS, "messages": [*HISTORY[:1], {"role": "assistant", "content": "So"}]}, 501),
+        ({"tools": TOOLS, "messages": HISTORY[:2]}, 400),
+        ({"tools": [*TOOLS, TOOLS[0]]}, 400),
+        ({"tools": [{"type": "function", "function": {"name": "no spaces"}}]}, 400),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]}, 400),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}]}, 400),
+        ({"tools": [{"type": "function"}]}, 400),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "h"}}}, 400),
+        ({"messages": [{"role": "tool", "tool_call_id": "unknown", "content": "x"}]}, 400),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "[]"}}]},
+                    {"role": "tool", "tool_call_id": "a", "content": "x"},
+                ]
+            },
+            400,
+        ),
+    ],
+)
+def test_what_is_refused(calling: Served, fields: dict[str, Any], status: int) -> None:
+    body = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 4, **fields}
+    answer = calling.post("/v1/chat/completions", body)
+    assert answer.status_code == status, answer.text
+
+
+def test_a_template_that_is_not_known(server: Served) -> None:
+    body: Json = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 4}
+    assert server.post("/v1/chat/completions", {**body, "tools": TOOLS}).status_code == 501
+    assert server.post("/v1/messages", {**body, "tools": CLAUDES}).status_code == 501
+    assert server.post("/v1/chat/completions", {**body, "messages": HISTORY}).status_code == 501
+    none = server.post("/v1/chat/completions", {**body, "tools": TOOLS, "tool_choice": "none"})
+    assert none.status_code == 200
+    assert server.get("/props").json()["slipstream"]["tool_format"] is None

@@ -1,0 +1,36 @@
+"""Files that are dropped on the list of chats: their chats are imported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.import_dialog import ImportDialog
+from tests.ui.chat.test_attachments import drop, mime
+from tests.ui.shell.test_main_window import WAIT_MS, Running, button
+
+CHATS = Path(__file__).parents[2] / "data" / "imports" / "openai.jsonl"
+
+
+@pytest.fixture
+def running(qtbot: QtBot) -> Iterator[Running]:
+    window = Running(qtbot)
+    window.begin()
+    yield window
+    window.close()
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_their_chats_are_imported(running: Running) -> None:
+    chat_list = running.window.chat_list
+    assert chat_list.target.accessibleName() == "Drop files to import their chats"
+    drop(chat_list, mime(str(CHATS)))
+    (dialog,) = running.window.findChildren(ImportDialog)
+    press = button(dialog, "Import")
+    running.qtbot.waitUntil(press.isEnabled, timeout=WAIT_MS)
+    press.click()
+    running.qtbot.waitUntil(lambda: len(running.titles()) > 1, timeout=WAIT_MS)
+    dialog.reject()
