@@ -125,6 +125,11 @@ def server_failed(message: str, cause: ServerFailure) -> Notice:
     return Notice("bad", message, actions)
 
 
+def server_loading() -> Notice:
+    text = "The server is loading its model, which may take a while. Slipstream connects as soon as that is done."
+    return Notice("info", text, (Action.LOAD_GUIDE,))
+
+
 def not_connected() -> Notice:
     text = "Connecting was canceled. No model is open."
     return Notice("info", text, (Action.CONNECT_AGAIN, Action.OPEN_MODELS, Action.LOAD_GUIDE))
@@ -141,8 +146,8 @@ def server_stalled(seconds: float) -> Notice:
 def may_be_sent(title: str, host: str) -> Notice:
     """A chat is about to go to another computer for the first time."""
     text = (
-        f"The chat “{title}” hasn't been sent to {host} before. To answer your message, all of it goes there, and "
-        "what happens to it is up to whoever runs that server."
+        f"Answering your message sends the whole chat “{title}” to {host}, for the first time. Whoever runs that "
+        "server can read it."
     )
     return Notice("warning", text, (Action.SEND_CHAT, Action.DO_NOT_SEND))
 

@@ -219,7 +219,10 @@ class ScriptedEngine:
     def connect(self, command: Connect) -> None:
         """A server anywhere; "down" and "keyed" are about it, "counting" counts."""
         request, host = command.request, command.address.partition("://")[2]
-        if "down" in self.behavior:
+        if "busy" in self.behavior:
+            send(LoadProgressed(request=request, stage="server", fraction=0.0))
+            self.loading = request
+        elif "down" in self.behavior:
             send(LoadFailed(request=request, message=f"Nothing answers at {host}.", cause="unreachable"))
         elif command.loopback_only:
             send(LoadFailed(request=request, message=f"{host} is another computer.", cause="offline"))

@@ -22,6 +22,7 @@ ALL = [
     notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
     notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
     notices.server_failed("Nothing answers at gpu-box:8000.", "unreachable"),
+    notices.server_loading(),
     notices.not_connected(),
     notices.server_stalled(121.0),
     notices.may_be_sent("Hello", "gpu-box"),

@@ -92,8 +92,8 @@ class AnswerQueue(QObject):
 
     def add(self, live: LiveAnswer) -> None:
         """Have this written when its turn comes, but not before it ``is_stored``: see `go_on`."""
-        if len(live.branch) == live.branch[-1].versions == 1:
-            self.consent.allow(live.chat_id)  # it begins with the server in use, and was never anywhere else
+        if len(live.branch) == live.branch[-1].versions == 1 and not live.is_stored:
+            self.consent.allow(live.chat_id)  # it begins now, with the server that is shown
         self._waiting.append(live)
         self.go_on()
 
@@ -102,6 +102,7 @@ class AnswerQueue(QObject):
         self._waiting.remove(live)
         self._tell_wanted()
         live.withdrawn.emit()
+        self._ask_for_consent()
 
     def stop(self, live: LiveAnswer) -> None:
         """No more of this answer is wanted."""
@@ -179,7 +180,6 @@ class AnswerQueue(QObject):
         """The user doesn't."""
         if self._unallowed is not None:
             self.withdraw(self._unallowed)
-            self._ask_for_consent()
 
     def _begin(self, live: LiveAnswer) -> None:
         self._waiting.remove(live)

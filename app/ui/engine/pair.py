@@ -305,6 +305,8 @@ class PairLoader(QObject):
     @Slot(object)
     def _on_load_progressed(self, progress: LoadProgressed) -> None:
         if progress.request == self._load_request:
+            if progress.stage == "server":
+                self._notice_list.show("load", notices.server_loading())
             start, share = _STAGES[progress.stage]
             self.load_progressed.emit(start + share * progress.fraction)
 

@@ -69,7 +69,7 @@ def key_note(place: SecretPlace, *, has_keyring: bool) -> str:
         return "A key for this server is kept until Slipstream closes, because this system has no keyring."
     if not has_keyring:
         return "This system has no keyring, so a key is only kept until Slipstream closes."
-    return "A key is stored in the system's keyring, and only sent to this server."
+    return "A key that you enter is stored in the system's keyring, and only sent to this server."
 
 
 def model_title(model: ServedModel) -> str:

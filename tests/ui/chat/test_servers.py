@@ -88,6 +88,33 @@ def test_what_may_not_be_sent_stays_unanswered(open_rig: OpenRig) -> None:
     assert [one.text for one in rig.model.messages] == ["Hello", " 1", "And then?"]
 
 
+def test_stop_ends_the_question_too(open_rig: OpenRig) -> None:
+    rig = open_rig("far")
+    local_chat(rig)
+    rig.connect(FAR)
+    assert rig.model.send("And then?")
+    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
+    rig.model.stop()
+    assert not waits_for_consent(rig) and rig.model.is_unanswered()
+
+
+def test_a_message_from_before_is_asked_about_even_if_it_is_the_only_one(open_rig: OpenRig) -> None:
+    rig = open_rig("far")
+    local_chat(rig)
+    rig.connect(FAR)
+    assert rig.model.regenerate()
+    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
+    rig.queue.do_not_send()
+    assert [one.text for one in rig.model.messages] == ["Hello", " 1"]  # the answer is back
+
+
+def test_a_message_that_was_sent_before_there_was_a_server_is_asked_about(open_rig: OpenRig) -> None:
+    rig = open_rig("far")
+    assert rig.model.send("Typed before")
+    rig.connect(FAR)
+    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
+
+
 def test_another_chat_does_not_wait_for_the_question(open_rig: OpenRig) -> None:
     rig = open_rig("far")
     local_chat(rig)

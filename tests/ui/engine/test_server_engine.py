@@ -14,6 +14,7 @@ from app.client.connection import Timings
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, Probe, ServerProbed, ServersFound
+from app.ui import notices
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
@@ -196,3 +197,13 @@ def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
         pass
     loader.deleteLater()
+
+
+def test_a_server_that_loads_its_model_is_waited_for_until_canceled(qtbot: QtBot, tmp_path: Path) -> None:
+    rig = Rig(qtbot, tmp_path, "far busy")
+    rig.pair_loader.load(PairFiles("m", server="http://127.0.0.1:8000"))
+    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    assert rig.notice_list.notices()["load"] == notices.server_loading()
+    rig.engine.cancel()
+    qtbot.waitUntil(lambda: rig.notice_list.notices()["load"] == notices.not_connected(), timeout=WAIT_MS)
+    rig.close()
