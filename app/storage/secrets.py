@@ -1,4 +1,4 @@
-"""Secrets, such as keys of servers: in the system's keyring, never in a file, a log or an environment variable."""
+"""Secrets, such as keys of servers: in the system's keyring, never in a file, a log or the environment."""
 
 from __future__ import annotations
 

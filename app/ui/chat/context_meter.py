@@ -32,6 +32,7 @@ PATIENCE_MS = 5000
 LEAST_ANSWER = 16
 """Tokens that the engine keeps free for an answer."""
 NEARLY_FULL = 0.85
+_LOAD_LONGER = "load the model with a longer context"
 MOST_CHARACTERS = 4_000_000
 """Of attachments that are counted at once."""
 
@@ -56,6 +57,8 @@ class ContextUse:
     """Of the text: what is attached."""
     is_counted: bool = True
     """Whether ``messages`` was counted for the next prompt; else a server said so with the last answer."""
+    is_remote: bool = False
+    """Whether it is the context of a model on a server."""
 
     @property
     def total(self) -> int:
@@ -116,7 +119,8 @@ class ContextUse:
                 return f"With its attachments, this message is {units.tokens(self.too_many)} too long for the context."
             if self.text:
                 return "This message no longer fits in the context. Shorten it or start a new chat."
-            return "The context is full. Start a new chat, or load the model with a longer context."
+            longer = "give the model a longer context on its server" if self.is_remote else _LOAD_LONGER
+            return f"The context is full. Start a new chat, or {longer}."
         if self.dropped:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
@@ -327,7 +331,9 @@ class ContextMeter(QObject):
             return None
         taken = figures.prompt_tokens + figures.completion_tokens
         answer = len(live.pieces) if live is not None else 0
-        return ContextUse(0, taken, 0, pair.context_length, model.settings.overflow, answer, is_counted=False)
+        return ContextUse(
+            *(0, taken, 0, pair.context_length, model.settings.overflow, answer), is_counted=False, is_remote=True
+        )
 
     def _use(self) -> ContextUse | None:
         if (remote := self._remote()) is not None and not remote.can_count:
@@ -346,4 +352,5 @@ class ContextMeter(QObject):
             counted.dropped,
             asked[0].first_in_context(counted.first_dropped, counted.dropped),
             asked[2] + sum(counted.images),
+            is_remote=remote is not None,
         )

@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.answer_queue import CONSENT, SERVER
-from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
 from app.ui.notices import Action
@@ -214,6 +214,11 @@ def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answ
     assert meter.use is not None
     assert (meter.use.total, meter.use.length) == (14, 2048)
     assert meter.use.rows()[0][0] == "As of the last answer"
+
+
+def test_a_full_context_of_a_server_is_not_loaded_longer_here() -> None:
+    full = ContextUse(0, 2048, 0, 2048, "drop_oldest", is_counted=False, is_remote=True)
+    assert full.warning().endswith("or give the model a longer context on its server.")
 
 
 def test_only_what_was_sent_is_counted_elsewhere(open_rig: OpenRig) -> None:
