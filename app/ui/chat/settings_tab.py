@@ -346,11 +346,12 @@ class ChatSettingsTab(QFrame):
         of them."""
         for key, parameter in self.parameters.items():
             parameter.show_refused(reasons.get(key, ""))
-        for key, field in self._refusable().items():
-            field.setEnabled(not reasons.get(key))
-            describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
-        self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
         self._refused = frozenset(key for key, reason in reasons.items() if reason)
+        for key, field in self._refusable().items():
+            field.setEnabled(key not in self._refused)
+            describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
+        self._enable_budget()
+        self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
         model = self.answer_format.model()
         for place in range(self.answer_format.count()):
             kind = self.answer_format.itemData(place)
@@ -377,6 +378,10 @@ class ChatSettingsTab(QFrame):
             "overflow": self.overflow,
             "drafter": self.drafter,
         }
+
+    def _enable_budget(self) -> None:
+        is_off = self.thinking.currentData() == "off"
+        self.thinking_budget.setEnabled(not is_off and "thinking_budget" not in self._refused)
 
     def show_format_problem(self, text: str) -> None:
         """Why the format can't be used; empty if it can."""

@@ -203,11 +203,12 @@ class ServerPresenter(QObject):
         if dialog is None or probed.request != self._number:
             return
         self._number = 0
-        dialog.set_busy("")
         server = self._server = probed.server
         if server is not None and probed.cause == "key" and not self._tested[1]:
             self._look_up(server.address, lambda: self._test() if self._stored else self._say_why_not(probed))
-        elif server is None or probed.cause:
+            return
+        dialog.set_busy("")
+        if server is None or probed.cause:
             self._say_why_not(probed)
         else:
             self._show_server(server)
@@ -215,6 +216,7 @@ class ServerPresenter(QObject):
     def _say_why_not(self, probed: ServerProbed) -> None:
         assert self.dialog is not None
         self._opens = False
+        self.dialog.set_busy("")
         self.dialog.show_verdict(Verdict(probed.message, "bad"))
         if probed.cause == "key":
             self.dialog.key.setFocus()
