@@ -245,6 +245,7 @@ class ScriptedEngine:
                 formats=["json_schema"],
                 can_continue=True,
                 can_count="counting" in self.behavior,
+                can_switch_drafting="switching" in self.behavior,
             )
             target = ModelInfo(path="", name=remote.model)
             send(PairLoaded(request=request, target=target, context_length=CONTEXT_LENGTH, remote=remote))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -54,6 +54,8 @@ class _Subject:
     """How the answer is requested from the pair that is loaded now."""
     is_private: bool = False
     """Whether it belongs to a temporary chat, and is deleted with it."""
+    branch: Sequence[StoredMessage] = ()
+    """What of the chat would be sent."""
 
 
 class _Snapshot(NamedTuple):
@@ -116,7 +118,7 @@ class ComparePresenter(QObject):
         if place is not None:
             is_private = self._chats.current.is_temporary
             read = partial(self._asked, branch, place, is_private)
-            self._take(_Subject(branch[place].chat_id, read, is_private))
+            self._take(_Subject(branch[place].chat_id, read, is_private, branch[: place + 1]))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -325,8 +327,8 @@ class ComparePresenter(QObject):
         """The same for a model on a server."""
         if not remote.can_switch_drafting:
             return wording.CANT_SWITCH.format(server=server_name(remote.server))
-        current = self._chats.current
-        if not of_set and self._chats.queue.consent.is_needed(current.id, current.messages):
+        subject, consent = self._subject, self._chats.queue.consent
+        if not of_set and subject is not None and consent.is_needed(subject.chat_id or "", subject.branch):
             return wording.NOT_SENT.format(host=host_of(remote.server.address))
         return ""
 
