@@ -11,13 +11,14 @@ from pathlib import Path
 
 import msgspec
 
-from app.client.process import EngineProcess
 from app.commands.options import add_model_options, add_sampling_options, whole
 from app.commands.output import show_progress, wrong_usage
+from app.commands.remote import add_plain_server_option, add_server_options, comparing
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
 from app.compare import prompts, report, running, setup
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
+from app.compare.running import Engine
 from app.errors import Canceled, KnownError
 from app.models.text import visible
 from app.protocol.commands import Generate
@@ -53,12 +54,18 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     add_model_options(parser)
+    add_server_options(parser)
+    add_plain_server_option(parser)
     add_sampling_options(parser, seed="0", max_tokens=_MAX_TOKENS)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status. After Ctrl+C, the comparisons made so far are still reported."""
     check_drafts(options, "compare")
+    if options.plain_server and not options.server:
+        wrong_usage("--plain-server needs --server")
+    if options.curve and options.server:
+        wrong_usage("--curve measures draft lengths, which a server doesn't let anyone choose")
     _check_outputs(options.output)
     file = options.prompts or prompts.bundled_file()
     asked = _of_kinds(prompts.read(file), options.kinds)
@@ -66,24 +73,26 @@ def run(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
-        made_with = setup.setup_of(
-            engine=engine.hello().engine,
-            devices=[device.description for device in engine.hello().devices],
-            pair=pair,
-            settings=load_settings(options),
-            command=command,
-            repeat=options.repeat,
-            prompt_file=file,
-            kinds=options.kinds,
-        )
-        found, is_complete = _measure(options, engine, asked, command, made_with)
+        with comparing(options, engine, pair) as (compared, servers):
+            made_with = setup.setup_of(
+                engine=engine.hello().engine,
+                devices=[device.description for device in engine.hello().devices],
+                pair=pair,
+                settings=load_settings(options),
+                command=command,
+                repeat=options.repeat,
+                prompt_file=file,
+                kinds=options.kinds,
+                servers=servers,
+            )
+            found, is_complete = _measure(options, compared, asked, command, made_with)
     show_progress("")
     _tell(options, found, pair)
     return 0 if is_complete else 130
 
 
 def _measure(
-    options: argparse.Namespace, engine: EngineProcess, asked: Sequence[Prompt], command: Generate, made_with: Setup
+    options: argparse.Namespace, engine: Engine, asked: Sequence[Prompt], command: Generate, made_with: Setup
 ) -> tuple[Report, bool]:
     """The results until everything was done or the user pressed Ctrl+C; and whether everything was done.
 
@@ -122,7 +131,7 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
     """Print the table first, because hashing large models takes time."""
     if not options.json:
         print(visible(report.readable(found)), flush=True)
-    if options.json or options.output:
+    if (options.json or options.output) and pair.remote is None:
         show_progress("hashing the models")
         found = msgspec.structs.replace(found, setup=setup.hashed(found.setup, pair))
         show_progress("")

@@ -1,13 +1,22 @@
-"""Options for a model on a server, in place of files."""
+"""Options for a model on a server, in place of files, and for a second one to compare with."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
+import msgspec
+
+from app.client.process import EngineProcess, remote_command
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
+from app.compare.running import Engine
+from app.compare.two_servers import TwoServers
 from app.errors import KnownError
 from app.protocol.events import PairLoaded
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
@@ -65,3 +74,60 @@ def show_server(pair: PairLoaded) -> None:
             "and the key.",
             file=sys.stderr,
         )
+
+
+def add_plain_server_option(parser: argparse.ArgumentParser) -> None:
+    """``plain_server``."""
+    parser.add_argument(
+        "--plain-server",
+        metavar="URL",
+        help="the same model on a server that doesn't draft, where --server can't switch drafting off for one answer",
+    )
+
+
+@contextlib.contextmanager
+def comparing(
+    options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded
+) -> Iterator[tuple[Engine, list[str]]]:
+    """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft; and the
+    kinds and versions of the servers. Raises `KnownError`.
+    """
+    command = connect_command(options)
+    if pair.remote is None or command is None:
+        yield engine, []
+    elif options.plain_server is not None:
+        with _canceled_with(EngineProcess(command=remote_command())) as plain:
+            other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
+            yield TwoServers(engine, plain), [_name(pair), _name(other)]
+    elif pair.remote.can_switch_drafting:
+        yield engine, [_name(pair)]
+    else:
+        raise KnownError(
+            f"{SERVER_NAMES[pair.remote.server.kind]} can't switch drafting off for a single answer. Start the same "
+            "model on a second server without a draft, and name that one with --plain-server."
+        )
+
+
+@contextlib.contextmanager
+def _canceled_with(process: EngineProcess) -> Iterator[EngineProcess]:
+    """A second process that Ctrl+C cancels together with the first."""
+    before = signal.getsignal(signal.SIGINT)
+
+    def cancel(number: int, frame: FrameType | None) -> None:
+        process.cancel()
+        if callable(before):
+            before(number, frame)
+
+    with process:
+        signal.signal(signal.SIGINT, cancel)
+        try:
+            yield process
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+def _name(pair: PairLoaded) -> str:
+    """Kind and version of a server."""
+    assert pair.remote is not None
+    server = pair.remote.server
+    return f"{SERVER_NAMES[server.kind]} {server.version}".strip()

@@ -46,6 +46,8 @@ def _head(report: Report) -> str:
     setup = report.setup
     pair = setup.target.name + (f" with the draft {setup.draft.name}" if setup.draft else "")
     settings = f"{setup.threads} threads, {wording.sampling(setup.sampling)}, draft length {setup.draft_length}"
+    if setup.servers:
+        pair, settings = f"{pair} on {' and '.join(setup.servers)}", wording.sampling(setup.sampling)
     return "\n".join(textwrap.wrap(printable(pair, _WIDTH), _WIDTH) + textwrap.wrap(settings, _WIDTH))
 
 
@@ -234,6 +236,8 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
 
 def _repeat_note(report: Report) -> str:
     note = "Run this in a folder with the files named below; their hashes show whether they are the same."
+    if report.setup.servers:
+        note = "URL stands for the address of the server."
     if not report.setup.prompt_set:
         note += f" `{wording.REPORT_AS_JSON}` is this comparison exported as JSON, which contains the prompts."
     return note

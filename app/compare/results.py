@@ -326,6 +326,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """As in `app.protocol.events.Hello`."""
     python: str = ""
     machine: Machine
+    servers: list[str] = []
+    """Kind and version of the server that the model is on, and of a second one that answered without a draft. Empty for
+    files on this computer."""
     target: ModelFile
     draft: ModelFile | None = None
     head: ModelFile | None = None

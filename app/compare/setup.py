@@ -41,6 +41,7 @@ def setup_of(
     repeat: int = 1,
     prompt_file: Path | None = None,
     kinds: Sequence[str] = (),
+    servers: Sequence[str] = (),
 ) -> Setup:
     """Everything but the hashes of the models, which `hashed` adds.
 
@@ -54,6 +55,7 @@ def setup_of(
         engine=engine,
         python=platform.python_version(),
         machine=_this_machine(list(devices)),
+        servers=list(servers),
         target=_model(pair.target),
         draft=_model(pair.draft) if pair.draft else None,
         head=_model(pair.head_file or pair.target) if pair.has_head else None,

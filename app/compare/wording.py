@@ -105,21 +105,31 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("date", setup.date),
         ("Slipstream", setup.app_version),
         ("engine", f"{setup.engine}, Python {setup.python}" if setup.python else setup.engine),
-        ("target", _model(setup.target)),
-        ("target SHA-256", setup.target.sha256 or UNKNOWN),
-        *_drafts(setup),
+        *_models(setup),
         ("machine", machine(setup.machine)),
-        ("loaded with", _loading(setup)),
+        *([] if setup.servers else [("loaded with", _loading(setup))]),
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, answers {limit}"),
         *([("thinking", _thinking(setup))] if setup.thinking or setup.thinking_budget is not None else []),
         *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
-        ("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}"),
+        *(
+            []
+            if setup.servers
+            else [("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}")]
+        ),
         ("prompts", prompts),
     ]
     if setup.prompt_set_sha256:
         found.append(("prompts SHA-256", setup.prompt_set_sha256))
     return found
+
+
+def _models(setup: Setup) -> list[tuple[str, str]]:
+    """The files, or where the model is."""
+    if not setup.servers:
+        return [("target", _model(setup.target)), ("target SHA-256", setup.target.sha256 or UNKNOWN), *_drafts(setup)]
+    servers = [printable(name) for name in setup.servers]
+    return [("model", printable(setup.target.name)), *zip(("server", "server without a draft"), servers, strict=False)]
 
 
 def _drafts(setup: Setup) -> list[tuple[str, str]]:
@@ -203,11 +213,14 @@ def command(setup: Setup) -> str:
     return shlex.join(words)
 
 
+_SERVERS = ("--server", "--plain-server")
 _SHORT = {"draft_context_length": "draft_context"}
 """Options of the command line that have other names than the fields of `LoadSettings`."""
 
 
 def _model_options(setup: Setup) -> list[str]:
+    if setup.servers:
+        return [word for option, _ in zip(_SERVERS, setup.servers, strict=False) for word in (option, "URL")]
     target, draft = setup.target, setup.draft
     words = []
     if setup.head is not None and not has_head_inside(setup):

@@ -64,6 +64,8 @@ def _check(command: Generate, session: Session) -> None:
         )
     if command.continue_last and not remote.can_continue:
         raise RemoteError("refused", f"{name} can't continue an answer. Ask for a new one instead.")
+    if command.tools is not None:
+        raise RemoteError("refused", f"Slipstream can't pass tools on to {name} yet.")
     if command.continued:
         raise RemoteError("refused", "This answer was begun by another engine, and can't be continued here.")
     if command.raw and session.dialect.kind in ("ollama", "tgi"):

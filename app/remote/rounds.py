@@ -77,7 +77,7 @@ class Rounds:
     def _round(self, part: Part, seconds: float, *, is_same_pass: bool) -> Round:
         counted = part.usage.completion if part.usage else None
         tokens = 1 if counted is None else max(counted - self._tokens, 0)
-        is_first, drafted, tested, accepted, passes = not self._tokens, 0, 0, 0, 1
+        is_first, drafted, tested, accepted, passes = not self._tokens, 0, 0, 0, 0
         self._tokens += tokens
         if part.figures is not None and part.figures.source == "live":
             drafted = max(part.figures.drafted - self._before.drafted, 0)

@@ -16,7 +16,16 @@ CHAT = "/v1/chat/completions"
 def test_an_answer(tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("s3cret\n")
-    given = ["--api-key-file", key, "--model", "/models/q.gguf", "--temperature", "0.5", "--system", "Be brief."]
+    given: list[str | Path] = [
+        "--api-key-file",
+        key,
+        "--model",
+        "/models/q.gguf",
+        "--temperature",
+        "0.5",
+        "--system",
+        "Be brief.",
+    ]
     with ModelServer(remote_streams.llama_server()) as server:
         result = slipstream("generate", "--server", server.url, *given, "--prompt", "Well?")
         sent = server.bodies(CHAT)[-1]
@@ -54,3 +63,41 @@ def test_offline(home: Path) -> None:
     result = slipstream("generate", "--server", "https://example.com", "--prompt", "a")
     assert result.returncode == 1
     assert "offline" in result.stderr
+
+
+def test_comparing_two_servers(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Well?\n")
+    given: list[str | Path] = ["--prompts", prompts, "--temperature", "0", "--json"]
+    with (
+        ModelServer(remote_streams.llama_server()) as drafting,
+        ModelServer(remote_streams.llama_server(is_drafting=False)) as plain,
+    ):
+        result = slipstream("compare", "--server", drafting.url, "--plain-server", plain.url, *given)
+        assert (len(drafting.bodies(CHAT)), len(plain.bodies(CHAT))) == (2, 2)  # one of each warms up
+        alone = slipstream("compare", "--server", drafting.url, *given)
+    assert result.returncode == 0, result.stderr
+    (compared,) = json.loads(result.stdout)["comparisons"]
+    assert (compared["plain"]["text"], compared["drafted"]["text"]) == (TEXT, TEXT)
+    assert compared["plain"]["figures"]["draft"]["drafted"] == 0
+    assert compared["drafted"]["figures"]["draft"]["drafted"] == 6
+    assert json.loads(result.stdout)["setup"]["servers"] == ["llama-server b9000-0c1e570"] * 2
+    assert (alone.returncode, "--plain-server" in alone.stderr) == (1, True)
+
+
+def test_comparing_on_a_server_that_can_switch(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Well?\n")
+    with ModelServer(remote_streams.ollama()) as server:
+        report = tmp_path / "report.md"
+        result = slipstream("compare", "--server", server.url, "--prompts", prompts, "--output", report)
+        switched = ["draft_num_predict" in body["options"] for body in server.bodies("/api/chat")]
+    assert result.returncode == 0, result.stderr
+    assert sorted(switched) == [False, False, True, True]
+    assert "q:8b on Ollama 0.18.1" in result.stdout
+    text = report.read_text("utf-8")
+    assert "compare --server URL --prompts" in text
+    assert "| server | Ollama 0.18.1 |" in text
+    assert "loaded with" not in text
+    assert slipstream("compare", "--server", server.url, "--curve").returncode == 2
+    assert slipstream("compare", "--plain-server", server.url).returncode == 2

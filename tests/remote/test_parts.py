@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -14,11 +16,14 @@ from hypothesis import strategies as st
 from app.remote import address, counters
 from app.remote.failures import RemoteError, reported, words_of
 from app.remote.figures import in_reply
+from app.remote.http import Http
+from app.remote.limits import Limits
 from app.remote.lines import DONE, Lines
 from app.remote.replies import Part, part_of
 from app.remote.rounds import Rounds
 from app.remote.think_marks import ThinkMarks
 from tests.support import remote_streams
+from tests.support.model_server import ModelServer
 
 NAMES = [
     *("choices", "delta", "message", "content", "reasoning", "reasoning_content", "finish_reason", "usage", "timings"),
@@ -143,3 +148,43 @@ def test_figures_of_the_whole_answer_are_closed() -> None:
     draft = figures.draft_figures(106)
     assert sum(draft.passes_per_accepted) == draft.verify_passes
     assert sum(draft.accepted_per_position) == draft.accepted
+
+
+@pytest.mark.parametrize(
+    ("found", "cause"),
+    [
+        (["192.0.2.1"], "offline"),
+        (["127.0.0.1", "192.0.2.1"], "offline"),
+        (["::1", "127.0.0.1"], ""),  # nothing is at the first
+        ([], "unreachable"),
+    ],
+)
+def test_offline_a_name_must_lead_to_this_machine(
+    found: list[str], cause: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked_up(host: str, port: int, *rest: object, **options: object) -> list[Any]:
+        if not host.endswith(".localhost"):
+            return real(host, port, *rest, **options)  # type: ignore[arg-type]
+        if not found:
+            raise socket.gaierror
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+    async def ask(url: str) -> int:
+        http = Http(address.parse(url), "", Limits(probe=60.0), loopback_only=True)
+        try:
+            return (await http.get("/v1/models")).status
+        finally:
+            await http.close()
+
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    with ModelServer(remote_streams.openai()) as server:
+        url = f"http://models.localhost:{server.port}"
+        if cause:
+            with pytest.raises(RemoteError) as raised:
+                asyncio.run(ask(url))
+            assert raised.value.cause == cause
+            assert not server.asked
+        else:
+            assert asyncio.run(ask(url)) == 200
+            assert server.asked[0].headers["host"] == f"models.localhost:{server.port}"

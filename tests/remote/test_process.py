@@ -143,6 +143,18 @@ def test_counting(engine: RemoteEngine) -> None:
         assert (counted.system, counted.messages, counted.text) == (5, 3, 0)
 
 
+def test_vllm_counts_with_its_template(engine: RemoteEngine) -> None:
+    routes = {**remote_streams.vllm(), "/tokenize": Reply.of({"count": 9, "max_model_len": 4096, "tokens": []})}
+    with ModelServer(routes) as server:
+        engine.connect(server.url)
+        engine.send(CountTokens(request=10, messages=QUESTION))
+        assert engine.until(TokensCounted).messages == 9
+        assert server.bodies("/tokenize")[-1]["messages"] == [{"role": "user", "content": QUESTION[0].content}]
+        server.routes["/tokenize"] = Reply.of({"error": "no"}, 500)
+        engine.send(CountTokens(request=11, messages=QUESTION), Ping())
+        engine.until(Pong)
+
+
 def test_what_cannot_be_counted_is_not_answered(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.openai()) as server:
         pair = engine.connect(server.url)

@@ -1,4 +1,4 @@
-"""The only way to the network: which servers, with which token, through which proxy, and a list of all requests.
+"""The only way to Hugging Face: which servers, with which token, through which proxy, and a list of all requests.
 
 Proxies come from the environment or the system's settings, trust in certificates from the system's store; both are
 httpx2's own defaults. ``huggingface_hub`` uses this as well (`Network.hub_api`).
