@@ -105,7 +105,7 @@ def tested(pair: PairLoaded) -> Verdict:
         visible(f"✓ {server_name(remote.server)} at {host_of(remote.server.address)}"),
         "good",
         (
-            visible(f"Model: {remote.model} · {context}"),
+            visible(f"Model: {pair.target.name} · {context}"),
             visible(remote.figures_note or (NO_FIGURES if remote.figures == "none" else "")),
         ),
     )
