@@ -25,7 +25,7 @@ from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
-VERSION = 4
+VERSION = 5
 MAX_RECENT_PAIRS = 10
 MAX_MODEL_LOADS = 100
 MINIMUM_ZOOM, MAXIMUM_ZOOM = 50, 200
@@ -37,10 +37,13 @@ SidePage: TypeAlias = Literal["speed", "chat_settings"]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The files of a target and, if there is one, a draft."""
+    """The files of a target and, if there is one, a draft; or a model on a server."""
 
     target: str
+    """With a server, the model's name there."""
     draft: str | None = None
+    server: str = ""
+    """Its address; empty: the files are on this computer."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +113,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
     """``None``: the bundled pair."""
-    recent_pairs: Annotated[list[Pair], Meta(description="The pairs that were loaded, newest first, at most 10")] = []
+    recent_pairs: Annotated[list[Pair], Meta(description="What was loaded, newest first, at most 10")] = []
     last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
 
     def load_for(self, target: str) -> LoadSettings:
@@ -139,6 +142,8 @@ class Settings(msgspec.Struct, kw_only=True):
             return moved_path(path, old, new)
 
         def both(pair: Pair) -> Pair:
+            if pair.server:
+                return pair
             return Pair(there(pair.target), there(pair.draft) if pair.draft else pair.draft)
 
         self.model_loads = {there(path): load for path, load in self.model_loads.items()}
@@ -250,7 +255,8 @@ class SettingsFile:
 def _upgraded(version: int, data: bytes) -> dict[str, Any]:
     """Up to version 1 two settings had other names. Up to version 2 all models were loaded in the same way; what was
     chosen for all chats stays where it is, for `SettingsFile.former`. Up to version 3 a 0 left it to the memory plan
-    how many layers keep their experts in system memory."""
+    how many layers keep their experts in system memory. Up to version 4 no pair was on a server; such a version would
+    take one for files."""
     content = decode(data, dict[str, Any])
     content["version"] = VERSION
     load = content.get("load")
@@ -265,7 +271,7 @@ def _upgraded(version: int, data: bytes) -> dict[str, Any]:
             content["model_loads"] = {target: load}
     loads = content.get("model_loads")
     for values in (load, *(loads.values() if isinstance(loads, dict) else ())):
-        if isinstance(values, dict) and values.get("expert_layers_on_cpu") == 0:
+        if version < 4 and isinstance(values, dict) and values.get("expert_layers_on_cpu") == 0:
             del values["expert_layers_on_cpu"]
     return content
 

@@ -285,6 +285,22 @@ def test_up_to_version_3_no_experts_on_the_cpu_meant_as_planned(path: Path) -> N
     assert SettingsFile(path).values.load_for("/m/dense.gguf").expert_layers_on_cpu == 0
 
 
+def test_up_to_version_4_all_pairs_were_on_this_computer(path: Path) -> None:
+    write(path, (DATA / "settings-version-4.json").read_text(encoding="utf-8"))
+    file = SettingsFile(path)
+    values = file.values
+    assert file.notice is None
+    assert (values.last_pair, values.recent_pairs[1]) == (Pair("/m/mixture.gguf"), Pair("/m/a.gguf", "/m/b.gguf"))
+    assert values.load_for("/m/mixture.gguf").expert_layers_on_cpu == 0  # version 4 means none
+    values.remember_pair(Pair("qwen", server="http://10.0.0.7:8000"))
+    file.save()
+    again = SettingsFile(path).values
+    assert again.last_pair == Pair("qwen", None, "http://10.0.0.7:8000")
+    assert again.recent_pairs[1:] == [Pair("/m/mixture.gguf"), Pair("/m/a.gguf", "/m/b.gguf")]
+    again.models_moved(Path("/m"), Path("/n"))
+    assert again.recent_pairs[0] == Pair("qwen", None, "http://10.0.0.7:8000")
+
+
 def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:
     write(path, {"version": 3, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
     values = SettingsFile(path).values

@@ -31,6 +31,11 @@ def acceptance_rate(accepted: int, tested: int) -> float | None:
     return accepted / tested if tested else None
 
 
+def has_drafted(figures: DraftFigures) -> bool:
+    """Whether anything was drafted. A server may say no more than that passes gave more than one token each."""
+    return figures.tested > 0 or figures.drafted > 0 or (figures.mean_acceptance_length or 0.0) > 1.0
+
+
 def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
     """``None`` if there was no pass."""
     return 1 + accepted / verify_passes if verify_passes else None

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.models.text import visible
 from app.protocol.events import SpeedChange
+from app.protocol.remote import ServerFailure
 
 Kind = Literal["info", "warning", "bad"]
 
@@ -36,11 +37,19 @@ class Action(enum.StrEnum):
     RAISE_CONTEXT = "Raise the context"
     RESTART_SERVER = "Restart the server"
     SERVER_SETTINGS = "Server settings…"
+    CONNECT_AGAIN = "Retry"
+    OPEN_SERVER = "Server…"
+    ENTER_KEY = "Enter key…"
+    SEND_CHAT = "Send it"
+    DO_NOT_SEND = "Don't send"
+    ASK_AGAIN = "Ask again"
+    CONTINUE = "Continue"
+    STOP = "Stop"
     WAIT = "Wait"
     DISMISS = "Dismiss"
 
 
-PASSING = ("crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind")
+PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -104,6 +113,57 @@ def loaded_otherwise(sentence: str) -> Notice:
 
 def load_canceled() -> Notice:
     return Notice("info", "Loading was canceled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+
+
+def server_failed(message: str, cause: ServerFailure) -> Notice:
+    """A model on a server can't be used; ``message`` says why, in one or two sentences."""
+    match cause:
+        case "key":
+            actions: tuple[Action, ...] = (Action.ENTER_KEY, Action.CONNECT_AGAIN, Action.LOAD_GUIDE)
+        case "address" | "not_a_server" | "model" | "certificate":
+            actions = (Action.OPEN_SERVER, Action.LOAD_GUIDE)
+        case _:
+            actions = (Action.CONNECT_AGAIN, Action.OPEN_SERVER, Action.LOAD_GUIDE)
+    return Notice("bad", message, actions)
+
+
+def server_loading() -> Notice:
+    text = "The server is loading its model, which may take a while. Slipstream connects as soon as that is done."
+    return Notice("info", text, (Action.LOAD_GUIDE,))
+
+
+def not_connected() -> Notice:
+    text = "Connecting was canceled. No model is open."
+    return Notice("info", text, (Action.CONNECT_AGAIN, Action.OPEN_MODELS, Action.LOAD_GUIDE))
+
+
+def server_stalled(seconds: float) -> Notice:
+    text = (
+        f"The server hasn't sent anything for {seconds:.0f} s. It may be busy with other requests. You can wait, or "
+        "stop this answer; what has arrived is kept."
+    )
+    return Notice("warning", text, (Action.WAIT, Action.STOP))
+
+
+def may_be_sent(title: str, host: str) -> Notice:
+    """A chat is about to go to another computer for the first time."""
+    text = (
+        f"Answering your message sends the whole chat “{title}” to {host}, for the first time. Whoever runs that "
+        "server can read it."
+    )
+    return Notice("warning", text, (Action.SEND_CHAT, Action.DO_NOT_SEND))
+
+
+def answer_not_finished(cause: ServerFailure, *, has_begun: bool, can_continue: bool) -> Notice:
+    """A server didn't finish an answer, which says why itself. Nothing is sent a second time without being asked to."""
+    if has_begun:
+        text = "The answer isn't complete. What had arrived was kept, and nothing is sent again unless you ask for it."
+    else:
+        text = "There is no answer yet. Your message was kept, and nothing is sent again unless you ask for it."
+    if cause == "key":
+        return Notice("warning", text, (Action.ENTER_KEY, Action.ASK_AGAIN))
+    other = (Action.CONTINUE,) if can_continue else ()
+    return Notice("warning", text, (Action.ASK_AGAIN, *other, Action.DISMISS))
 
 
 def no_model() -> Notice:

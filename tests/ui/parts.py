@@ -146,7 +146,9 @@ class Rig:
 
     @staticmethod
     def _engine(behavior: str, timings: Timings) -> LocalEngine:
-        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
+        """A server is played by the same process."""
+        command = [sys.executable, "-m", "tests.ui.scripted_engine", behavior]
+        return LocalEngine(command, timings, for_servers=command)
 
     def files(self) -> PairFiles:
         return PairFiles(str(self.target), str(self.draft))
@@ -154,6 +156,11 @@ class Rig:
     def load(self) -> None:
         with self.qtbot.waitSignal(self.pair_loader.pair_opened, timeout=WAIT_MS):
             self.pair_loader.load(self.files())
+
+    def connect(self, address: str = "http://far.example:8000") -> None:
+        """Use a model on a server."""
+        with self.qtbot.waitSignal(self.pair_loader.pair_opened, timeout=WAIT_MS):
+            self.pair_loader.load(PairFiles("", server=address))
 
     def ask(self, text: str) -> None:
         """Send a message and wait for the end of its answer."""

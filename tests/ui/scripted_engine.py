@@ -60,11 +60,13 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_command, encode_frame
+from app.protocol.remote import Connect, RemoteModel, ServedModel, Server, ServerFailure
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")
 OTHER_WORDS = ("Hello", " there", ",", " my", " foe", ".")
 CONTEXT_LENGTH = 2048
+KEY = "sesame"
 DRAFT_FIGURES = DraftFigures(
     drafted=8, tested=7, accepted=5, acceptance_rate=5 / 7, verify_passes=2, mean_acceptance_length=3.5
 )
@@ -125,6 +127,8 @@ class ScriptedEngine:
         match command:
             case Load():
                 self.load(command)
+            case Connect():
+                self.connect(command)
             case ChatPart():
                 self.hear(command)
             case Generate():
@@ -212,6 +216,55 @@ class ScriptedEngine:
             )
         )
 
+    def connect(self, command: Connect) -> None:
+        """A server anywhere; "down" and "keyed" are about it, "counting" counts."""
+        request, host = command.request, command.address.partition("://")[2]
+        if "busy" in self.behavior:
+            send(LoadProgressed(request=request, stage="server", fraction=0.0))
+            self.loading = request
+        elif "down" in self.behavior:
+            send(LoadFailed(request=request, message=f"Nothing answers at {host}.", cause="unreachable"))
+        elif command.loopback_only:
+            send(LoadFailed(request=request, message=f"{host} is another computer.", cause="offline"))
+        elif "keyed" in self.behavior and command.key != KEY:
+            send(LoadFailed(request=request, message=f"{host} needs a key.", cause="key"))
+        else:
+            server = Server(
+                kind="vllm",
+                version="0.29.0",
+                address=command.address,
+                models=[ServedModel(id="far")],
+                is_loopback=host.startswith("127."),
+            )
+            remote = RemoteModel(
+                server=server,
+                model=command.model or "far",
+                figures="reply",
+                figures_note="It has to be started with --figures.",
+                refused={"overflow": "It is up to vLLM.", "top_k": "vLLM has no such setting."},
+                formats=["json_schema"],
+                can_continue=True,
+                can_count="counting" in self.behavior,
+                can_switch_drafting="switching" in self.behavior,
+            )
+            target = ModelInfo(path="", name=remote.model)
+            send(PairLoaded(request=request, target=target, context_length=CONTEXT_LENGTH, remote=remote))
+
+    def answer_far(self, command: Generate) -> None:
+        """As a server: how many messages it got, and which values were chosen. "cut" and "lost" aren't finished."""
+        request = command.request
+        if not command.continue_last and ("cut" in self.behavior or "lost" in self.behavior):
+            is_cut = "cut" in self.behavior
+            if is_cut:
+                send(RoundsReceived(request=request, rounds=[round_of(Piece(text="Hello there"))]))
+            cause: ServerFailure = "cut" if is_cut else "unreachable"
+            figures = Figures(prompt_tokens=12, completion_tokens=1, draft=DraftFigures(source="none"))
+            send(GenerationFailed(request=request, message=f"It is {cause}.", cause=cause, figures=figures))
+            return
+        text = f" {len(command.messages)} {','.join(command.chosen or [])}".rstrip()
+        send(RoundsReceived(request=request, rounds=[round_of(Piece(text=text))]))
+        self.finish(request, "end")
+
     def generate(self, command: Generate) -> None:
         request = command.request
         if self.behavior == "stale":
@@ -220,8 +273,9 @@ class ScriptedEngine:
         if self.behavior == "refusing":
             send(GenerationFailed(request=request, message="The message has 9,000 tokens, the context 2,048."))
             return
-        if self.behavior.startswith("compare"):
-            self.write_words(command)
+        if self.behavior.startswith(("compare", "far")):
+            write = self.write_words if self.behavior.startswith("compare") else self.answer_far
+            write(command)
             return
         text = (
             f"{command.draft_length} {command.drafter} {command.propose}" if self.behavior == "echo" else "Hello there"

@@ -21,6 +21,12 @@ ALL = [
     notices.load_canceled(),
     notices.does_not_fit("The pair needs 9.3 GB, 7.6 GB are free.", is_loaded=True),
     notices.loaded_otherwise("Without the draft: the pair needs 9.3 GB, 7.6 GB are free."),
+    notices.server_failed("Nothing answers at gpu-box:8000.", "unreachable"),
+    notices.server_loading(),
+    notices.not_connected(),
+    notices.server_stalled(121.0),
+    notices.may_be_sent("Hello", "gpu-box"),
+    notices.answer_not_finished("cut", has_begun=True, can_continue=True),
     notices.no_model(),
     notices.file_missing("big.gguf"),
     notices.guide_missing(),
@@ -70,6 +76,17 @@ def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
         "These models have been slower since NVIDIA driver 560.1 was installed: computing a token takes "
         "1.3× as long as with NVIDIA driver 550.54."
     )
+
+
+def test_what_helps_with_a_server_depends_on_what_is_wrong() -> None:
+    assert notices.server_failed("It needs a key.", "key").actions[0] is Action.ENTER_KEY
+    assert notices.server_failed("It is loading.", "loading").actions[0] is Action.CONNECT_AGAIN
+    assert notices.server_failed("It doesn't have the model.", "model").actions[0] is Action.OPEN_SERVER
+    assert notices.server_failed("It isn't trusted.", "certificate").actions[0] is Action.OPEN_SERVER
+    unreachable = notices.answer_not_finished("unreachable", has_begun=False, can_continue=False)
+    assert unreachable.actions == (Action.ASK_AGAIN, Action.DISMISS)
+    assert "Your message was kept" in unreachable.text
+    assert Action.CONTINUE not in notices.answer_not_finished("cut", has_begun=True, can_continue=False).actions
 
 
 def test_without_a_draft_there_is_no_restart_without_it() -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import Status
+from app.chats.model import Status, title_for
 from app.chats.settings import ChatSettings
 from app.protocol.events import (
+    Figures,
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
@@ -18,12 +19,17 @@ from app.protocol.events import (
 )
 from app.ui import notices
 from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import drafters
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
 
+CONSENT = "consent"
+"""Subject of the notice that asks whether a chat may go to a server."""
+SERVER = "server"
+"""Subject of the notice about an answer that a server didn't finish."""
 ENGINE_LOST = "The engine stopped while this answer was being written. Everything up to here was saved."
 
 
@@ -33,6 +39,8 @@ class AnswerQueue(QObject):
     Attributes:
         live: The answer being written.
         resolve: From a chat's settings and the loaded pair to how the engine is asked.
+        consent: Which chats may go to a server.
+        is_shown: Whether the chat with this id is the one that is shown, which a notice can be about.
 
     Signals:
         begun: The `LiveAnswer` the engine is being asked for.
@@ -58,6 +66,10 @@ class AnswerQueue(QObject):
         self._notice_list = notice_list
         self._waiting: list[LiveAnswer] = []
         self._was_wanted = False
+        self._unallowed: LiveAnswer | None = None
+        """What waits for the user's consent."""
+        self.consent = HostConsent(pair_loader.remote)
+        self.is_shown: Callable[[str], bool] = lambda _chat_id: True
         engine.generation_started.connect(self._on_generation_started)
         engine.prompt_progressed.connect(self._on_prompt_progressed)
         engine.rounds_received.connect(self._on_rounds_received)
@@ -66,6 +78,7 @@ class AnswerQueue(QObject):
         engine.state_changed.connect(self._on_state_changed)
         pair_loader.engine_lost.connect(lambda: self._end("interrupted", failure=ENGINE_LOST))
         pair_loader.pair_given_up.connect(lambda: self._end("stopped", "cancelled"))
+        pair_loader.pair_changed.connect(self._ask_for_consent)
 
     def is_wanted(self) -> bool:
         """Whether any answer is being written or waits."""
@@ -79,6 +92,8 @@ class AnswerQueue(QObject):
 
     def add(self, live: LiveAnswer) -> None:
         """Have this written when its turn comes, but not before it ``is_stored``: see `go_on`."""
+        if len(live.branch) == live.branch[-1].versions == 1 and not live.is_stored:
+            self.consent.allow(live.chat_id)  # it begins now, with the server that is shown
         self._waiting.append(live)
         self.go_on()
 
@@ -87,6 +102,7 @@ class AnswerQueue(QObject):
         self._waiting.remove(live)
         self._tell_wanted()
         live.withdrawn.emit()
+        self._ask_for_consent()
 
     def stop(self, live: LiveAnswer) -> None:
         """No more of this answer is wanted."""
@@ -108,11 +124,13 @@ class AnswerQueue(QObject):
         elif live in self._waiting:
             self.withdraw(live)
 
-    def _end(self, status: Status, reason: str | None = None, failure: str = "") -> None:
+    def _end(
+        self, status: Status, reason: str | None = None, failure: str = "", figures: Figures | None = None
+    ) -> None:
         """What is being written is over, if anything is."""
         live, self.live = self.live, None
         if live is not None:
-            live.end(status, reason, extra={"failure": failure} if failure else None)
+            live.end(status, reason, figures, extra={"failure": failure} if failure else None)
             self.go_on()
 
     def clear(self) -> None:
@@ -124,7 +142,9 @@ class AnswerQueue(QObject):
     @Slot()
     def go_on(self) -> None:
         """Begin the next answer if the engine can; otherwise see that it will be able to."""
-        live = next((one for one in self._waiting if one.is_stored), None)
+        ready = [one for one in self._waiting if one.is_stored]
+        live = next((one for one in ready if not self.consent.is_needed(one.chat_id, one.branch)), None)
+        self._ask_for_consent()
         if self.live is None and live is not None:
             state = self._engine.state()
             if state is EngineState.READY:
@@ -137,9 +157,34 @@ class AnswerQueue(QObject):
                 self._notice_list.show("load", notices.no_model())
         self._tell_wanted()
 
+    # ------------------------------------------------------------ servers
+
+    @Slot()
+    def _ask_for_consent(self) -> None:
+        """Ask whether what waits may go to the server in use, where that is necessary."""
+        needs = (one for one in self._waiting if one.is_stored and self.consent.is_needed(one.chat_id, one.branch))
+        self._unallowed = live = next(needs, None)
+        if live is None:
+            self._notice_list.remove(CONSENT)
+        else:
+            notice = notices.may_be_sent(title_for(live.branch[0]), self.consent.host())
+            self._notice_list.show(CONSENT, notice)
+
+    def send_chat(self) -> None:
+        """The user allows that the chat in question goes to the server."""
+        if self._unallowed is not None:
+            self.consent.allow(self._unallowed.chat_id)
+            self.go_on()
+
+    def do_not_send(self) -> None:
+        """The user doesn't."""
+        if self._unallowed is not None:
+            self.withdraw(self._unallowed)
+
     def _begin(self, live: LiveAnswer) -> None:
         self._waiting.remove(live)
         self.live = live
+        self._notice_list.remove(SERVER)
         pair = self._pair_loader.pair()
         self.begun.emit(live)
         live.request = self._engine.ask(live.begin(self.resolve(live.settings, pair), pair))
@@ -185,8 +230,16 @@ class AnswerQueue(QObject):
 
     @Slot(object)
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
-        if self._answer_to(failed.request) is not None:
-            self._end("failed", failure=failed.message)
+        if (live := self._answer_to(failed.request)) is None:
+            return
+        remote = self._pair_loader.remote()
+        is_explained = failed.cause in ("", "context", "refused")  # asking again wouldn't help
+        if remote is not None and not is_explained and self.is_shown(live.chat_id):
+            can_continue = remote.can_continue and bool(live.pieces)
+            notice = notices.answer_not_finished(failed.cause, has_begun=bool(live.pieces), can_continue=can_continue)
+            self._notice_list.show(SERVER, notice)
+        is_cut = bool(failed.cause and live.pieces)
+        self._end("interrupted" if is_cut else "failed", failure=failed.message, figures=failed.figures)
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:

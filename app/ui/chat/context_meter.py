@@ -14,9 +14,11 @@ from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 from app.chats.model import Attachment
 from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.settings import ChatSettings
-from app.protocol.events import TokensCounted
+from app.protocol.events import Figures, PairLoaded, TokensCounted
 from app.protocol.options import Overflow
+from app.protocol.remote import RemoteModel
 from app.ui.chat.conversation import Conversation, conversation
+from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets import units
@@ -30,6 +32,7 @@ PATIENCE_MS = 5000
 LEAST_ANSWER = 16
 """Tokens that the engine keeps free for an answer."""
 NEARLY_FULL = 0.85
+_LOAD_LONGER = "load the model with a longer context"
 MOST_CHARACTERS = 4_000_000
 """Of attachments that are counted at once."""
 
@@ -52,6 +55,10 @@ class ContextUse:
     """Id of the first message behind those."""
     attached: int = 0
     """Of the text: what is attached."""
+    is_counted: bool = True
+    """Whether ``messages`` was counted for the next prompt; else a server said so with the last answer."""
+    is_remote: bool = False
+    """Whether it is the context of a model on a server."""
 
     @property
     def total(self) -> int:
@@ -92,7 +99,7 @@ class ContextUse:
         """What takes how much; without what takes nothing."""
         parts = {
             "System prompt": self.system,
-            "Messages": self.messages,
+            "Messages" if self.is_counted else "As of the last answer": self.messages,
             "Answer so far": self.answer,
             "What you're typing": self.text - self.attached,
             "Attachments": self.attached,
@@ -112,7 +119,8 @@ class ContextUse:
                 return f"With its attachments, this message is {units.tokens(self.too_many)} too long for the context."
             if self.text:
                 return "This message no longer fits in the context. Shorten it or start a new chat."
-            return "The context is full. Start a new chat, or load the model with a longer context."
+            longer = "give the model a longer context on its server" if self.is_remote else _LOAD_LONGER
+            return f"The context is full. Start a new chat, or {longer}."
         if self.dropped:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
             number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
@@ -142,9 +150,15 @@ class ContextMeter(QObject):
         engine: Engine,
         thinking: Callable[[ChatSettings], str] = lambda _settings: "",
         parent: QObject | None = None,
+        *,
+        pair: Callable[[], PairLoaded | None] = lambda: None,
     ) -> None:
-        """``thinking``: how much the loaded model is asked to think in a chat with these settings."""
+        """``thinking``: how much the loaded model is asked to think in a chat with these settings. ``pair``: what is
+        loaded."""
         super().__init__(parent)
+        self.may_be_sent: Callable[[ChatModel], bool] = lambda _chat: True
+        """Whether a server may count this chat."""
+        self._pair = pair
         self.use: ContextUse | None = None
         self.model: ChatModel | None = None
         self._engine = engine
@@ -238,6 +252,10 @@ class ContextMeter(QObject):
         model = self.model
         if model is None or model.state is ChatState.OPENING:
             return
+        remote = self._remote()
+        if remote is not None and not (remote.can_count and self.may_be_sent(model)):
+            self._forget()
+            return
         prompt, overflow = model.settings.system_prompt, model.settings.overflow
         if self._conversation is None or self._conversation[0] != prompt:
             # The answer being written is in the branch already, but not its text.
@@ -249,10 +267,13 @@ class ContextMeter(QObject):
         attached = sum(self._parts.get(one.sha256, 0) for one in attachments if one.kind == "text")
         self._asked_for = asked, overflow, attached
         thinking = self._thinking(model.settings)
-        parts, images = self._uncounted(attachments), prompt_images(attachments)
+        parts, images, text = self._uncounted(attachments), prompt_images(attachments), model.unsent.text
+        if remote is not None and not remote.server.is_loopback:
+            parts, images, text, attached = {}, (), "", 0  # what isn't sent stays on this computer
+            self._asked_for = asked, overflow, 0
         self._asked_parts, self._asked_images = list(parts), [image.sha256 for image in images]
         self._asked = self._engine.count_tokens(
-            asked.messages, model.unsent.text, overflow, thinking, attached, list(parts.values()), images
+            asked.messages, text, overflow, thinking, attached, list(parts.values()), images
         )
         if not self._asked:
             self._forget()
@@ -293,7 +314,30 @@ class ContextMeter(QObject):
             self.use = use
             self.changed.emit()
 
+    def _remote(self) -> RemoteModel | None:
+        pair = self._pair()
+        return pair.remote if pair is not None else None
+
+    def _told_by_server(self) -> ContextUse | None:
+        """What the server said with its last answer in this chat, for one that doesn't count."""
+        pair, model = self._pair(), self.model
+        if pair is None or pair.remote is None or not pair.context_length or model is None:
+            return None
+        live = model.live if self._is_answering() else None
+        finished = model.messages[:-1] if live is not None else model.messages
+        last = next((one for one in reversed(finished) if one.role == "assistant"), None)
+        figures = figures_of(last.figures) if last is not None else Figures()
+        if last is None or last.settings.get("server") != pair.remote.server.address or not figures.prompt_tokens:
+            return None
+        taken = figures.prompt_tokens + figures.completion_tokens
+        answer = len(live.pieces) if live is not None else 0
+        return ContextUse(
+            *(0, taken, 0, pair.context_length, model.settings.overflow, answer), is_counted=False, is_remote=True
+        )
+
     def _use(self) -> ContextUse | None:
+        if (remote := self._remote()) is not None and not remote.can_count:
+            return self._told_by_server()
         counted, asked = self._counted, self._asked_for
         if counted is None or asked is None or self.model is None:
             return None
@@ -308,4 +352,5 @@ class ContextMeter(QObject):
             counted.dropped,
             asked[0].first_in_context(counted.first_dropped, counted.dropped),
             asked[2] + sum(counted.images),
+            is_remote=remote is not None,
         )

@@ -32,6 +32,8 @@ class AnswerSettings:
     thinking: str = ""
     thinking_budget: int | None = None
     format: AnswerFormat | None = None
+    chosen: tuple[str, ...] | None = None
+    """With a server: which fields of ``sampling`` the user chose; the others are left to it."""
 
     def command(self, messages: list[Message], seed: int | None = None) -> Generate:
         """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
@@ -50,6 +52,7 @@ class AnswerSettings:
             thinking=self.thinking,
             thinking_budget=self.thinking_budget,
             format=self.format,
+            chosen=None if self.chosen is None else list(self.chosen),
         )
 
 

@@ -11,8 +11,8 @@ import msgspec
 from app import decoders
 from app.chats.model import StoredMessage
 from app.models.text import shortened
-from app.protocol.events import DrafterFigures, Figures, KindFigures
-from app.protocol.statistics import sums_by_kind
+from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
+from app.protocol.statistics import has_drafted, sums_by_kind
 from app.ui.engine import drafters, thinking
 from app.ui.widgets import units
 
@@ -71,6 +71,8 @@ def combined(before: Figures, after: Figures | None) -> Figures:
         mean_acceptance_length=1 + accepted / passes if passes else None,
         accepted_per_position=_sums(before.draft.accepted_per_position, after.draft.accepted_per_position),
         tested_per_position=_sums(before.draft.tested_per_position, after.draft.tested_per_position),
+        passes_per_accepted=_sums(before.draft.passes_per_accepted, after.draft.passes_per_accepted),
+        estimated_passes=before.draft.estimated_passes or after.draft.estimated_passes,
     )
     return msgspec.structs.replace(
         before,
@@ -116,16 +118,23 @@ def footer_of(message: StoredMessage) -> str:
         parts.append(units.tokens(figures.completion_tokens))
     if figures.time_to_first_token_seconds is not None:
         parts.append(f"{units.seconds(figures.time_to_first_token_seconds)} to first token")
-    if figures.draft.tested and figures.draft.acceptance_rate is not None:
-        parts.append(units.accepted(figures.draft.acceptance_rate))
-        if figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_per_pass(figures.draft.mean_acceptance_length))
+    parts += _draft_parts(figures.draft)
     if stored.get("edited") is True:
         parts.append("edited")
     parts.append(_end(message))
     if message.settings.get("template") == "chatml":
         parts.append("ChatML template")
     return " · ".join(part for part in parts if part)
+
+
+def _draft_parts(draft: DraftFigures) -> list[str]:
+    """``68% accepted``, ``2.9 tokens per pass``; of a server's figures what they are."""
+    if not has_drafted(draft):
+        return []
+    parts = [units.accepted(draft.acceptance_rate)] if draft.tested and draft.acceptance_rate is not None else []
+    if draft.mean_acceptance_length is not None and (parts or draft.source != "engine"):
+        parts.append(units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes))
+    return [*parts, "drafting by the server's counters"] if draft.source == "counters" else parts
 
 
 def details_of(message: StoredMessage) -> str:

@@ -14,7 +14,7 @@ from app import decoders
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
-from app.protocol.commands import Generate
+from app.protocol.commands import Generate, Message
 from app.protocol.events import (
     Figures,
     GenerationFinished,
@@ -53,6 +53,8 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
     the one that ends it, which must not stand in its middle, or the beginning of a character.
     """
     pieces, ids = unpack(message.text, message.provenance, message.thinking), list(message.tokens)
+    if not ids:
+        return pieces  # a server wrote it, or goes on with it
     if len(pieces) != len(ids):
         pieces = unpack(message.text, (), message.thinking)
         pieces += [Piece(text="")] * (len(ids) - len(pieces))
@@ -197,6 +199,7 @@ class LiveAnswer(QObject):
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
             "mtp_head": pair is not None and pair.has_head,
+            "server": pair.remote.server.address if pair and pair.remote else "",
         }
         before = self._continued
         if before is not None:
@@ -224,8 +227,13 @@ class LiveAnswer(QObject):
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
-        command = settings.command(self._asked.messages, self._seed)
-        return msgspec.structs.replace(command, continued=self.tokens(), private=self.is_private)
+        command = msgspec.structs.replace(settings.command(self._asked.messages, self._seed), private=self.is_private)
+        if pair is None or pair.remote is None:
+            return msgspec.structs.replace(command, continued=self.tokens())
+        if before is None:
+            return command
+        so_far = Message(role="assistant", content=self.text(), thinking=self.thinking())
+        return msgspec.structs.replace(command, messages=[*command.messages, so_far], continue_last=True)
 
     def on_started(self, started: GenerationStarted) -> None:
         """The engine has read the request."""

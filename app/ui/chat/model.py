@@ -23,7 +23,7 @@ from app.chats.tree import Deletion
 from app.errors import KnownError
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.footer import figures_of
-from app.ui.chat.live_answer import LiveAnswer, can_continue
+from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 from app.ui.chat.saver import ChatSaver
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent import UnsentMessage
@@ -377,15 +377,18 @@ class ChatModel(QObject):
         place = self._idle_place(message_id)
         return place is not None and place == len(self.messages) - 1 and can_continue(self.messages[place])
 
-    def continue_answer(self, message_id: str, tokens: Sequence[int] | None = None) -> bool:
-        """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored."""
+    def continue_answer(self, message_id: str, tokens: Sequence[int] | None = None, *, by_text: bool = False) -> bool:
+        """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored.
+
+        ``by_text``: a server goes on with it, which has no tokens.
+        """
         place = self._idle_place(message_id)
         if place is None or place != len(self.messages) - 1 or place == 0:
             return False
         old = self.messages[place]
-        if tokens is not None:
-            old = replace(old, tokens=array("i", tokens))
-        if not can_continue(old):
+        if tokens is not None or by_text:
+            old = replace(old, tokens=array("i", tokens or ()))
+        if not (was_cut(old) if by_text else can_continue(old)):
             return False
         self.asking.emit()
         live = self._answer_to(self.messages[:place], seed=old.seed, continued=old)

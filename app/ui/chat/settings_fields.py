@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chats.settings import SamplingChoice
+from app.ui.engine.recommended import SOURCE_TEXTS
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, explain, guard_wheel, label
 from app.ui.widgets.forms import Decimal, Whole, words_of
@@ -179,12 +180,23 @@ class Parameter(QWidget):
                     self.field.setValue(int(min(value, self.field.maximum())))
                 else:
                     self.field.setValue(value)
-        whose = f"{recommended:g} is {source}"
-        shown = source[:1].upper() + source[1:] if chosen is None else f"Recommended: {recommended:g}"
+        is_known = source != SOURCE_TEXTS["unknown"]
+        whose = f"{recommended:g} is {source}" if is_known else "The server decides unless you choose a value"
+        shown = source[:1].upper() + source[1:]
+        if chosen is not None:
+            shown = f"Recommended: {recommended:g}" if is_known else "Chosen in this chat"
         self._source.setText(shown)
         explain(self._source, whose)
         describe(self.field, self._description, f"Changed in this chat; {whose}" if chosen is not None else shown)
         self.reset.setVisible(chosen is not None)
+
+    def show_refused(self, reason: str) -> None:
+        """Why a server has no use for it; empty if it has. Called after each `show_value`."""
+        self.setEnabled(not reason)
+        if reason:
+            self._source.setText(reason)
+            for part in (self._source, self.field):
+                describe(part, reason)
 
     def is_half_typed(self) -> bool:
         """Whether somebody is typing a number, which does not count yet."""

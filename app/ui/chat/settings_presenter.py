@@ -27,6 +27,7 @@ from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.tasks import Lane
 
+SERVER_DRAFTS = "The server drafts by its own settings, which can't be changed from here."
 T = TypeVar("T")
 
 
@@ -106,6 +107,11 @@ class ChatSettingsPresenter(QObject):
             thinking.offered(pair, recommended(pair).thinking),
             is_other_chat=is_other_chat,
         )
+        remote = pair.remote if pair is not None else None
+        if remote is None:
+            self._tab.show_refused({}, None)
+        else:
+            self._tab.show_refused({"drafter": SERVER_DRAFTS, **remote.refused}, remote.formats)
         self._refresh_presets(settings)
         self._check_format(settings)
 
@@ -214,7 +220,7 @@ class ChatSettingsPresenter(QObject):
 
     def _target(self) -> str:
         files = self._pair_loader.files()
-        return files.target if files else ""
+        return files.preset_target() if files else ""
 
     def _do(self, change: Callable[[Presets], T], done: Callable[[T], object] | None = None) -> None:
         self._stored.change(change, done)

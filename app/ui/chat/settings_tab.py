@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,11 @@ _EXAMPLES: dict[str, str] = {
     "gbnf": 'root ::= "yes" | "no"',
 }
 """What is shown in an empty field."""
+WHEN = "Changes take effect with the next answer."
+GRAYED = "What is grayed out isn't available with this server; point at it to see why."
+NO_SUCH_FORMAT = "The server can't make answers follow this."
+_FLAGS_ROLE = Qt.ItemDataRole.UserRole - 1
+"""With which `QComboBox` keeps whether a line can be chosen."""
 _SIDE = 4 * SPACING
 
 
@@ -67,6 +72,8 @@ class ChatSettingsTab(QFrame):
         self.setAccessibleName("Chat settings")
         theme.set_role(self, "side")
         self._settings = ChatSettings()
+        self._refused: frozenset[str] = frozenset()
+        """The settings that the server in use doesn't take."""
         self._typing = QTimer(self, singleShot=True, interval=CHANGE_DELAY_MS)
         self._typing.timeout.connect(self.commit)
         self._make_fields()
@@ -134,6 +141,7 @@ class ChatSettingsTab(QFrame):
         describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
         self.format_problem.hide()
+        self._foot = label(WHEN, "quiet", wraps=True, scale=0.9)
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
         page = QWidget()
@@ -152,7 +160,7 @@ class ChatSettingsTab(QFrame):
             SPACING,
             self.more_section,
             2 * SPACING,
-            label("Changes take effect with the next answer.", "quiet", wraps=True, scale=0.9),
+            self._foot,
             None,
             gap=SPACING,
             margins=(_SIDE, 3 * SPACING, _SIDE, 2 * SPACING),
@@ -328,10 +336,52 @@ class ChatSettingsTab(QFrame):
         self.thinking.offer(levels)
         if levels:
             self.thinking.show_value(self._shown_level(chosen) or "")
-        self.thinking_budget.setEnabled(self.thinking.currentData() != "off")
+        self.thinking_budget.setEnabled(self.thinking.currentData() != "off" and "thinking_budget" not in self._refused)
         for widget in self._thinking_field:
             widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))
+
+    def show_refused(self, reasons: Mapping[str, str], formats: Collection[str] | None) -> None:
+        """Gray out what a server doesn't take, and say why; ``formats``: what it can make answers follow, ``None``: all
+        of them."""
+        for key, parameter in self.parameters.items():
+            parameter.show_refused(reasons.get(key, ""))
+        self._refused = frozenset(key for key, reason in reasons.items() if reason)
+        for key, field in self._refusable().items():
+            field.setEnabled(key not in self._refused)
+            describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
+        self._enable_budget()
+        self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
+        model = self.answer_format.model()
+        for place in range(self.answer_format.count()):
+            kind = self.answer_format.itemData(place)
+            is_offered = formats is None or kind == "text" or kind in formats
+            flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if is_offered else Qt.ItemFlag.NoItemFlags
+            self.answer_format.setItemData(place, int(flags.value), _FLAGS_ROLE)
+            reason = "" if is_offered else NO_SUCH_FORMAT
+            model.setData(model.index(place, 0), reason, Qt.ItemDataRole.ToolTipRole)
+
+    def foot(self) -> str:
+        """What stands below the settings."""
+        return self._foot.text()
+
+    def _refusable(self) -> dict[str, QWidget]:
+        """The fields that a server may have no use for."""
+        return {
+            "system_prompt": self.system_prompt,
+            "thinking": self.thinking,
+            "thinking_budget": self.thinking_budget,
+            "answer_format": self.answer_format,
+            "stop": self.stop,
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+            "overflow": self.overflow,
+            "drafter": self.drafter,
+        }
+
+    def _enable_budget(self) -> None:
+        is_off = self.thinking.currentData() == "off"
+        self.thinking_budget.setEnabled(not is_off and "thinking_budget" not in self._refused)
 
     def show_format_problem(self, text: str) -> None:
         """Why the format can't be used; empty if it can."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
+from app.protocol.remote import RemoteModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
@@ -29,6 +30,7 @@ from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_names import host_of, server_name
 
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
@@ -53,6 +55,8 @@ class _Subject:
     """How the answer is requested from the pair that is loaded now."""
     is_private: bool = False
     """Whether it belongs to a temporary chat, and is deleted with it."""
+    branch: Sequence[StoredMessage] = ()
+    """What of the chat would be sent."""
 
 
 class _Snapshot(NamedTuple):
@@ -115,7 +119,7 @@ class ComparePresenter(QObject):
         if place is not None:
             is_private = self._chats.current.is_temporary
             read = partial(self._asked, branch, place, is_private)
-            self._take(_Subject(branch[place].chat_id, read, is_private))
+            self._take(_Subject(branch[place].chat_id, read, is_private, branch[: place + 1]))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -314,9 +318,20 @@ class ComparePresenter(QObject):
         if self.exporter.is_busy():
             return "The export is being written. Reading the model files would distort the timings."
         pair = self._pair_loader.pair()
+        if pair is not None and pair.remote is not None and (why := self._why_not_remote(pair.remote, of_set=of_set)):
+            return why
         if pair is not None and pair.drafting_off is not None:
             return f"There is nothing to compare. {pair.drafting_off}"
         return _IDLE.get(self._engine.state(), "")
+
+    def _why_not_remote(self, remote: RemoteModel, *, of_set: bool) -> str:
+        """The same for a model on a server."""
+        if not remote.can_switch_drafting:
+            return wording.CANT_SWITCH.format(server=server_name(remote.server))
+        subject, consent = self._subject, self._chats.queue.consent
+        if not of_set and subject is not None and consent.is_needed(subject.chat_id or "", subject.branch):
+            return wording.NOT_SENT.format(host=host_of(remote.server.address))
+        return ""
 
     @Slot()
     def _show_waiting(self) -> None:

@@ -23,6 +23,13 @@ NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
 CHAT_DELETED = "The chat with this answer was deleted, and this comparison with it."
 WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
+CANT_SWITCH = (
+    "{server} can't switch drafting off for a single answer, so there is nothing to compare with. In a terminal, "
+    "“slipstream compare --server … --plain-server …” compares two servers with the same model."
+)
+NOT_SENT = (
+    "This chat hasn't been sent to {host} before, so it isn't compared there. Send a message first; you will be asked."
+)
 READING = "Processing the prompt"
 
 

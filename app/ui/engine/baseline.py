@@ -25,6 +25,8 @@ class Baseline:
         self._measurements = measurements
         self._lane = Lane(owner, "plain speeds")
         self._asked = 0
+        self._of_servers: dict[str, float] = {}
+        """By address, until Slipstream ends: what such a server runs on may be something else tomorrow."""
 
     def find(
         self,
@@ -36,8 +38,8 @@ class Baseline:
         """``done`` gets tokens per second, or ``None`` if it wasn't measured; unless something newer is known."""
         self._asked += 1
         number = self._asked
-        if pair is None:
-            done(None)
+        if pair is None or pair.remote is not None:
+            done(self._of_servers.get(pair.remote.server.address) if pair and pair.remote else None)
         else:
             self._lane.submit(
                 lambda: self._measurements.plain_speed(_key(pair, load, sampling)),
@@ -48,7 +50,9 @@ class Baseline:
     def record(self, pair: PairLoaded | None, load: LoadSettings, sampling: Sampling, tokens_per_second: float) -> None:
         """Store a measurement; if that fails, it still applies until the process ends."""
         self._asked += 1
-        if pair is not None and tokens_per_second > 0:
+        if pair is not None and pair.remote is not None:
+            self._of_servers[pair.remote.server.address] = tokens_per_second
+        elif pair is not None and tokens_per_second > 0:
             self._lane.submit(
                 lambda: self._measurements.record_plain_speed(_key(pair, load, sampling), tokens_per_second),
                 None,

@@ -75,7 +75,9 @@ def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
 
 
 def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
-    """The drafters of the next answer; empty if drafting is off."""
+    """The drafters of the next answer; empty if drafting is off, or a server decides."""
+    if pair is not None and pair.remote is not None:
+        return ()
     if length == 0 or chosen == "none" or not allowed(pair):
         return ()
     if chosen == "ngram" or not (has_model(pair) or has_head(pair)):

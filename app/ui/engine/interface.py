@@ -15,6 +15,7 @@ from app.protocol.commands import Image, Message
 from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.remote import Connect
 from app.protocol.serving import AsideQuestion
 
 __all__ = ["Engine", "EngineExit", "EngineState", "ExitCause"]
@@ -75,11 +76,11 @@ class Engine(QObject):
         return [device.description for device in hello.devices] if hello else []
 
     def read_memory(self) -> None:
-        """Ask for the current memory, in every state; there is no answer if the engine isn't running."""
+        """Ask for the current memory, in every state; there is no answer if nothing runs here."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start without loading anything. Does nothing if it is running."""
+        """Start what computes here, without loading anything; leaves a server. Does nothing if it is running."""
         raise NotImplementedError
 
     def load(
@@ -95,6 +96,10 @@ class Engine(QObject):
         ``draft`` may be a file with the target's MTP head; ``head`` is about a head inside the target. ``projector``:
         with what the target sees images.
         """
+        raise NotImplementedError
+
+    def connect_server(self, command: Connect) -> int:
+        """Use a model on a server, as `load` does: `pair_loaded` or `load_failed` follows."""
         raise NotImplementedError
 
     def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,11 @@ from app.models.memory_estimate import ModelShape, shape_of
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
 from app.models.projectors import find_projector, projector_bytes
+from app.protocol.devices import Device
 from app.protocol.events import MemoryRead
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.protocol.remote import Connect
 from app.ui.engine.interface import Engine, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
@@ -42,6 +44,8 @@ class FittedPair:
     """The memory it will take on each GPU, by `Device.name`."""
     missing: Path | None = None
     """The first missing file; nothing else is known then."""
+    connect: Connect | None = None
+    """For a model on a server: what is asked, with its key."""
 
 
 class MemoryWatch(QObject):
@@ -62,6 +66,10 @@ class MemoryWatch(QObject):
         engine.memory_read.connect(self._on_read)
         engine.load_failed.connect(lambda: self.note_loaded({}))
         engine.engine_exited.connect(self._on_exited)
+
+    def devices(self) -> Sequence[Device]:
+        """The GPUs, if our own engine has told them since the start."""
+        return self._read.devices
 
     def machine(self) -> MachineMemory:
         """The current memory. What the loaded pair uses counts as free, because the next one replaces it.

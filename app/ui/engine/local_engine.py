@@ -1,4 +1,8 @@
-"""The engine as a child process: a `Connection` in Qt's event loop."""
+"""The engine as a child process: a `Connection` in Qt's event loop.
+
+There is one process at a time: the one that computes here, or the one that talks to a server. What is to be used says
+which of them it has to be.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,11 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Slot
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
 from app import paths, program
 from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.process import engine_command
+from app.client.process import engine_command, remote_command
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
 from app.protocol.commands import Image, Load, Message, Quit
@@ -20,6 +24,7 @@ from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings, Overflow
+from app.protocol.remote import Connect, Probe
 from app.protocol.serving import AsideQuestion
 from app.storage.files import erase_files
 from app.ui.engine.interface import Engine
@@ -29,14 +34,30 @@ _LEFT_BEHIND: list[QProcess] = []
 
 
 class LocalEngine(Engine):
-    """`Engine` in a child process."""
+    """`Engine` in a child process.
+
+    Signals:
+        server_probed, servers_found: The answers to `probe` and `find_servers`.
+    """
+
+    server_probed = Signal(object)
+    servers_found = Signal(object)
 
     def __init__(
-        self, command: Sequence[str] | None = None, timings: Timings | None = None, parent: QObject | None = None
+        self,
+        command: Sequence[str] | None = None,
+        timings: Timings | None = None,
+        parent: QObject | None = None,
+        *,
+        for_servers: Sequence[str] | None = None,
     ) -> None:
+        """``command`` starts the process that computes here, ``for_servers`` the one that talks to servers."""
         super().__init__(parent)
         self._connection = Connection(timings)
-        self._command = list(command or engine_command())
+        self._own_command = list(command or engine_command())
+        self._server_command = list(for_servers or remote_command())
+        self._is_remote = False
+        """Whether the process is the one for servers."""
         self._quit_ms = round(self._connection.timings.quit * 1000)
         self._process: QProcess | None = None
         self._dying: QProcess | None = None
@@ -61,6 +82,17 @@ class LocalEngine(Engine):
         return int(self._process.processId()) if self._process else 0
 
     def start(self) -> None:
+        self._need(is_remote=False)
+
+    def _need(self, *, is_remote: bool) -> None:
+        """Have this process running, in place of the other one."""
+        if is_remote != self._is_remote and not self._connection.state.has_ended:
+            self._start_anew(is_remote=is_remote)
+        else:
+            self._is_remote = is_remote
+            self._start()
+
+    def _start(self) -> None:
         if self._connection.state.has_ended:
             self._connection.start()
             self._after()
@@ -75,13 +107,33 @@ class LocalEngine(Engine):
         head: HeadChoice = "auto",
         projector: str | None = None,
     ) -> int:
-        self.start()
+        command = Load(request=0, target=target, draft=draft, projector=projector, head=head, settings=settings)
+        return self._load(command)
+
+    def connect_server(self, command: Connect) -> int:
+        return self._load(command)
+
+    def _load(self, command: Load | Connect) -> int:
+        self._need(is_remote=isinstance(command, Connect))
         if self._connection.state.has_ended:
             return 0  # it couldn't even be started, as `engine_exited` has reported
-        command = Load(request=0, target=target, draft=draft, projector=projector, head=head, settings=settings)
         request = self._connection.load(command)
         self._after()
         return request
+
+    def probe(self, command: Probe) -> int:
+        """Ask which server is at an address; `server_probed` follows, unless the process ends. Leaves a local pair."""
+        self._need(is_remote=True)
+        number = self._connection.probe(command)
+        self._after()
+        return number
+
+    def find_servers(self) -> int:
+        """Look for servers on this machine, as `probe` does; `servers_found` follows."""
+        self._need(is_remote=True)
+        number = self._connection.find_servers()
+        self._after()
+        return number
 
     def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
         request = self._connection.ask(question, compared=compared, served=served)
@@ -103,6 +155,8 @@ class LocalEngine(Engine):
         return number
 
     def check_text(self, text: str, thought: str = "", thinking: str = "") -> int:
+        if self._is_remote:
+            return 0  # it has no tokens
         number = self._connection.check_text(text, thought, thinking)
         self._after()
         return number
@@ -129,9 +183,23 @@ class LocalEngine(Engine):
         self._connection.forget()
         self._after()
         if self._connection.state.has_ended:
-            self._erase_files()
+            self._end_forgetting()
+        elif self._is_remote and self._dying is None:
+            _erase_files()  # that process has none, and will say that it has forgotten
 
     def restart(self) -> None:
+        self._start_anew(is_remote=self._is_remote)
+
+    def _start_anew(self, *, is_remote: bool) -> None:
+        """End the process, and start this one."""
+        if is_remote and not self._is_remote and self._connection.hello is not None:
+            self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # what it took becomes free
+        self.end()
+        self._is_remote = is_remote
+        self._start()
+
+    def end(self) -> None:
+        """End the process without waiting until it is gone; `shutdown` still has to be called."""
         if (process := self._process) is not None:
             self._let_go(process)
             process.stateChanged.connect(self._on_dying_changed)
@@ -140,7 +208,6 @@ class LocalEngine(Engine):
             process.kill()  # this may take long, because the system has a lot to free
             self._on_dying_changed(process.state())
         self._after()
-        self.start()
 
     def shutdown(self) -> None:
         if (process := self._process) is not None:
@@ -154,7 +221,7 @@ class LocalEngine(Engine):
             dying.kill()
             self._wait_until_gone(dying)
         if self._connection.open_forgets:
-            self._erase_files()
+            self._end_forgetting()
         self._connection.stop()
         self._after()
 
@@ -183,6 +250,8 @@ class LocalEngine(Engine):
         match event:
             case Stalled():
                 self.engine_stalled.emit(event.seconds)
+            case Hello() | MemoryRead() if self._is_remote:
+                pass  # it uses none that anybody would ask about
             case Hello():
                 self.memory_read.emit(MemoryRead(devices=event.devices))
             case Forgotten():
@@ -219,8 +288,9 @@ class LocalEngine(Engine):
     def _launch(self) -> None:
         self._memory_kills = out_of_memory_kills()
         self._process = process = QProcess(self)
-        process.setProgram(self._command[0])
-        process.setArguments(self._command[1:])
+        command = self._server_command if self._is_remote else self._own_command
+        process.setProgram(command[0])
+        process.setArguments(command[1:])
         process.setWorkingDirectory(str(program.FOLDER))
         process.setProcessEnvironment(child_environment(QProcessEnvironment.systemEnvironment()))
         if sys.platform != "win32":
@@ -256,7 +326,7 @@ class LocalEngine(Engine):
         process.deleteLater()
         ended = self._connection.died(cause, detail)
         if self._connection.open_forgets:
-            self._erase_files()
+            self._end_forgetting()
         self._after()
         self.engine_exited.emit(ended)
 
@@ -276,6 +346,8 @@ class LocalEngine(Engine):
             return
         self._dying = None
         process.deleteLater()
+        if self._connection.open_forgets and self._is_remote:
+            _erase_files()  # the process that was to do it has gone
         if self._connection.state is EngineState.STARTING:
             self._launch()
 
@@ -289,12 +361,17 @@ class LocalEngine(Engine):
         process.setParent(None)
         _LEFT_BEHIND.append(process)
 
-    def _erase_files(self) -> None:
-        """What `Forget` does to files, if there is no process to do it."""
+    def _end_forgetting(self) -> None:
+        """What follows from `Forget`, if there is no process to do it."""
         self._connection.open_forgets = 0
-        with contextlib.suppress(KnownError):  # no such folder, so nothing is there
-            erase_files(paths.chat_caches_dir())
+        _erase_files()
         self.forgotten.emit()
+
+
+def _erase_files() -> None:
+    """What `Forget` does to files."""
+    with contextlib.suppress(KnownError):  # no such folder, so nothing is there
+        erase_files(paths.chat_caches_dir())
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,8 +16,10 @@ from app.protocol.commands import MeasurePlain
 from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.protocol.remote import Connect, RemoteModel
 from app.storage.files import moved_path
 from app.ui import notices
+from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
@@ -29,26 +30,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
-_MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "blind", "stall")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "blind", "stall", "server")
 
 Planned = Callable[["FittedPair"], None]
-
-
-class CrashTracker:
-    """Says when an engine crashes too often to be restarted without asking."""
-
-    def __init__(self) -> None:
-        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
-
-    def record(self, now: float) -> None:
-        """Record a crash at ``now``, seconds on a monotonic clock."""
-        self._deaths.append(now)
-
-    def is_exhausted(self, now: float) -> bool:
-        """Whether it crashed too often in the period that ends at ``now``."""
-        return len(self._deaths) == _MOST_DEATHS and now - self._deaths[0] <= _DEATHS_WITHIN_SECONDS
 
 
 class PairLoader(QObject):
@@ -129,6 +114,14 @@ class PairLoader(QObject):
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
         return self._refused
 
+    def is_remote(self) -> bool:
+        """Whether a server's model is used, or is to be."""
+        return self._given is not None and bool(self._given.server)
+
+    def remote(self) -> RemoteModel | None:
+        """The server's model in use, if it is one."""
+        return self._pair.remote if self._pair is not None else None
+
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning
@@ -144,14 +137,15 @@ class PairLoader(QObject):
     # ------------------------------------------------------------ loading
 
     def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
-        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`."""
+        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`; and the key
+        looked up before a server is used."""
         self._plan = plan
 
     def open_at_start(self, files: PairFiles) -> None:
         """Load a pair at the start of the app, unless it crashed the app last time."""
         left = self._marker.left_behind()
         self._marker.clear()
-        if left is not None and (left.target, left.draft) == (files.target, files.draft):
+        if left is not None and not files.server and (left.target, left.draft) == (files.target, files.draft):
             self._files = files
             self._notice_list.show("load", notices.died_while_loading(_name(files)))
             self._engine.start()
@@ -170,7 +164,9 @@ class PairLoader(QObject):
             self._notice_list.remove("slower")  # otherwise unknown until it is read, because a restart measures nothing
         self._files = files
         self._notice_list.remove(*ENGINE_NOTICES)
-        is_bundled = is_guide(files.target)
+        is_bundled = not files.server and is_guide(files.target)
+        if self.is_remote() and not files.server:
+            self._leave_server()
         if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
             self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
             self._engine.start()
@@ -186,7 +182,7 @@ class PairLoader(QObject):
         if pair.missing is not None:
             self._refuse(notices.file_missing(pair.missing.name))
         elif pair.fits:
-            self._load_now(pair.files, pair.remark, pair.gpu_bytes)
+            self._load_now(pair.files, pair.remark, pair.gpu_bytes, pair.connect)
         else:
             self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
@@ -197,16 +193,34 @@ class PairLoader(QObject):
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
 
-    def _load_now(self, files: PairFiles, remark: str = "", gpu_bytes: Mapping[str, int] | None = None) -> None:
+    def _leave_server(self) -> None:
+        """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
+        self.pair_given_up.emit()
+        self._end_measuring()
+        self._set_pair(None)
+        self._given = None
+        self._engine.start()
+
+    def _load_now(
+        self,
+        files: PairFiles,
+        remark: str = "",
+        gpu_bytes: Mapping[str, int] | None = None,
+        connect: Connect | None = None,
+    ) -> None:
         self.pair_given_up.emit()
         self._given = self._files
         self._end_measuring()
         self._pair = None
         self._remark = remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
-        self._marker.set(self._files or files)
         self.load_begun.emit(gpu_bytes or {})
         self.load_progressed.emit(0.0)
+        if files.server:
+            command = connect or Connect(request=0, address=files.server, model=files.target)
+            self._load_request = self._engine.connect_server(command)
+            return
+        self._marker.set(self._files or files)
         self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head, files.projector)
 
     def models_moved(self, old: Path, new: Path) -> None:
@@ -291,6 +305,8 @@ class PairLoader(QObject):
     @Slot(object)
     def _on_load_progressed(self, progress: LoadProgressed) -> None:
         if progress.request == self._load_request:
+            if progress.stage == "server":
+                self._notice_list.show("load", notices.server_loading())
             start, share = _STAGES[progress.stage]
             self.load_progressed.emit(start + share * progress.fraction)
 
@@ -302,6 +318,8 @@ class PairLoader(QObject):
         self._marker.clear()
         if self._refused is None:  # otherwise, the answer to a newer request is still to come
             self._notice_list.remove(*ENGINE_NOTICES)
+        if pair.remote is not None:
+            self._note_server(pair.remote)
         self._set_pair(pair)
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
@@ -317,18 +335,31 @@ class PairLoader(QObject):
         if self._given is not None:
             self.pair_opened.emit(self._given)
 
+    def _note_server(self, remote: RemoteModel) -> None:
+        """From here on under the name and the address that the server really has."""
+        before, address = self._given, remote.server.address
+        if before is not None:
+            self._given = replace(before, target=remote.model, server=address)
+            if self._files == before:
+                self._files = self._given
+
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:
         if failed.request != self._load_request:
             return
         self._marker.clear()
         self._set_pair(None)
-        notice = notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
-        self._notice_list.show("load", notice)
+        self._notice_list.show("load", self._why_not_loaded(failed))
+
+    def _why_not_loaded(self, failed: LoadFailed) -> Notice:
+        if self.is_remote():
+            return notices.not_connected() if failed.cancelled else notices.server_failed(failed.message, failed.cause)
+        return notices.load_canceled() if failed.cancelled else notices.load_failed(failed.message)
 
     @Slot(float)
     def _on_engine_stalled(self, seconds: float) -> None:
-        self._notice_list.show("stall", notices.engine_stalled(seconds))
+        stalled = notices.server_stalled if self.remote() is not None else notices.engine_stalled
+        self._notice_list.show("stall", stalled(seconds))
 
     @Slot(object)
     def _on_engine_exited(self, ended: EngineExit) -> None:
@@ -341,7 +372,8 @@ class PairLoader(QObject):
         self._tracker.record(now)
         had_draft = bool(self._files and self._files.draft) or had_head
         crashed_with_gpu = ended.cause in _CRASHES and self._uses_gpu()
-        if self._tracker.is_exhausted(now) and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
+        often = self._tracker.is_exhausted(now) and not self.is_remote()
+        if often and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
             notice = notices.engine_ends_too_often(
                 ended.sentence(), had_draft=had_draft, crashed_with_gpu=crashed_with_gpu
             )
@@ -363,7 +395,9 @@ class PairLoader(QObject):
 
     def _uses_gpu(self) -> bool:
         """Whether any part of what the engine was given is on a GPU."""
-        return self._has_gpu and self._given is not None and self._given.settings != self._given.on_cpu().settings
+        if self._given is None or self._given.server:
+            return False
+        return self._has_gpu and self._given.settings != self._given.on_cpu().settings
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:

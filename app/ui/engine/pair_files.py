@@ -22,9 +22,10 @@ GUIDE_NAME = "Slipstream Guide"
 
 @dataclass(frozen=True)
 class PairFiles:
-    """What is loaded together."""
+    """What is loaded together; or a model on a server, of which there are no files."""
 
     target: str
+    """With a server, the model's name there; empty: whichever it has."""
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
     settings: LoadSettings = field(default_factory=LoadSettings)
@@ -34,9 +35,17 @@ class PairFiles:
     """With what the target sees images. `LoadPlanner` looks for it in the target's folder, at every load."""
     for_once: bool = False
     """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
+    server: str = ""
+    """Its address; empty: the files are on this computer."""
+
+    def preset_target(self) -> str:
+        """What the presets of this target are remembered by."""
+        return f"{self.server}#{self.target}" if self.server else self.target
 
     def moved(self, old: Path, new: Path) -> PairFiles:
         """The same after the models of the folder ``old`` have come into ``new``."""
+        if self.server:
+            return self
         draft = moved_path(self.draft, old, new) if self.draft else self.draft
         return replace(self, target=moved_path(self.target, old, new), draft=draft)
 
@@ -53,7 +62,7 @@ class PairFiles:
 
     def missing(self) -> Path | None:
         """The first file that doesn't exist or is in a folder without permission."""
-        names = (name for name in (self.target, self.draft) if name)
+        names = (name for name in (self.target, self.draft) if name and not self.server)
         # Path.is_file raises an error without permission.
         return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
 

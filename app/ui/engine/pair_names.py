@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from app.models.text import printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
@@ -33,9 +35,12 @@ def model_title(model: ModelInfo) -> str:
 
 
 def pair_title(pair: PairLoaded | None) -> str:
-    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``, ``Qwen3.5 9B · MTP head + draft 0.8B``."""
+    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``, ``Qwen3.5 9B · MTP head + draft 0.8B``,
+    ``qwen3.5 · gpu-box:8000``."""
     if pair is None:
         return ""
+    if pair.remote is not None:
+        return f"{_name(pair.target)} · {host_of(pair.remote.server.address)}"
     target = f"{model_title(pair.target)} · MTP head" if pair.has_head else model_title(pair.target)
     if pair.draft is None:
         return target
@@ -49,6 +54,8 @@ def pair_details(pair: PairLoaded | None) -> str:
     """Several lines for a tooltip, plain text."""
     if pair is None:
         return ""
+    if pair.remote is not None:
+        return "\n".join(_remote_lines(pair, pair.remote))
     lines = []
     if is_guide(pair.target.path):
         lines.append(f"{GUIDE_NAME}, {GUIDE_SUBTITLE}")
@@ -56,6 +63,30 @@ def pair_details(pair: PairLoaded | None) -> str:
     lines += _draft_lines(pair)
     lines.append(f"Context: {pair.context_length:,} tokens")
     return "\n".join(lines)
+
+
+def host_of(address: str) -> str:
+    """Host and port of a server's address, for display."""
+    try:
+        host = urlsplit(address).netloc.rpartition("@")[2]
+    except ValueError:
+        host = ""
+    return printable(host or address, 120)
+
+
+def server_name(server: Server) -> str:
+    """``vLLM 0.29.0``."""
+    name = SERVER_NAMES[server.kind]
+    return printable(f"{name} {server.version.removeprefix(f'{name.lower()}-')}".strip(), 120)
+
+
+def _remote_lines(pair: PairLoaded, remote: RemoteModel) -> list[str]:
+    lines = [
+        f"Model: {_name(pair.target)}",
+        f"Server: {server_name(remote.server)}",
+        f"Address: {remote.server.address}",
+    ]
+    return [*map(visible, lines), *([f"Context: {pair.context_length:,} tokens"] if pair.context_length else [])]
 
 
 def _draft_lines(pair: PairLoaded) -> list[str]:
@@ -73,7 +104,9 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
 
 
 def recent_title(pair: Pair) -> str:
-    """A pair that isn't loaded, by its file names."""
+    """A pair that isn't loaded, by its file names, or a model on a server."""
+    if pair.server:
+        return visible(" · ".join(filter(None, (pair.target, host_of(pair.server)))))
     target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
     both = f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
     return visible(both)
@@ -81,7 +114,7 @@ def recent_title(pair: Pair) -> str:
 
 def files_title(files: PairFiles | None) -> str:
     """The same for files that are being loaded; empty if there are none."""
-    return recent_title(Pair(files.target, files.draft)) if files else ""
+    return recent_title(Pair(files.target, files.draft, files.server)) if files else ""
 
 
 def speaker(pair: PairLoaded | None) -> str:

@@ -15,11 +15,13 @@ from app.ui.engine.thinking import usable
 if TYPE_CHECKING:
     from app.models.hub.catalog import Catalog
 
-Source = Literal["model file", "catalog", "default"]
+Source = Literal["model file", "catalog", "default", "server", "unknown"]
 SOURCE_TEXTS: dict[Source, str] = {
     "model file": "recommended by the model's file",
     "catalog": "recommended by the model's authors",
     "default": "the usual value",
+    "server": "the server's own value",
+    "unknown": "left to the server",
 }
 """Shown after a value, in lower case."""
 
@@ -44,6 +46,10 @@ def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | No
     sources: dict[str, Source] = dict.fromkeys(Sampling.__struct_fields__, "default")
     if pair is None:
         return Recommended(sampling, sources)
+    if pair.remote is not None:
+        sources = dict.fromkeys(sources, "unknown")
+        sources.update(dict.fromkeys(sources.keys() & set(pair.recommended), "server"))
+        return Recommended(sampling, sources, usable(chosen, pair))
     sources.update(dict.fromkeys(sources.keys() & set(pair.recommended), "model file"))
     if catalog is None:
         from app.models.hub.catalog import load_catalog  # not needed before the first picture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,17 @@ from app import paths
 from app.models.text import size_text
 from app.models.trials import Trial
 from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.remote import Connect
 from app.settings import Settings
+from app.storage.secrets import SecretPlace
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, LoadPlanner, MemoryWatch
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import is_guide
+from app.ui.engine.pair_files import PairFiles, is_guide
+from app.ui.engine.server_keys import ServerKeys
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
 
@@ -33,6 +37,7 @@ class ModelsCoordinator(QObject):
 
     Attributes:
         memory: What is free.
+        server_keys: The keys of servers.
         lane: For what can wait.
         proposal: The model that is proposed instead of the guide.
 
@@ -66,7 +71,8 @@ class ModelsCoordinator(QObject):
         self.memory = MemoryWatch(engine, self)
         self._planner = LoadPlanner(self.memory, self)
         self._planner.waits_for_drive.connect(self._on_waits_for_drive)
-        pair_loader.plan_with(self._planner.plan)
+        self.server_keys = ServerKeys(self)
+        pair_loader.plan_with(self._plan)
         pair_loader.load_begun.connect(self.memory.note_loaded)
         pair_loader.pair_given_up.connect(self._planner.stop_waiting)
         pair_loader.pair_changed.connect(self._on_pair_changed)
@@ -77,6 +83,7 @@ class ModelsCoordinator(QObject):
             self._trial.close()
         self.lane.close()
         self._planner.close()
+        self.server_keys.close()
         if self._library is not None:
             self._library.close()
 
@@ -98,11 +105,28 @@ class ModelsCoordinator(QObject):
             in_use = files.target, files.draft
         return any(name is not None and Path(name) == Path(path) for name in in_use)
 
+    def _plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
+        """How best to load these files; for a model on a server, what it is asked with the key."""
+        if not files.server:
+            self._planner.plan(files, done)
+            return
+        self._planner.stop_waiting()
+
+        def with_key(key: str, _place: SecretPlace) -> None:
+            offline = self._values.offline
+            asked = Connect(request=0, address=files.server, key=key, model=files.target, loopback_only=offline)
+            done(FittedPair(files, connect=asked))
+
+        self.server_keys.get(files.server, with_key)
+
     # ------------------------------------------------------------ images
 
     def blindness(self) -> Notice | None:
         """What to say if the loaded model can't see images; ``None`` if it can, or none is loaded."""
         pair = self._pair_loader.pair()
+        if pair is not None and pair.remote is not None:
+            reason = pair.remote.refused.get("images")
+            return notices.plain_text(reason) if reason else None
         if pair is None or pair.projector is not None:
             return None
         model = self.seeing_model()
@@ -136,7 +160,7 @@ class ModelsCoordinator(QObject):
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
         if self._trial is not None:
             self._trial.set_pair(None)
-        if pair is None or is_guide(pair.target.path):
+        if pair is None or pair.remote is not None or is_guide(pair.target.path):
             return
         self.library().note_use(*(model.path for model in _models(pair)))
         self._trials().set_pair(pair)
@@ -171,7 +195,7 @@ class ModelsCoordinator(QObject):
 
     def _wants_proposal(self) -> bool:
         files = self._pair_loader.files()
-        return files is not None and is_guide(files.target) and not self._values.guide_introduced
+        return files is not None and not files.server and is_guide(files.target) and not self._values.guide_introduced
 
     def _best_offer(self) -> Offer | None:
         """The best model for this machine, unless it was downloaded before."""

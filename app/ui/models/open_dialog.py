@@ -48,6 +48,9 @@ class OpenModelsDialog(QDialog):
     """Shows the current choice and returns another one. It loads nothing itself.
 
     After `accept`, `choice` is the result and `needs_reload` says whether models must be loaded for it.
+
+    Attributes:
+        server_button: Leads to models on servers.
     """
 
     def __init__(
@@ -153,12 +156,14 @@ class OpenModelsDialog(QDialog):
 
     def _files_part(self, recent: Sequence[Pair]) -> QWidget:
         part = QWidget()
+        self.server_button = QPushButton("Server…", autoDefault=False)
+        self.server_button.setToolTip("Use a model that runs on a server instead")
         self._verdict.setMinimumHeight(2 * self._verdict.fontMetrics().lineSpacing())
         column(
             self._target,
             self._draft,
             self._head,
-            row((self._verdict, 1), self._recent_button(recent), gap=3 * SPACING),
+            row((self._verdict, 1), self.server_button, self._recent_button(recent), gap=3 * SPACING),
             self._memory_part,
             margins=(5 * SPACING, 5 * SPACING, 5 * SPACING, 3 * SPACING),
             on=part,

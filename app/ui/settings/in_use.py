@@ -7,6 +7,7 @@ from dataclasses import replace
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PairLoaded
+from app.protocol.remote import RemoteModel
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
@@ -19,7 +20,7 @@ def files_at_start(values: Settings) -> PairFiles:
     """The pair that was loaded last, or the bundled one."""
     if values.last_pair is None:
         return guide_to_load(values)
-    return files_to_load(values, values.last_pair.target, values.last_pair.draft)
+    return pair_to_load(values, values.last_pair)
 
 
 def guide_to_load(values: Settings) -> PairFiles:
@@ -28,13 +29,22 @@ def guide_to_load(values: Settings) -> PairFiles:
     return replace(guide, settings=values.load_for(guide.target))
 
 
+def pair_to_load(values: Settings, pair: Pair) -> PairFiles:
+    """A remembered pair, loaded as its target was last time, or a model on a server."""
+    if pair.server:
+        return PairFiles(pair.target, server=pair.server)
+    return files_to_load(values, pair.target, pair.draft)
+
+
 def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
     """This pair, loaded as its target was last time."""
     return PairFiles(target, draft, values.load_for(target), values.head_for(target))
 
 
 def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
-    """What the dialog starts with."""
+    """What the dialog starts with; the files of a server are none of its business."""
+    if files is not None and files.server:
+        files = None
     return OpenModelsChoice(
         target=files.target if files else "",
         draft=files.draft if files else None,
@@ -54,6 +64,9 @@ def keep_opened(values: Settings, files: PairFiles) -> None:
     """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
     if files.for_once:
         return
+    if files.server:
+        values.remember_pair(Pair(files.target, server=files.server))
+        return
     values.remember_load(files.target, files.settings)
     values.remember_head(files.target, files.head)
     if is_guide(files.target):
@@ -66,7 +79,7 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
     """How the next answer of a chat is written; the automatic choice or the model's default
     replaces what the pair doesn't have."""
     found = recommended(pair, chat.thinking)
-    return AnswerSettings(
+    settings = AnswerSettings(
         sampling=chat.sampling.over(found.sampling),
         seed=chat.seed,
         max_tokens=chat.max_tokens,
@@ -80,6 +93,19 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
         thinking=found.thinking,
         thinking_budget=chat.thinking_budget,
         format=chat.format(),
+    )
+    return settings if pair is None or pair.remote is None else _of_server(settings, chat, pair.remote)
+
+
+def _of_server(settings: AnswerSettings, chat: ChatSettings, remote: RemoteModel) -> AnswerSettings:
+    """The server decides how it drafts, and what the user didn't choose is left to it."""
+    sampling, wanted = chat.sampling, settings.format
+    return replace(
+        settings,
+        draft_length="auto",
+        drafter="none" if settings.drafter == "none" and remote.can_switch_drafting else "auto",
+        format=wanted if wanted is not None and wanted.kind in remote.formats else None,
+        chosen=tuple(key for key in sampling.__struct_fields__ if getattr(sampling, key) is not None),
     )
 
 

@@ -32,6 +32,10 @@ _TOKEN_SENT = (
     "If you entered an access token, it is sent to Hugging Face with these requests, and to a mirror only if you "
     "allow it above."
 )
+_SERVERS = (
+    "A server whose model you opened gets the chats that you continue with it. Slipstream asks before a chat goes to "
+    "another computer for the first time. The list below doesn't contain this."
+)
 _WHERE_TOKENS_GO = (
     "The token is stored in the system's keyring or, if there is none, in memory until Slipstream closes. It is never "
     "written to a file, and it is sent only to {host}."
@@ -71,7 +75,7 @@ class NetworkPage(QWidget):
         super().__init__()
         self._shows = False
         self._offline = QCheckBox("Work offline")
-        explain(self._offline, "No searches and no downloads. Chats work without a network anyway.")
+        explain(self._offline, "No searches, no downloads and no servers on other computers.")
         self._endpoint = QLineEdit(placeholderText="https://huggingface.co")
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Also send the access token to this mirror")
@@ -134,7 +138,10 @@ class NetworkPage(QWidget):
         self._endpoint.setAccessibleName("Address of Hugging Face or a mirror")
         column(
             self._offline,
-            _help("Slipstream doesn't use the network. Chats and loaded models don't need it."),
+            _help(
+                "Slipstream doesn't use the network. Models on this computer don't need it; of servers, only those on "
+                "this computer are used."
+            ),
             2 * SPACING,
             address,
             self._endpoint,
@@ -149,9 +156,13 @@ class NetworkPage(QWidget):
             self._downloads,
             2 * SPACING,
             label("What Slipstream sends", "heading"),
-            _help("Only when you ask for it, and only this. Nothing you write in a chat leaves this computer."),
+            _help(
+                "Only when you ask for it, and only this. Nothing you write in a chat leaves this computer, unless you "
+                "open a model on a server."
+            ),
             *(label(f"{name}: {sent}.", wraps=True) for name, sent in PURPOSES),
             _help(_TOKEN_SENT),
+            _help(_SERVERS),
             SPACING,
             (self.traffic, 1),
             margins=5 * SPACING,

@@ -58,6 +58,7 @@ class Announcer(QObject):
         chats.queue.begun.connect(self._on_answer_begun)
         notice_list.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
         engine.state_changed.connect(self._on_engine_state_changed)
+        self._pair_loader = pair_loader
         pair_loader.pair_changed.connect(self._on_pair_changed)
 
     # ------------------------------------------------------------ answers
@@ -102,13 +103,15 @@ class Announcer(QObject):
     def _on_engine_state_changed(self, state: EngineState) -> None:
         is_loading = state is EngineState.LOADING
         if is_loading and not self._is_loading:
-            announce(self._window, "Loading the model…")
+            is_remote = self._pair_loader.is_remote()
+            announce(self._window, "Connecting to the server…" if is_remote else "Loading the model…")
         self._is_loading = is_loading
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
         if title := pair_title(pair):
-            announce(self._window, f"Model loaded: {title}")
+            is_remote = pair is not None and pair.remote is not None
+            announce(self._window, f"{'Connected' if is_remote else 'Model loaded'}: {title}")
 
 
 def end_of_answer(message: StoredMessage) -> str:

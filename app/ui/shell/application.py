@@ -219,7 +219,9 @@ class _Beginning(QObject):
         from app.ui.engine.local_engine import LocalEngine
 
         engine = LocalEngine(parent=self._window)
-        engine.start()
+        last = self._settings.values.last_pair
+        if last is None or not last.server:
+            engine.start()
         # While the engine's process starts there is time for the imports the first picture could do without.
         from app.chats.worker import ChatWorker
         from app.ui.chat.markdown import blocks, view  # noqa: F401 - for the first message

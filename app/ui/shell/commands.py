@@ -19,6 +19,7 @@ from app.models.text import printable
 from app.protocol.commands import MeasurePlain
 from app.settings import Pair, Settings
 from app.ui import notices
+from app.ui.chat.answer_queue import SERVER
 from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from app.ui.models.fit import PairCheck, PairChecker
     from app.ui.models.open_dialog import OpenModelsDialog
     from app.ui.models.presenter import ModelsPresenter
+    from app.ui.models.server_presenter import ServerPresenter
     from app.ui.settings.presenter import SettingsPresenter
 
 QUIET_MS = 3000
@@ -91,6 +93,7 @@ class AppCommands(QObject):
         self._models: ModelsPresenter | None = None
         self._settings: SettingsPresenter | None = None
         self._dialog: OpenModelsDialog | None = None
+        self._servers: ServerPresenter | None = None
         self._checker: PairChecker | None = None
         self._file = ""
         """The file that another program asked to open, while it is being read."""
@@ -114,11 +117,14 @@ class AppCommands(QObject):
             self._settings.window.close()
         if self._models is not None:
             self._models.close()
+        if self._servers is not None:
+            self._servers.close()
 
     def _actions(self) -> dict[str, Callable[[], object]]:
         window = self._window
         return {
-            "open_models": self.open_models,
+            "open_models": self.open_local_models,
+            "open_server": self.open_server,
             "load_guide": self.load_guide,
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
@@ -147,6 +153,11 @@ class AppCommands(QObject):
     def _regenerate(self) -> None:
         self._chats.current.regenerate()
 
+    def _ask_again(self) -> None:
+        """Ask the server for the last answer again, which it didn't finish."""
+        self._notice_list.remove(SERVER)
+        self._regenerate()
+
     # ------------------------------------------------------------ speed
 
     @Slot()
@@ -154,7 +165,8 @@ class AppCommands(QObject):
         """Measure the speed of the target without a draft, on the chat that is shown."""
         current = self._chats.current
         settings = self._chats.queue.settings(current.settings)
-        messages = question_to_measure(current.messages, settings.system_prompt)
+        is_unsent = self._chats.queue.consent.is_needed(current.id, current.messages)
+        messages = question_to_measure([] if is_unsent else current.messages, settings.system_prompt)
         asked = MeasurePlain(
             request=0,
             messages=messages,
@@ -189,13 +201,15 @@ class AppCommands(QObject):
     @Slot(int)
     def load_recent(self, place: int) -> None:
         """Load the recent pair at this place, 0 for the newest."""
-        pair = self._values.recent_pairs[place]
-        self.load_pair(pair.target, pair.draft or "")
+        self._load(in_use.pair_to_load(self._values, self._values.recent_pairs[place]))
 
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
         """Load a target with a draft (empty: without one), with the load settings it had last time."""
-        self._pair_loader.load(in_use.files_to_load(self._values, target, draft or None))
+        self._load(in_use.files_to_load(self._values, target, draft or None))
+
+    def _load(self, files: PairFiles) -> None:
+        self._pair_loader.load(files)
         bring_to_front(self._window)
 
     def load_guide(self) -> None:
@@ -204,7 +218,32 @@ class AppCommands(QObject):
 
     @Slot()
     def open_models(self) -> None:
-        """Let the user choose the pair and how it is used."""
+        """Let the user choose what is used: another model on the server in use, or files."""
+        files = self._pair_loader.refused() or self._pair_loader.files()
+        if files is not None and files.server:
+            self.open_server()
+        else:
+            self.open_local_models()
+
+    @Slot()
+    def open_server(self, *, for_key: bool = False) -> None:
+        """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
+        files = self._pair_loader.files()
+        address, model = (files.server, files.target) if files is not None and files.server else ("", "")
+        self.servers().open(self._window, address, model, for_key=for_key)
+
+    def servers(self) -> ServerPresenter:
+        """What opens models on servers, made now if there is none yet."""
+        if self._servers is None:
+            from app.ui.models.server_presenter import ServerPresenter
+
+            keys = self._coordinator.server_keys
+            self._servers = ServerPresenter(self._values, keys, self._load, self.open_local_models, self)
+        return self._servers
+
+    @Slot()
+    def open_local_models(self) -> None:
+        """Let the user choose the files of a pair and how they are used."""
         if self._dialog is None:
             pair_loader = self._pair_loader
             self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
@@ -256,12 +295,11 @@ class AppCommands(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
-        hello = self._engine.hello()
         self._dialog = dialog = OpenModelsDialog(
             in_use.choice_in_use(self._values, files),
-            self._values.recent_pairs,
-            gpus=hello.devices if hello else (),
-            is_loaded=is_loaded and self._pair_loader.pair() is not None,
+            [pair for pair in self._values.recent_pairs if not pair.server],
+            gpus=self._coordinator.memory.devices(),
+            is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
             load_for=self._values.load_for,
             head_for=self._values.head_for,
             library=self._coordinator.library(),
@@ -269,6 +307,7 @@ class AppCommands(QObject):
             parent=self._window,
         )
         dialog.accepted.connect(self._on_accepted)
+        dialog.server_button.clicked.connect(self._on_server_instead)
         dialog.finished.connect(self._on_dialog_finished)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.open()
@@ -281,6 +320,12 @@ class AppCommands(QObject):
             self.settings_changed.emit()
             if dialog.needs_reload:
                 self._pair_loader.load(files, anyway=dialog.does_not_fit)
+
+    @Slot()
+    def _on_server_instead(self) -> None:
+        if (dialog := self._dialog) is not None:
+            dialog.reject()
+        self.open_server()
 
     @Slot()
     def _on_dialog_finished(self) -> None:
@@ -344,7 +389,7 @@ class AppCommands(QObject):
     def _show_about(self) -> None:
         from app.ui.shell.help import AboutDialog
 
-        AboutDialog(self._engine.hello(), self._window).open()
+        AboutDialog(self._engine.hello(), self._pair_loader.remote(), self._window).open()
 
     # ------------------------------------------------------------ downloads
 
@@ -431,6 +476,13 @@ class AppCommands(QObject):
             Action.SHOW_DOWNLOADS: self._show_downloads,
             Action.RESTART_SERVER: self._server.serving.restart,
             Action.SERVER_SETTINGS: self.show_server,
+            Action.CONNECT_AGAIN: self._pair_loader.load_again,
+            Action.OPEN_SERVER: self.open_server,
+            Action.ENTER_KEY: lambda: self.open_server(for_key=True),
+            Action.SEND_CHAT: self._chats.queue.send_chat,
+            Action.DO_NOT_SEND: self._chats.queue.do_not_send,
+            Action.ASK_AGAIN: self._ask_again,
+            Action.STOP: self._engine.cancel,
         }
 
 

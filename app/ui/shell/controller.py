@@ -18,7 +18,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import DrafterChoice, DraftLength, Sampling
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answer_queue import SERVER, AnswerQueue
 from app.ui.chat.attachments_presenter import AttachmentsPresenter
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
@@ -93,7 +93,11 @@ class Controller(QObject):
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
         )
-        self.context_meter = ContextMeter(engine, lambda chat: self.queue.settings(chat).thinking, self)
+        self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
+        self.context_meter = ContextMeter(
+            engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
+        )
+        self.context_meter.may_be_sent = lambda chat: not self.queue.consent.is_needed(chat.id, chat.messages)
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
         )
@@ -264,6 +268,7 @@ class Controller(QObject):
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._save_timer.start)
         commands.models_moved.connect(self._on_models_moved)
+        commands.save_due.connect(self._on_offline_changed)
         commands.settings_changed.connect(self._settings_changed)
         commands.settings_changed.connect(self.speed.refresh_plain_speed)
 
@@ -281,6 +286,7 @@ class Controller(QObject):
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
+        commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
         chat_commands.open_models = commands.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
@@ -289,6 +295,7 @@ class Controller(QObject):
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        self._offer_to_stop_thinking()
         self.speed.show_pair(pair)
         self.chats.use_defaults()
         self._apply_settings()
@@ -298,7 +305,7 @@ class Controller(QObject):
     def _introduce_guide(self) -> None:
         """An empty chat says what the guide is, until the user wants to keep it."""
         files = self.pair_loader.files()
-        is_in_use = files is None or is_guide(files.target)
+        is_in_use = files is None or (not files.server and is_guide(files.target))
         self._window.transcript.set_guide(is_in_use and not self._settings.values.guide_introduced)
 
     def _hide_guide_card(self) -> None:
@@ -374,6 +381,7 @@ class Controller(QObject):
         self._remember_chat(model)
 
     def _show_chat(self, model: ChatModel) -> None:
+        self.notice_list.remove(SERVER)  # it is about the chat that was shown
         self.page.show(model)
         self.composer.show(model)
         self.chat_settings.show(model)
@@ -388,12 +396,18 @@ class Controller(QObject):
         ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
-        chat_commands.stop_thinking = model.stop_thinking
+        self._offer_to_stop_thinking()
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
         self.messages.show(model)
         self._refresh_menus()
         self._apply_settings()
+
+    def _offer_to_stop_thinking(self) -> None:
+        """Unless a server writes the answer, which can't be told."""
+        remote = self.pair_loader.remote()
+        can_stop = remote is None or "stop_thinking" not in remote.refused
+        self._window.transcript.commands.stop_thinking = self.chats.current.stop_thinking if can_stop else None
 
     @Slot(object)
     def _on_created(self, model: ChatModel) -> None:
@@ -439,7 +453,7 @@ class Controller(QObject):
     def _default_settings(self) -> ChatSettings:
         """The settings of a new chat."""
         files = self.pair_loader.files()
-        return self.presets.presets.default_for(files.target if files else "")
+        return self.presets.presets.default_for(files.preset_target() if files else "")
 
     def _apply_settings(self) -> None:
         """Apply the settings to panel and transcript."""
@@ -465,8 +479,17 @@ class Controller(QObject):
         for name in ("regenerate", "compare_last"):
             action(name).setEnabled(has_chat and not busy)
         action("stop").setEnabled(busy or state is EngineState.MEASURING)
-        action("measure_plain").setEnabled(state is EngineState.READY)
+        remote = self.pair_loader.remote()
+        can_measure = remote is None or remote.can_switch_drafting
+        action("measure_plain").setEnabled(state is EngineState.READY and can_measure)
         self.messages.refresh()
+
+    @Slot()
+    def _on_offline_changed(self) -> None:
+        """Offline, a server on another computer isn't used any more: connecting again says so."""
+        remote = self.pair_loader.remote()
+        if self._settings.values.offline and remote is not None and not remote.server.is_loopback:
+            self.pair_loader.load_again()
 
     @Slot()
     def _on_code_wrap_changed(self) -> None:

@@ -15,9 +15,11 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPlainText
 from app import __version__, paths
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PROTOCOL_VERSION, Hello
+from app.protocol.remote import RemoteModel
 from app.ui.chat import footer
 from app.ui.compare import pane, table
-from app.ui.speed.wording import HELP
+from app.ui.engine.pair_names import server_name
+from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons
 from app.ui.widgets.controls import label
 from app.ui.widgets.forms import words_of
@@ -35,6 +37,8 @@ _SPEED_PANEL = {
     "measure": "Measuring without a draft",
     "positions": "Accepted by position",
     "round": "One round",
+    "server": "A server's drafting",
+    "server-positions": "Draft tokens accepted per pass",
     "curve": "Speed by draft length",
     "kinds": "Where drafting helps",
     "draft-length": "Draft length",
@@ -74,15 +78,14 @@ class _HelpDialog(QDialog):
 class AboutDialog(_HelpDialog):
     """What Slipstream is, and the versions that a problem report should include."""
 
-    def __init__(self, hello: Hello | None, parent: QWidget | None = None) -> None:
-        """``hello`` as `Engine.hello` has it."""
+    def __init__(self, hello: Hello | None, remote: RemoteModel | None = None, parent: QWidget | None = None) -> None:
+        """``hello`` as `Engine.hello` has it; ``remote`` is the server's model in use, if it is one."""
         super().__init__("About Slipstream", parent)
         hello = hello or Hello(protocol=PROTOCOL_VERSION, engine="")
         versions = (
             ("Slipstream", __version__),
             ("Engine", hello.engine or "not running"),
-            ("Runs on", ", ".join(device.description for device in hello.devices) or "CPU"),
-            ("Processor", ", ".join(hello.processor_features) or "unknown"),
+            *(_where_remote(remote) if remote is not None else _where(hello)),
             ("Qt", f"{qVersion()} (PySide6 {PySide6.__version__})"),
             ("Python", platform.python_version()),
             ("System", platform.platform()),
@@ -97,7 +100,8 @@ class AboutDialog(_HelpDialog):
         heading = row(logo, (column(None, title, says, None, gap=SPACING), 1), gap=4 * SPACING)
         license = label(
             "Slipstream is free software under the MIT license. It runs models with llama.cpp (MIT) through "
-            "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer.",
+            "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer unless you "
+            "open a model on a server.",
             "quiet",
             wraps=True,
         )
@@ -109,6 +113,19 @@ class AboutDialog(_HelpDialog):
         layout.activate()
         self.setMinimumWidth(_WIDTH)
         self.resize(_WIDTH, layout.totalHeightForWidth(_WIDTH))
+
+
+def _where(hello: Hello) -> list[tuple[str, str]]:
+    return [
+        ("Runs on", ", ".join(device.description for device in hello.devices) or "CPU"),
+        ("Processor", ", ".join(hello.processor_features) or "unknown"),
+    ]
+
+
+def _where_remote(remote: RemoteModel) -> list[tuple[str, str]]:
+    """Without the address, which is nobody's business in a report."""
+    where = "this computer" if remote.server.is_loopback else "another computer"
+    return [("Runs on", f"{server_name(remote.server)}, {where}")]
 
 
 class LicensesDialog(_HelpDialog):

@@ -43,6 +43,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("new_temporary_chat", "New &temporary chat", "Ctrl+Shift+N"),
         _SEPARATOR,
         _Entry("open_models", "&Open models…", "Ctrl+O"),
+        _Entry("open_server", "Open a model on a ser&ver…", "Ctrl+Shift+O"),
         _RECENT,
         _Entry("load_guide", "Slipstream &Guide"),
         _SEPARATOR,

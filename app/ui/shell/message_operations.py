@@ -108,6 +108,8 @@ class MessageOperations(QObject):
         is_cut = model.state is ChatState.IDLE and last is not None and was_cut(last)
         if not is_cut or last is None or pair is None or not _has_room(last, len(model.messages) > 2, pair):
             self._tell(None)
+        elif pair.remote is not None:
+            self._tell(last.id if pair.remote.can_continue else None)
         elif self._has_tokens(last, pair):
             self._tell(last.id)
         else:
@@ -146,6 +148,9 @@ class MessageOperations(QObject):
     def continue_answer(self, message_id: str | None = None) -> None:
         """Let the last answer go on, where that is possible."""
         if self.continued is None or message_id not in (None, self.continued):
+            return
+        if self._pair_loader.remote() is not None:
+            self._chats.current.continue_answer(self.continued, by_text=True)
             return
         message = self._message(self.continued)
         tokens = self._found[2] if self._found is not None else None
@@ -249,8 +254,10 @@ class MessageOperations(QObject):
         ways.append(("More variety", lambda: self._vary(message_id, temperature + _STEP)))
         if temperature > 0:
             ways.append(("Less variety", lambda: self._vary(message_id, max(0.0, temperature - _STEP))))
-        plain = msgspec.structs.replace(model.settings, drafter="none")
-        ways.append(("Without a draft", lambda: model.regenerate(message_id, plain)))
+        remote = self._pair_loader.remote()
+        if remote is None or remote.can_switch_drafting:
+            plain = msgspec.structs.replace(model.settings, drafter="none")
+            ways.append(("Without a draft", lambda: model.regenerate(message_id, plain)))
         recent = self._recent()
         if recent:
             ways.append(("", lambda: None))
@@ -302,11 +309,12 @@ def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bo
     # Another model has other tokens, so how many there will be is not known.
     is_known = figures.prompt_tokens > 0 and message.pair == speaker(pair)
     taken = figures.prompt_tokens + len(message.tokens)
+    is_known = is_known and pair.context_length > 0
     return may_drop or not is_known or taken <= pair.context_length - LEAST_ANSWER
 
 
 def _is_pair(files: PairFiles, pair: Pair) -> bool:
-    return (files.target, files.draft or None) == (pair.target, pair.draft or None)
+    return (files.target, files.draft or None, files.server) == (pair.target, pair.draft or None, pair.server)
 
 
 def _settings_again(message: StoredMessage) -> ChatSettings | None:

@@ -80,7 +80,8 @@ class MessageWiring(QObject):
         """What can be done has changed."""
         action, has_messages = self._window.menus.action, bool(self._chats.current.messages)
         live = self._chats.current.live
-        action("stop_thinking").setEnabled(live is not None and live.is_thinking)
+        can_stop = self._window.transcript.commands.stop_thinking is not None
+        action("stop_thinking").setEnabled(live is not None and live.is_thinking and can_stop)
         for name in ("find_in_chat", "find_next", "find_previous", "previous_message", "next_message"):
             action(name).setEnabled(has_messages)
         action("continue_answer").setEnabled(self._messages.continued is not None)

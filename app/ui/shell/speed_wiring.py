@@ -70,12 +70,13 @@ class SpeedWiring(QObject):
         """Another pair is loaded, or none any more."""
         files = self._pair_loader.files()
         self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
-        self._window.speed_panel.set_pair(pair)
+        self._window.speed_panel.set_pair(pair, is_remote=self._pair_loader.is_remote())
         self._show_head()
 
     @Slot()
     def _show_head(self) -> None:
-        if (files := self._pair_loader.files()) is not None:
+        files = self._pair_loader.files()
+        if files is not None and self._pair_loader.remote() is None:
             self._window.speed_panel.show_head(files.head, for_once=files.for_once)
 
     @Slot(object)
@@ -94,8 +95,9 @@ class SpeedWiring(QObject):
         self._show_state(self._engine.state())
 
     def _show_state(self, state: EngineState) -> None:
-        self._window.top_bar.set_state(state, self._progress)
-        self._window.speed_panel.set_engine_state(state_text(state, self._progress))
+        is_remote = self._pair_loader.is_remote()
+        self._window.top_bar.set_state(state, self._progress, is_remote=is_remote)
+        self._window.speed_panel.set_engine_state(state_text(state, self._progress, is_remote=is_remote))
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:

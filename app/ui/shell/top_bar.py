@@ -39,9 +39,20 @@ _SHORTEST_NAME = 80
 """Below this, the buttons of the panels lose their words."""
 
 
-def state_text(state: EngineState, progress: float) -> str:
-    """``ready``, ``loading 40%``; ``progress`` is 0 to 1."""
+_REMOTE_STATES = {
+    EngineState.LOADING: "Slipstream is connecting to the server, or waiting until the server has loaded its model.",
+    EngineState.READY: "The model on the server is ready for your message.",
+    EngineState.EMPTY: "There is no connection to a server.",
+    EngineState.DIED: "The process that talks to the server stopped unexpectedly.",
+}
+"""Other tooltips, with a model on a server."""
+
+
+def state_text(state: EngineState, progress: float, *, is_remote: bool = False) -> str:
+    """``ready``, ``loading 40%``, with a server ``connecting``; ``progress`` is 0 to 1."""
     if state is EngineState.LOADING:
+        if is_remote:
+            return "connecting"
         return f"loading {progress * 100:.0f}%"
     return "stopped" if state is EngineState.DIED else state.value
 
@@ -110,11 +121,13 @@ class TopBar(QFrame):
         self.pair.setAccessibleName(f"Loaded: {self._title}. Opens the model dialog.")
         self._elide()
 
-    def set_state(self, state: EngineState, progress: float) -> None:
-        """``progress``: the share of a load that is done, 0 to 1."""
+    def set_state(self, state: EngineState, progress: float, *, is_remote: bool = False) -> None:
+        """``progress``: the share of a load that is done, 0 to 1. ``is_remote``: it is about a model on a server."""
         is_loading = state is EngineState.LOADING
-        text = state_text(state, progress)
+        text = state_text(state, progress, is_remote=is_remote)
         role, tooltip = _STATES[state]
+        if is_remote:
+            tooltip = _REMOTE_STATES.get(state, tooltip)
         self._label.setText(text)
         for part in (self._dot, self._label):
             part.setAccessibleName(f"Engine: {text}")

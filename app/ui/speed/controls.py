@@ -9,8 +9,8 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength
 from app.ui.engine import drafters
-from app.ui.speed import wording
 from app.ui.speed.drawings import Swatch
+from app.ui.speed.help_text import HELP
 from app.ui.speed.parts import Heading
 from app.ui.widgets import units
 from app.ui.widgets.controls import explain, guard_wheel, label
@@ -47,7 +47,7 @@ class DraftLengthControl(QWidget):
         guard_wheel(self._slider, even_focused=True)
         column(self._heading, row(self._auto, (self._slider, 1), gap=3 * SPACING), gap=SPACING, on=self)
         for widget in (self, self._auto, self._slider):
-            explain(widget, wording.HELP["draft-length"])
+            explain(widget, HELP["draft-length"])
         self._auto.clicked.connect(self._on_auto_clicked)
         self._slider.valueChanged.connect(self._on_slider_moved)
         self._show(self._default)
@@ -128,7 +128,7 @@ class DrafterControl(QWidget):
         guard_wheel(self._box, even_focused=True)
         row(label("Drafter", "heading"), (self._box, 1), gap=3 * SPACING, on=self)
         for widget in (self, self._box):
-            explain(widget, wording.HELP["drafter"])
+            explain(widget, HELP["drafter"])
         self._box.activated.connect(self._on_activated)
         self._offer()
 
@@ -177,7 +177,7 @@ class ShowDrafted(QWidget):
         self._legend.hide()
         column(self.box, self._legend, gap=SPACING, on=self)
         for widget in (self, self.box, self._legend):
-            explain(widget, wording.HELP["show-drafted"])
+            explain(widget, HELP["show-drafted"])
         self.box.toggled.connect(self._legend.setVisible)
         self._pair: PairLoaded | None = None
         self._has_format = False

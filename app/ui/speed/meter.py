@@ -152,11 +152,15 @@ class LengthInUse:
             self.length, self._changed_at = max(1, round(mean)), time
 
 
+_MOST_PASSES = 100
+"""A server may report several passes at once."""
+
+
 def _is_plausible(round_: Round) -> bool:
     """The engine is another process: what it sends must not be able to break the panel."""
     times = (round_.time, round_.draft_seconds, round_.verify_seconds, round_.other_seconds)
     return (
-        0 <= round_.accepted <= round_.tested <= MAX_DRAFT_LENGTH
+        0 <= round_.accepted <= round_.tested <= MAX_DRAFT_LENGTH * min(max(round_.verify_passes, 1), _MOST_PASSES)
         and round_.tokens >= 0
         and all(math.isfinite(time) and 0 <= time < 1e9 for time in times)
     )
@@ -244,7 +248,7 @@ class Meter:
         """The same over the last 3 s of writing, as `live_acceptance`."""
         tested, accepted = [0] * MAX_DRAFT_LENGTH, [0] * MAX_DRAFT_LENGTH
         for span in self._spans:
-            for position in range(span.tested):
+            for position in range(min(span.tested, MAX_DRAFT_LENGTH)):
                 tested[position] += 1
                 accepted[position] += position < span.accepted
         return acceptance_by_position(accepted, tested)

@@ -18,8 +18,17 @@ from app.ui.engine import drafters, thinking
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
+from app.ui.speed.help_text import HELP
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import CurveSection, Heading, KindsSection, LiveFigure, PlainSpeed, StatusLines
+from app.ui.speed.parts import (
+    CurveSection,
+    Heading,
+    KindsSection,
+    LiveFigure,
+    PlainSpeed,
+    ServerSection,
+    StatusLines,
+)
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, stacked
 from app.ui.widgets.head_control import HeadControl
@@ -60,9 +69,13 @@ class SpeedPanel(QScrollArea):
 
     # ------------------------------------------------------------ from the window
 
-    def set_pair(self, pair: PairLoaded | None) -> None:
-        """A pair was loaded or unloaded. Measurements of the previous one are dropped."""
-        self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state)
+    def set_pair(self, pair: PairLoaded | None, *, is_remote: bool = False) -> None:
+        """A pair was loaded or unloaded. Measurements of the previous one are dropped.
+
+        ``is_remote``: a model on a server is, or was to be, used.
+        """
+        is_remote = pair.remote is not None if pair is not None else is_remote
+        self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state, is_remote=is_remote)
         self._meter = Meter()
         self._curve, self._length_used = [], None
         self._kinds = pair.history if pair else []
@@ -71,8 +84,15 @@ class SpeedPanel(QScrollArea):
         if pair is not None:
             self.draft_length.set_default(pair.default_draft_length)
             self._status_lines.set_default_length(pair.default_draft_length)
+        self._show_place(is_remote=is_remote)
         self._rows = self._least_rows()
         self._note_change()
+
+    def _show_place(self, *, is_remote: bool) -> None:
+        """Whether the model is on a server."""
+        self._server_section.setVisible(is_remote and self._told.pair is not None)
+        for part in self._local:
+            part.setVisible(not is_remote)
 
     def show_head(self, choice: HeadChoice, *, for_once: bool = False) -> None:
         """The user's choice about the MTP head inside the target, or what was set ``for_once``; while nothing is
@@ -153,10 +173,8 @@ class SpeedPanel(QScrollArea):
 
     def _build(self) -> None:
         self._status_lines = StatusLines()
-        self._speed = LiveFigure("Speed", "Speed over the last minute", wording.HELP["speed"])
-        self._acceptance = LiveFigure(
-            "Accepted", "Share accepted over the last minute", wording.HELP["acceptance"], 1.0
-        )
+        self._speed = LiveFigure("Speed", "Speed over the last minute", HELP["speed"])
+        self._acceptance = LiveFigure("Accepted", "Share accepted over the last minute", HELP["acceptance"], 1.0)
         self.plain_speed = PlainSpeed()
         self._positions = PositionBars()
         self._round_heading = Heading("One round")
@@ -172,15 +190,21 @@ class SpeedPanel(QScrollArea):
         self.drafter.choice_changed.connect(self._note_change)
         self._status_lines.always_draft_button.clicked.connect(self.draft_length.fix)
         self._status_lines.focus_lost.connect(self.draft_length.take_focus)
+        self._server_section = ServerSection()
+        self._local = (
+            _explained("positions", Heading("Accepted by position"), self._positions),
+            _explained("round", self._round_heading, self._round),
+            stacked(self.draft_length, self.drafter, self.head, self.show_drafted),
+        )
+        """What a server has nothing of."""
         content = QWidget()
         content.setObjectName("speed-content")
         theme.set_role(content, "side")
         column(
             self._status_lines,
             stacked(self._speed, self._acceptance, self.plain_speed),
-            _explained("positions", Heading("Accepted by position"), self._positions),
-            _explained("round", self._round_heading, self._round),
-            stacked(self.draft_length, self.drafter, self.head, self.show_drafted),
+            *self._local,
+            self._server_section,
             self._curve_section,
             self._kinds_section,
             None,
@@ -209,6 +233,12 @@ class SpeedPanel(QScrollArea):
         self._status_lines.show_status(wording.status(now))
         self._status_lines.show_details(thinking.lines(now.figures) if now.figures else [])
         self._refresh_figures(now)
+        remote = now.pair.remote if now.pair is not None else None
+        if remote is not None:
+            shares = wording.accepted_per_pass(now.figures) if now.figures and not now.answering else []
+            self._server_section.show_server(wording.server_note(now), shares)
+        self.plain_speed.setVisible(remote.can_switch_drafting if remote is not None else not now.is_remote)
+        self._acceptance.setVisible(remote is None or wording.has_acceptance(now, remote))
         can_measure = now.pair is not None and now.failure is None and not now.answering
         self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)
         self._positions.show_shares(self._shares(), self._rows)
@@ -281,5 +311,5 @@ class SpeedPanel(QScrollArea):
 def _explained(key: str, *widgets: QWidget) -> QWidget:
     """The widgets in a column, each with the same help text."""
     for widget in widgets:
-        explain(widget, wording.HELP[key])
+        explain(widget, HELP[key])
     return stacked(*widgets)

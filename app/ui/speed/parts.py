@@ -15,7 +15,8 @@ from app.protocol.events import KindFigures
 from app.protocol.options import DraftLength
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
-from app.ui.speed.drawings import LengthCurve, Sparkline
+from app.ui.speed.drawings import LengthCurve, PositionBars, Sparkline
+from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons, theme, units
 from app.ui.widgets.controls import explain, label, small_button
 from app.ui.widgets.layouts import GAP, TOP, column, row
@@ -73,7 +74,7 @@ class StatusLines(QWidget):
         self._buttons.hide()
         column(self._heading, self._detail, self._buttons, gap=SPACING, on=self)
         self._details: list[str] = []
-        explain(self, wording.HELP["status"])
+        explain(self, HELP["status"])
 
     def set_default_length(self, length: int) -> None:
         """The draft length that "Always draft" switches to."""
@@ -100,7 +101,7 @@ class StatusLines(QWidget):
         """More figures of the answer, in the explanation: one a line."""
         if self._details != list(details):
             self._details = list(details)
-            help_text = wording.HELP["status"]
+            help_text = HELP["status"]
             explain(self, "\n".join([help_text, "", *details]) if details else help_text)
 
     @Slot()
@@ -146,14 +147,14 @@ class PlainSpeed(QWidget):
         self._can_measure = False
         self._known = False
         self._button = QPushButton(_MEASURE)
-        explain(self._button, wording.HELP["measure"])
+        explain(self._button, HELP["measure"])
         self._factor = label(scale=1.5, bold=True, figures=True)
-        explain(self._factor, wording.HELP["speed-up"])
+        explain(self._factor, HELP["speed-up"])
         self._baseline = label(role="quiet", figures=True)
         self._again = QToolButton()
         self._again.setAccessibleName("Measure without a draft again")
         icons.set_icon(self._again, "regenerate")
-        explain(self._again, "Measure without a draft again. " + wording.HELP["measure"])
+        explain(self._again, "Measure without a draft again. " + HELP["measure"])
         row(self._button, column(self._baseline, self._factor, gap=0), None, self._again, on=self)
         self.buttons = (self._button, self._again)
         self._arrange()
@@ -180,6 +181,32 @@ class PlainSpeed(QWidget):
             button.setEnabled(self._can_measure and not self._measuring)
 
 
+class ServerSection(QWidget):
+    """With a model on a server: where its figures come from, and how many draft tokens its passes accepted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._note = label("", "quiet", wraps=True)
+        self._note.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._positions = PositionBars()
+        self._bars = QWidget()
+        column(Heading("Draft tokens accepted per pass"), self._positions, on=self._bars)
+        explain(self._bars, HELP["server-positions"])
+        column(self._bars, 2 * SPACING, Heading("The server's drafting"), self._note, gap=SPACING, on=self)
+        explain(self._note, HELP["server"])
+        self.hide()
+
+    def note(self) -> str:
+        """What is said about its figures."""
+        return self._note.text()
+
+    def show_server(self, note: str, shares: list[float]) -> None:
+        """``shares``: of all passes, how many accepted at least 1, 2, … tokens; empty if that isn't known."""
+        self._note.setText(note)
+        self._bars.setVisible(bool(shares))
+        self._positions.show_shares(shares, len(shares))
+
+
 class CurveSection(QWidget):
     """Tokens per second by draft length, as calculated by the engine after the last answer."""
 
@@ -187,7 +214,7 @@ class CurveSection(QWidget):
         super().__init__()
         self._curve = LengthCurve()
         column(Heading("Speed by draft length"), self._curve, gap=GAP, on=self)
-        explain(self, wording.HELP["curve"])
+        explain(self, HELP["curve"])
         self.hide()
 
     def show_curve(self, speeds: list[float], in_use: int | None, chosen: DraftLength) -> None:
@@ -207,7 +234,7 @@ class KindsSection(QWidget):
         grid.setColumnStretch(0, 1)
         self._rows = {kind: _KindRow(grid, name) for kind, name in wording.KINDS.items()}
         column(Heading("Where drafting helps"), grid, on=self)
-        explain(self, wording.HELP["kinds"])
+        explain(self, HELP["kinds"])
         self.hide()
 
     def show_kinds(self, kinds: Sequence[KindFigures], plain: float | None) -> None:

@@ -7,7 +7,8 @@ from typing import Literal
 
 from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
-from app.protocol.statistics import kind_speed
+from app.protocol.remote import RemoteModel
+from app.protocol.statistics import exported_acceptance_by_position, has_drafted, kind_speed
 from app.ui.engine import drafters
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
@@ -19,6 +20,7 @@ SLOWER = 0.97
 KINDS: dict[TextKind, str] = {"prose": "Prose", "code": "Code", "list": "Lists", "thinking": "Thinking"}
 """Kinds of text with their names, in the order in which they are shown."""
 _OFF = "Drafting is off"
+_NAME = "Model on a server"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Situation:
     """What the status sentence depends on."""
 
     pair: PairLoaded | None = None
+    is_remote: bool = False
+    """Whether it is on a server, or was to be."""
     engine_state: str = ""
     failure: str | None = None
     draft_length: DraftLength = "auto"
@@ -105,17 +109,24 @@ def status(now: Situation) -> Status:
     if now.failure is not None:
         return Status("Engine stopped", now.failure, "bad")
     if now.pair is None:
-        return _without_models(now.engine_state)
-    if now.pair.drafting_off is not None:
-        return Status("No drafting", _sentence(now.pair.drafting_off))
-    if now.pair.draft_refused is not None and not _has_drafted(now):
-        other = "The MTP head is used instead." if drafters.has_head(now.pair) else "n-grams are used instead."
+        return _without_models(now.engine_state, is_remote=now.is_remote)
+    if now.pair.remote is not None:
+        return _on_server(now, now.pair.remote)
+    return _here(now, now.pair)
+
+
+def _here(now: Situation, pair: PairLoaded) -> Status:
+    """With a pair on this computer."""
+    if pair.drafting_off is not None:
+        return Status("No drafting", _sentence(pair.drafting_off))
+    if pair.draft_refused is not None and not _has_drafted(now):
+        other = "The MTP head is used instead." if drafters.has_head(pair) else "n-grams are used instead."
         instead = other if now.drafters else "Answers are written without a draft."
-        return Status("Draft model not used", f"{_sentence(now.pair.draft_refused)} {instead}", "warning")
-    if now.pair.head_refused is not None and not _has_drafted(now):
-        other = "The draft model is used instead." if drafters.has_model(now.pair) else "n-grams are used instead."
+        return Status("Draft model not used", f"{_sentence(pair.draft_refused)} {instead}", "warning")
+    if pair.head_refused is not None and not _has_drafted(now):
+        other = "The draft model is used instead." if drafters.has_model(pair) else "n-grams are used instead."
         instead = f" {other}" if now.drafters else ""
-        return Status("MTP head not used", f"{_sentence(now.pair.head_refused)}{instead}", "warning")
+        return Status("MTP head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
@@ -127,17 +138,73 @@ def status(now: Situation) -> Status:
     return _on(now)
 
 
+def _on_server(now: Situation, remote: RemoteModel) -> Status:
+    """What is known of a server's drafting. No figures, nothing drafted and nothing accepted are different answers."""
+    figures = now.figures
+    if figures is None or now.answering or figures.draft.source == "engine":  # it hasn't finished
+        if detail := _figures(now):
+            return Status("Drafting on the server" if figures and figures.draft.tested else _NAME, detail, "good")
+        if now.answering:
+            return Status(_NAME, "Waiting for the server")
+        has_figures = remote.figures != "none"
+        return Status(_NAME, "Figures appear with the next answer." if has_figures else "Speed is measured here.")
+    draft, detail = figures.draft, _figures(now)
+    if draft.source == "none":
+        return Status("No drafting figures", detail)
+    if not has_drafted(draft):
+        return Status("Nothing was drafted", detail)
+    if draft.tested and not draft.accepted:
+        return Status("No draft token was accepted", detail, "warning")
+    return Status("Drafting on the server", detail, "good")
+
+
+def has_acceptance(now: Situation, remote: RemoteModel) -> bool:
+    """Whether there is, or will be, an acceptance rate of a server."""
+    if now.figures is None or now.answering or now.figures.draft.source == "engine":
+        return remote.figures != "none"
+    return now.figures.draft.acceptance_rate is not None
+
+
+def server_note(now: Situation) -> str:
+    """Where the figures of a server come from, what has to be switched on there, or why there are none."""
+    if now.pair is None or now.pair.remote is None:
+        return ""
+    remote, parts = now.pair.remote, [now.pair.remote.figures_note]
+    draft = now.figures.draft if now.figures is not None and not now.answering else None
+    if not remote.figures_note and remote.figures == "none":
+        parts.append("This server gives no drafting figures.")
+    if draft is not None and draft.source == "counters":
+        parts.append("This answer's figures are the server's counters over that time, not only this answer's.")
+    if draft is not None and draft.estimated_passes:
+        parts.append(
+            "It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest."
+        )
+    return " ".join(filter(None, parts))
+
+
+def accepted_per_pass(figures: Figures) -> list[float]:
+    """The share of all verify passes that accepted at least 1, 2, … draft tokens, as a server counted them; empty if it
+    didn't."""
+    draft = figures.draft
+    if passes := sum(draft.passes_per_accepted):
+        counts = draft.passes_per_accepted
+        return [sum(counts[least:]) / passes for least in range(1, len(counts))]
+    return exported_acceptance_by_position(draft)
+
+
 def _has_drafted(now: Situation) -> bool:
     """Whether there are figures to show for the n-grams that replace a refused draft model or MTP head."""
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
-def _without_models(engine_state: str) -> Status:
+def _without_models(engine_state: str, *, is_remote: bool) -> Status:
     state = engine_state.strip()
     if state == "stopped":
         return Status("Engine stopped", "The chat says why and can restart it.", "bad")
     if state and state not in ("ready", "no model"):
         return Status(state[0].upper() + state[1:], "")
+    if is_remote:
+        return Status("Not connected", "The chat says why, and what you can do about it.")
     return Status("No model open", "Open a target model, plus a draft model if you have one.")
 
 
@@ -252,15 +319,25 @@ def _waiting(now: Situation) -> str:
 def _figures(now: Situation) -> str:
     """``68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster``, as far as it is known."""
     parts = []
-    if now.figures is not None and now.figures.draft.acceptance_rate is not None:
-        parts.append(units.accepted(now.figures.draft.acceptance_rate))
-        if now.figures.draft.mean_acceptance_length is not None:
-            parts.append(units.tokens_per_pass(now.figures.draft.mean_acceptance_length))
+    if now.figures is not None and has_drafted(now.figures.draft):
+        if now.figures.draft.acceptance_rate is not None:
+            parts.append(units.accepted(now.figures.draft.acceptance_rate))
+        if (per_pass := _tokens_per_pass(now)) is not None:
+            parts.append(per_pass)
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
         parts.append(units.speed(now.figures.decode_tokens_per_second))
     if parts and now.speed_up is not None:
         parts.append(units.speed_up(now.speed_up))
     return " · ".join(parts)
+
+
+def _tokens_per_pass(now: Situation) -> str | None:
+    assert now.figures is not None
+    draft = now.figures.draft
+    # A server's passes are known only when it has finished.
+    if draft.mean_acceptance_length is None or (now.answering and now.pair is not None and now.pair.remote):
+        return None
+    return units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes)
 
 
 def _sentence(text: str) -> str:
@@ -303,66 +380,3 @@ def always_draft(default_length: int) -> str:
         f"Drafts even when that is slower, with a fixed draft length of {default_length}. This starts with the next "
         "answer and applies to every chat until you set the draft length to Auto again."
     )
-
-
-HELP = {
-    "status": (
-        "What drafting is doing now, with the figures of this answer: the acceptance rate, the mean acceptance length "
-        "(tokens per pass) and the decode speed."
-    ),
-    "speed": (
-        "While an answer is being written: the tokens of the last 3 s ÷ that time. Afterwards, the decode speed: "
-        "tokens after the first ÷ time from the first to the last. Prompt processing is not included. The dashed line "
-        "is the measured speed without a draft."
-    ),
-    "acceptance": (
-        "Acceptance rate: accepted ÷ tested draft tokens (those that were checked in a verify pass). While an answer "
-        "is being written it covers the last 3 s, afterwards the whole answer."
-    ),
-    "speed-up": (
-        "Speed-up: the decode speed of this answer ÷ the decode speed without a draft, measured on this computer with "
-        "the same target model, context length and sampling settings."
-    ),
-    "measure": (
-        "Writes a short answer without a draft and without showing it, to measure how fast the target model is on its "
-        "own. Nothing is added to the chat."
-    ),
-    "positions": (
-        "Acceptance by position: of the drafts that had a token at this position, the share whose tokens up to and "
-        "including it were all accepted. While an answer is being written it covers the last 3 s, afterwards the whole "
-        "answer. Where the bars get short, a longer draft no longer helps."
-    ),
-    "round": (
-        "A round is one verify pass and the drafting before it; these are means over the answer. Draft: proposing the "
-        "draft tokens. Verify: the target model checks all of them in one pass. Other: sampling, text and bookkeeping."
-    ),
-    "curve": (
-        "The speed that each fixed draft length would reach on text like the last answer's. It is calculated from the "
-        "measured times of drafting and of verify passes and from the acceptance rate; these lengths were not run. "
-        "Length 0 means no draft; columns above the dashed line are faster than that. The filled column is the "
-        "length in use (with Auto, the mean of the last answer), the underlined number is the fixed length of the next "
-        "answer. Auto can beat its column, because it stops drafting where another token isn't worth its time."
-    ),
-    "kinds": (
-        "How well drafting works with this pair on this computer, by kind of text. It covers all answers, but recent "
-        "ones count more. The first figure is the acceptance rate, the second the decode speed on this kind of text "
-        "÷ the measured speed without a draft (or just the decode speed where that hasn't been measured). These "
-        "figures never leave this computer."
-    ),
-    "draft-length": (
-        "Draft length: how many tokens are drafted before each verify pass. Auto drafts as many as save time, based on "
-        "measurements on this computer, and pauses when none do. A fixed length is always used; 0 turns drafting off. "
-        "Changes take effect with the next answer."
-    ),
-    "drafter": (
-        "What proposes the draft tokens. A draft model works on any text, and so does an MTP head, which is the part "
-        "of a model that predicts further tokens. n-grams repeat what followed the same words earlier in the chat: "
-        "they cost almost nothing and work well on repetitive text such as code. Automatic uses whichever promises "
-        "more. Changes take effect with the next answer."
-    ),
-    "show-drafted": (
-        "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "
-        "underline), the MTP head (solid underline) or the answer's format (dashed underline). Point at one to see its "
-        "round; point at one of the target model's own tokens to see the draft token it replaced."
-    ),
-}

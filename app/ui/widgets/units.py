@@ -37,9 +37,10 @@ def accepted(acceptance_rate: float) -> str:
     return f"{share(acceptance_rate)}{NO_BREAK}accepted"
 
 
-def tokens_per_pass(mean_acceptance_length: float) -> str:
-    """``2.9 tokens per pass``."""
-    return f"{number(mean_acceptance_length, 1)}{NO_BREAK}tokens per{NO_BREAK}pass"
+def tokens_per_pass(mean_acceptance_length: float, *, is_estimated: bool = False) -> str:
+    """``2.9 tokens per pass``, ``about 2.9 tokens per pass``."""
+    about = f"about{NO_BREAK}" if is_estimated else ""
+    return f"{about}{number(mean_acceptance_length, 1)}{NO_BREAK}tokens per{NO_BREAK}pass"
 
 
 def tokens(count: int) -> str:

@@ -48,6 +48,27 @@ def test_without_a_draft_nothing_is_accepted() -> None:
     assert plain(footer_of(answer(figures=figures))) == "74 tok/s · 1 token · 0.12 s to first token"
 
 
+@pytest.mark.parametrize(
+    ("draft", "words"),
+    [
+        (DraftFigures(source="none"), ""),
+        (DraftFigures(source="reply", mean_acceptance_length=1.0), ""),
+        (DraftFigures(source="reply", mean_acceptance_length=2.46), " · 2.5 tokens per pass"),
+        (
+            msgspec.structs.replace(FIGURES.draft, source="live", estimated_passes=True),
+            " · 68% accepted · about 2.9 tokens per pass",
+        ),
+        (
+            msgspec.structs.replace(FIGURES.draft, source="counters"),
+            " · 68% accepted · 2.9 tokens per pass · drafting by the server's counters",
+        ),
+    ],
+)
+def test_figures_of_a_server_are_marked_as_what_they_are(draft: DraftFigures, words: str) -> None:
+    figures = msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=draft))
+    assert plain(footer_of(answer(figures=figures))) == f"74 tok/s · 1,214 tokens · 0.12 s to first token{words}"
+
+
 def test_each_drafter_is_listed_where_two_helped() -> None:
     model = DrafterFigures(name="model", drafted=160, tested=160, accepted=120, acceptance_rate=0.75, verify_passes=40)
     ngram = DrafterFigures(name="ngram", drafted=16, tested=1, accepted=0, acceptance_rate=0.0, verify_passes=1)

@@ -277,6 +277,29 @@ def test_nothing_of_a_temporary_chat_stays_once_it_is_left(make: MakeComparing) 
     assert at.window.one.plain._text().view.content == ""
 
 
+def test_a_chat_is_not_compared_on_a_server_it_has_not_been_sent_to(make: MakeComparing) -> None:
+    at = make("far switching")
+    at.chat.ask("Only for this computer")
+    at.chat.connect("http://far.example:8000")
+    at.presenter.compare_answer(at.last_answer())
+    assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 before")
+    at.chat.chats.new()
+    at.chat.ask("For the server")
+    assert not at.window.one.footer.run_button.isEnabled()  # it is still about the other chat
+    at.presenter.compare_answer(at.last_answer())
+    at.idle()
+    assert at.verdict().startswith("✓ Same text")
+
+
+def test_a_server_that_cannot_switch_drafting_off_has_nothing_to_compare(make: MakeComparing) -> None:
+    at = make("far")
+    at.chat.connect("http://127.0.0.1:8000")
+    at.chat.ask("Hello")
+    at.presenter.compare_answer(at.last_answer())
+    assert at.verdict() == wording.CANT_SWITCH.format(server="vLLM 0.29.0")
+    assert not at.window.many.footer.run_button.isEnabled()
+
+
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
     at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))

@@ -20,9 +20,9 @@ from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted
 from app.protocol.options import LoadSettings
 from app.ui.engine import local_engine
+from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.interface import EngineExit, EngineState, ExitCause
 from app.ui.engine.local_engine import LocalEngine, child_environment
-from app.ui.engine.pair import CrashTracker
 
 QUICK = Timings(tick=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)

@@ -112,4 +112,4 @@ def test_what_the_catalog_says_is_something_the_engine_takes() -> None:
             said = {key: value for key, value in values.items() if value is not None}
             msgspec.convert(said, Sampling)
             assert said or advised is None, model.id
-    assert set(SOURCE_TEXTS) == {"model file", "catalog", "default"}
+    assert set(SOURCE_TEXTS) == {"model file", "catalog", "default", "server", "unknown"}

@@ -17,6 +17,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
+from app.protocol.remote import RemoteModel, Server
 from app.settings import Pair, Settings, SettingsFile
 from app.ui.engine.pair_files import PairFiles, guide_files
 from app.ui.settings.in_use import (
@@ -200,3 +201,44 @@ def test_beside_presets_of_a_newer_version_the_values_stay(path: Path) -> None:
         move_former_settings(file, presets)
     file.save()
     assert len(former_keys(path)) == 7
+
+
+REMOTE = PairLoaded(
+    request=1,
+    target=ModelInfo(path="", name="m"),
+    sampling=COOL,
+    recommended=["temperature"],
+    remote=RemoteModel(
+        server=Server(kind="vllm", address="http://far.example:8000"), model="m", formats=["json_schema"]
+    ),
+)
+
+
+def test_what_was_not_chosen_is_left_to_a_server() -> None:
+    chat = ChatSettings(sampling=SamplingChoice(top_k=3), drafter="ngram", answer_format="regex", format_source="a")
+    values = Settings(draft_length=0)
+    command = answer_settings(chat, values, REMOTE).command([])
+    assert command.chosen == ["top_k"] and command.sampling.top_k == 3
+    assert (command.draft_length, command.drafter, command.format) == ("auto", "auto", None)
+    schema = answer_settings(ChatSettings(answer_format="json_schema", format_source="{}"), values, REMOTE)
+    assert schema.format is not None and schema.format.kind == "json_schema"
+    assert answer_settings(ChatSettings(), values, PAIR).command([]).chosen is None
+
+
+def test_an_answer_without_a_draft_is_asked_for_only_where_that_is_possible() -> None:
+    plain = ChatSettings(drafter="none")
+    assert answer_settings(plain, Settings(), REMOTE).drafter == "auto"
+    assert REMOTE.remote is not None
+    ollama = msgspec.structs.replace(REMOTE.remote, can_switch_drafting=True)
+    assert answer_settings(plain, Settings(), msgspec.structs.replace(REMOTE, remote=ollama)).drafter == "none"
+
+
+def test_a_model_on_a_server_is_remembered_without_load_settings() -> None:
+    values, files = Settings(), PairFiles("m", server="http://far.example:8000")
+    keep_opened(values, files)
+    assert values.last_pair == Pair("m", server="http://far.example:8000")
+    assert values.recent_pairs == [values.last_pair] and not values.model_loads
+    assert files_at_start(values) == files
+    assert choice_in_use(values, files).target == ""  # the files are somebody else's
+    assert files.missing() is None and files.preset_target() == "http://far.example:8000#m"
+    assert files.moved(Path("/a"), Path("/b")) == files

@@ -71,7 +71,7 @@ def test_chats_go_on_with_what_the_version_before_had(qtbot: QtBot, windows: lis
         windows.remove(running)
         running.close()
         kept = json.loads(paths.settings_file().read_bytes())
-        assert kept["version"] == 4 and not {"seed", "system_prompt"} & kept.keys()
+        assert kept["version"] == 5 and not {"seed", "system_prompt"} & kept.keys()
 
 
 def test_a_preset_of_the_model_goes_before_the_one_for_all(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:

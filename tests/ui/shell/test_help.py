@@ -20,7 +20,7 @@ from app.protocol.events import Hello
 from app.ui.chat import footer
 from app.ui.compare import pane, table
 from app.ui.shell.help import AboutDialog, FiguresDialog, LicensesDialog, figures
-from app.ui.speed.wording import HELP
+from app.ui.speed.help_text import HELP
 
 
 def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:

@@ -18,7 +18,7 @@ from app.ui import notices
 from app.ui.chat import footer
 from app.ui.chat.messages import MessageWidget
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.speed.wording import HELP
+from app.ui.speed.help_text import HELP
 from app.ui.widgets.explanations import Explanation
 from app.ui.widgets.forms import words_of
 from app.ui.widgets.section import Section

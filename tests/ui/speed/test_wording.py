@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from app.protocol.events import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
+from app.protocol.remote import RemoteModel, Server
 from app.ui.speed import wording
+from app.ui.speed.help_text import HELP
 from app.ui.speed.wording import Asked, Situation, status
 from tests.ui.speed.parts import N_GRAMS_PAUSED, PAUSED
 
@@ -309,5 +311,90 @@ def test_no_speed_up_without_a_baseline() -> None:
 
 
 def test_definitions_are_never_taken_for_markup() -> None:
-    for text in wording.HELP.values():
+    for text in HELP.values():
         assert "<" not in text
+
+
+# ------------------------------------------------------------ a model on a server
+
+SERVER = Server(kind="vllm", version="0.29.0", address="http://far.example:8000")
+REMOTE = PairLoaded(
+    request=1,
+    target=ModelInfo(path="", name="m"),
+    remote=RemoteModel(server=SERVER, model="m", figures="reply", figures_note="Start it with --figures."),
+)
+NO_FIGURES = PairLoaded(request=1, target=REMOTE.target, remote=RemoteModel(server=SERVER, model="m"))
+WHOLE = Asked("auto", ())
+OF_REPLY = DraftFigures(
+    drafted=215,
+    tested=215,
+    accepted=63,
+    acceptance_rate=0.293,
+    verify_passes=43,
+    mean_acceptance_length=2.465,
+    passes_per_accepted=[11, 14, 11, 4, 0, 3],
+    source="reply",
+)
+
+
+def answered(draft: DraftFigures) -> Situation:
+    figures = Figures(decode_tokens_per_second=74.2, draft=draft)
+    return Situation(pair=REMOTE, is_remote=True, asked=WHOLE, figures=figures)
+
+
+@pytest.mark.parametrize(
+    ("situation", "sentence", "mood"),
+    [
+        (Situation(is_remote=True, engine_state="no model"), "Not connected · The chat says why, and what", "plain"),
+        (Situation(is_remote=True, engine_state="connecting"), "Connecting", "plain"),
+        (Situation(pair=REMOTE), "Model on a server · Figures appear with the next answer.", "plain"),
+        (Situation(pair=NO_FIGURES), "Model on a server · Speed is measured here.", "plain"),
+        (Situation(pair=REMOTE, asked=WHOLE, answering=True), "Model on a server · Waiting for the server", "plain"),
+        (answered(OF_REPLY), "Drafting on the server · 29% accepted · 2.5 tokens per pass · 74 tok/s", "good"),
+        (
+            answered(msgspec.structs.replace(OF_REPLY, estimated_passes=True)),
+            "Drafting on the server · 29% accepted · about 2.5 tokens per pass · 74 tok/s",
+            "good",
+        ),
+        # Nothing is known, nothing was drafted and nothing was accepted are different answers.
+        (answered(DraftFigures(source="none")), "No drafting figures · 74 tok/s", "plain"),
+        (answered(DraftFigures(source="reply")), "Nothing was drafted · 74 tok/s", "plain"),
+        (
+            answered(DraftFigures(drafted=9, tested=9, acceptance_rate=0.0, source="reply")),
+            "No draft token was accepted · 0% accepted · 74 tok/s",
+            "warning",
+        ),
+        (
+            answered(DraftFigures(mean_acceptance_length=2.46, source="reply")),
+            "Drafting on the server · 2.5 tokens per pass · 74 tok/s",
+            "good",
+        ),
+        (
+            Situation(pair=REMOTE, asked=WHOLE, answering=True, figures=DRAFTED),
+            "Drafting on the server · 68% accepted · 74 tok/s",  # its passes are known only at the end
+            "good",
+        ),
+    ],
+)
+def test_a_server_says_what_it_knows(situation: Situation, sentence: str, mood: str) -> None:
+    said = status(situation)
+    assert (said.sentence[: len(sentence)], said.mood) == (sentence, mood)
+
+
+def test_where_the_figures_of_a_server_come_from() -> None:
+    assert wording.server_note(Situation(pair=PAIR)) == ""
+    assert wording.server_note(Situation(pair=REMOTE)) == "Start it with --figures."
+    assert wording.server_note(Situation(pair=NO_FIGURES)) == "This server gives no drafting figures."
+    counters = wording.server_note(answered(msgspec.structs.replace(OF_REPLY, source="counters")))
+    assert counters.endswith("are the server's counters over that time, not only this answer's.")
+    estimated = wording.server_note(answered(msgspec.structs.replace(OF_REPLY, estimated_passes=True)))
+    assert "tokens per pass is worked out from the rest" in estimated
+
+
+def test_positions_of_a_server_are_shares_of_all_its_passes() -> None:
+    shares = wording.accepted_per_pass(Figures(draft=OF_REPLY))
+    assert shares == [32 / 43, 18 / 43, 7 / 43, 3 / 43, 3 / 43]
+    assert sum(shares) == pytest.approx(63 / 43)  # the sums close: accepted tokens per pass
+    counted = DraftFigures(verify_passes=10, accepted_per_position=[5, 2], source="counters")
+    assert wording.accepted_per_pass(Figures(draft=counted)) == [0.5, 0.2]
+    assert wording.accepted_per_pass(Figures()) == []

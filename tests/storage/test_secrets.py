@@ -1,0 +1,50 @@
+"""Secrets of names that are no hubs; `tests.models.hub.test_tokens` has the keyrings that fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import keyring
+import pytest
+from keyring.backends import fail
+
+from app.errors import KnownError
+from app.storage.secrets import SERVICE, SecretStore
+from tests.support.keyrings import MemoryKeyring
+
+SERVER = "http://far.example:8000"
+
+
+@pytest.fixture
+def kept() -> Iterator[MemoryKeyring]:
+    before = keyring.get_keyring()
+    keyring.set_keyring(backend := MemoryKeyring())
+    yield backend
+    keyring.set_keyring(before)
+
+
+def test_each_name_has_its_own_secret(kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_a_hub")
+    store = SecretStore()
+    assert (store.get(SERVER), store.where(SERVER)) == (None, "nowhere")  # the hub's token is none of its business
+    store.set(SERVER, " sesame \n")
+    assert kept.entries == {(SERVICE, SERVER): "sesame"}
+    assert (SecretStore().get(SERVER), SecretStore().where(SERVER)) == ("sesame", "keyring")
+    assert store.get("http://other.example") is None
+    store.delete(SERVER)
+    assert not kept.entries and store.get(SERVER) is None
+
+
+def test_without_a_keyring_it_lasts_until_the_end(kept: MemoryKeyring) -> None:
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+    store = SecretStore()
+    store.set(SERVER, "sesame")
+    assert (store.get(SERVER), store.where(SERVER)) == ("sesame", "memory")
+    assert SecretStore().get(SERVER) is None
+
+
+@pytest.mark.parametrize("secret", ["", "two words", "ü", "a\nb", "x" * 8001])
+def test_what_cannot_be_a_key_is_refused(kept: MemoryKeyring, secret: str) -> None:
+    with pytest.raises(KnownError, match="isn't a key"):
+        SecretStore().set(SERVER, secret)
+    assert not kept.entries

@@ -1,0 +1,209 @@
+"""One engine object, two kinds of processes: what computes here, and what talks to a server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.client.connection import Timings
+from app.protocol.events import MemoryRead, PairLoaded
+from app.protocol.options import LoadSettings
+from app.protocol.remote import Connect, Probe, ServerProbed, ServersFound
+from app.ui import notices
+from app.ui.engine.interface import EngineState
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.notices import Action, NoticeList
+from tests.support import remote_streams
+from tests.support.model_server import ModelServer, Reply
+from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.scripted_engine import DEVICES
+
+
+@pytest.fixture
+def engine(qtbot: QtBot) -> Iterator[LocalEngine]:
+    """Ours is scripted, the one for servers is real."""
+    engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "sound"], Timings(quit=0.5))
+    yield engine
+    engine.shutdown()
+    engine.deleteLater()
+    qtbot.wait(0)
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(remote_streams.vllm(remote_streams.VLLM_METRICS)) as server:
+        yield server
+
+
+def load(qtbot: QtBot, engine: LocalEngine) -> PairLoaded:
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS) as found:
+        engine.load("target.gguf", None, LoadSettings())
+    assert found.args is not None
+    pair: PairLoaded = found.args[0]
+    return pair
+
+
+def connect(qtbot: QtBot, engine: LocalEngine, address: str) -> PairLoaded:
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS) as found:
+        engine.connect_server(Connect(request=0, address=address))
+    assert found.args is not None
+    pair: PairLoaded = found.args[0]
+    return pair
+
+
+def test_the_process_follows_what_is_used(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+    assert load(qtbot, engine).remote is None
+    first = engine.process_id()
+    pair = connect(qtbot, engine, server.url)
+    assert pair.remote is not None and pair.remote.server.kind == "vllm"
+    second = engine.process_id()
+    assert engine.state() is EngineState.READY
+    assert "scripted" not in engine.description()
+    connect(qtbot, engine, server.url)
+    assert engine.process_id() == second != first  # one process for all servers
+    assert load(qtbot, engine).remote is None
+    assert engine.process_id() not in (first, second)
+
+
+def test_the_memory_is_that_of_this_computer(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+    load(qtbot, engine)
+    read: list[MemoryRead] = []
+    engine.memory_read.connect(read.append)
+    connect(qtbot, engine, server.url)
+    engine.read_memory()
+    connect(qtbot, engine, server.url)  # by now it has answered
+    assert read == [MemoryRead(devices=DEVICES)]  # what our engine took is free again, and a server says nothing
+
+
+def test_a_server_has_no_tokens_to_check(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+    connect(qtbot, engine, server.url)
+    assert engine.check_text("Two draft") == 0
+
+
+def test_what_is_forgotten_while_a_server_is_used_is_erased_here_too(
+    qtbot: QtBot, engine: LocalEngine, server: ModelServer
+) -> None:
+    kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_bytes(b"of a chat")
+    connect(qtbot, engine, server.url)
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+    assert not kept.exists()
+    assert engine.state() is EngineState.READY
+
+
+def test_what_our_engine_was_still_to_forget_is_erased_when_it_goes(
+    qtbot: QtBot, server: ModelServer, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tests.ui.scripted_engine", "unforgetting"]
+    engine = LocalEngine(command, Timings(quit=0.5))
+    try:
+        load(qtbot, engine)
+        kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(b"of a chat")
+        engine.forget()
+        with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+            engine.connect_server(Connect(request=0, address=server.url))
+        assert not kept.exists()
+    finally:
+        engine.shutdown()
+        engine.deleteLater()
+
+
+def test_servers_are_tested_and_found(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+    with qtbot.waitSignal(engine.server_probed, timeout=WAIT_MS) as probed:
+        number = engine.probe(Probe(request=0, address=server.url))
+    assert probed.args is not None
+    answer: ServerProbed = probed.args[0]
+    assert answer.request == number and answer.server is not None and answer.server.version == "0.29.0"
+    with qtbot.waitSignal(engine.servers_found, timeout=WAIT_MS) as found:
+        engine.find_servers()
+    assert found.args is not None and isinstance(found.args[0], ServersFound)
+
+
+def test_a_process_is_ended_without_waiting_for_it(qtbot: QtBot, engine: LocalEngine) -> None:
+    engine.find_servers()
+    engine.end()
+    assert (engine.state(), engine.process_id()) == (EngineState.STOPPED, 0)
+    load(qtbot, engine)  # and another one can begin
+
+
+# ------------------------------------------------------------ the loader
+
+
+class ServerRig(Rig):
+    """With the real process for servers."""
+
+    @staticmethod
+    def _engine(behavior: str, timings: Timings) -> LocalEngine:
+        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[ServerRig]:
+    rig = ServerRig(qtbot, tmp_path, "sound")
+    yield rig
+    rig.close()
+
+
+def test_what_is_remembered_is_what_the_server_says(rig: ServerRig, server: ModelServer) -> None:
+    opened: list[PairFiles] = []
+    rig.pair_loader.pair_opened.connect(opened.append)
+    rig.connect(f"127.0.0.1:{server.port}/v1")
+    assert opened == [PairFiles("m", server=server.url)]
+    assert rig.pair_loader.files() == opened[0]
+    assert rig.pair_loader.is_remote()
+    assert rig.marker.left_behind() is None  # a server can't crash the app by being loaded
+    rig.load()
+    assert not rig.pair_loader.is_remote() and rig.pair_loader.remote() is None
+
+
+def test_a_pair_of_this_computer_is_planned_by_our_engine(rig: ServerRig, server: ModelServer) -> None:
+    rig.connect(server.url)
+    planned: list[EngineState] = []
+    rig.pair_loader.plan_with(lambda _files, _done: planned.append(rig.engine.state()))
+    rig.pair_loader.load(rig.files())
+    assert planned == [EngineState.STARTING]  # which only it can: it knows the GPUs
+    assert rig.pair_loader.pair() is None
+    rig.qtbot.waitUntil(lambda: rig.engine.description() == "scripted", timeout=WAIT_MS)
+
+
+def test_a_server_that_is_down_leaves_a_choice(rig: ServerRig, server: ModelServer) -> None:
+    server.routes["/v1/models"] = Reply.of({"error": "Unauthorized"}, 401)
+    rig.pair_loader.load(PairFiles("m", server=server.url))
+    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    assert rig.notice_list.notices()["load"].actions[0] is Action.ENTER_KEY
+    server.routes["/v1/models"] = Reply.of(remote_streams.VLLM_MODELS)
+    with rig.qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
+        rig.pair_loader.load_again()
+    assert not rig.notice_list.notices()
+
+
+def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: LocalEngine) -> None:
+    marker = LoadingMarker(tmp_path / "loading.json")
+    marker.set(PairFiles("m"))
+    loader = PairLoader(engine, NoticeList(), marker)
+    loader.open_at_start(PairFiles("m", server="http://127.0.0.1:9"))
+    assert engine.state() is EngineState.STARTING
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
+        pass
+    loader.deleteLater()
+
+
+def test_a_server_that_loads_its_model_is_waited_for_until_canceled(qtbot: QtBot, tmp_path: Path) -> None:
+    rig = Rig(qtbot, tmp_path, "far busy")
+    rig.pair_loader.load(PairFiles("m", server="http://127.0.0.1:8000"))
+    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
+    assert rig.notice_list.notices()["load"] == notices.server_loading()
+    rig.engine.cancel()
+    qtbot.waitUntil(lambda: rig.notice_list.notices()["load"] == notices.not_connected(), timeout=WAIT_MS)
+    rig.close()

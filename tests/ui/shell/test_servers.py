@@ -1,0 +1,262 @@
+"""The whole window with a model on a server."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.client.connection import Timings
+from app.settings import Pair, SettingsFile
+from app.ui.chat.answer_queue import CONSENT, SERVER
+from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
+from app.ui.engine.interface import EngineState
+from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.pair_files import PairFiles
+from app.ui.notices import Action
+from app.ui.speed.parts import ServerSection
+from app.ui.widgets.forms import Decimal
+from tests.support import remote_streams
+from tests.support.model_server import Cut, ModelServer, Reply
+from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.test_messages import Chatting
+from tests.ui.speed.parts import status_of
+
+CHAT = "/v1/chat/completions"
+OpenWindow = Callable[..., Chatting]
+
+
+def open_and_begin(qtbot: QtBot, last: Pair | None = None, *, far: str = "") -> Chatting:
+    """``far``: how a server on another computer behaves, which is scripted."""
+    if last is not None:
+        file = SettingsFile(paths.settings_file())
+        file.values.remember_pair(last)
+        file.save()
+    command = [sys.executable, "-m", "tests.ui.scripted_engine"]
+    engine = None
+    if far:
+        engine = LocalEngine([*command, "far"], Timings(quit=0.5), for_servers=[*command, far])
+    window = Chatting(qtbot, engine)
+    window.begin()
+    return window
+
+
+@pytest.fixture
+def open_window(qtbot: QtBot) -> Iterator[OpenWindow]:
+    opened: list[Chatting] = []
+
+    def open_it(last: Pair | None = None, *, far: str = "") -> Chatting:
+        opened.append(open_and_begin(qtbot, last, far=far))
+        return opened[-1]
+
+    yield open_it
+    for running in opened:
+        running.close()
+        if running.engine.parent() is not running.window:
+            running.engine.deleteLater()
+
+
+@pytest.fixture
+def vllm() -> Iterator[ModelServer]:
+    with ModelServer(remote_streams.vllm(remote_streams.VLLM_METRICS)) as server:
+        yield server
+
+
+def connected(running: Chatting) -> None:
+    running.qtbot.waitUntil(
+        lambda: running.controller.pair_loader.remote() is not None and running.engine.state() is EngineState.READY,
+        timeout=WAIT_MS,
+    )
+
+
+def connect(running: Chatting, address: str) -> None:
+    running.controller.pair_loader.load(PairFiles("", server=address))
+    connected(running)
+
+
+def notices_of(running: Chatting) -> dict[str, tuple[Action, ...]]:
+    return {subject: one.actions for subject, one in running.controller.notice_list.notices().items()}
+
+
+def section(running: Chatting) -> ServerSection:
+    found = running.window.speed_panel.findChild(ServerSection)
+    assert isinstance(found, ServerSection)
+    return found
+
+
+def test_the_window_says_where_the_model_is_and_what_it_drafts(open_window: OpenWindow, vllm: ModelServer) -> None:
+    running = open_window(Pair("m", server=vllm.url))  # as at the next start
+    connected(running)
+    assert running.window.top_bar.pair.text() == f"m · 127.0.0.1:{vllm.port}"
+    assert "vLLM 0.29.0" in running.window.top_bar.pair.toolTip()
+    running.ask("What happened?")
+    answer = running.model.messages[-1]
+    assert (answer.text, answer.thinking, answer.status) == (remote_streams.TEXT, "Let me", "complete")
+    panel = running.window.speed_panel
+    running.qtbot.waitUntil(lambda: "29% accepted · 2.5 tokens per pass" in status_of(panel), timeout=WAIT_MS)
+    assert status_of(panel).startswith("Drafting on the server · ")
+    footer = running.answer().footer
+    assert footer is not None and "29% accepted · 2.5 tokens per pass" in footer.text().replace("\u00a0", " ")
+    for control in (panel.draft_length, panel.drafter, panel.head, panel.show_drafted, panel.plain_speed):
+        assert not control.isVisible()
+    assert section(running).isVisible() and "--per-request-spec-decode-metrics" in section(running).note()
+    assert running.settings.values.recent_pairs[0] == Pair("m", server=vllm.url)
+    assert not running.is_enabled("measure_plain")
+    assert not notices_of(running)
+
+
+def test_another_model_is_the_one_of_this_computer_again(
+    open_window: OpenWindow, vllm: ModelServer, guide_pair: tuple[Path, Path]
+) -> None:
+    running = open_window()
+    running.ready()
+    connect(running, vllm.url)
+    running.choose("load_guide")
+    running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.READY, timeout=WAIT_MS)
+    panel = running.window.speed_panel
+    assert running.controller.pair_loader.remote() is None
+    assert panel.draft_length.isVisible() and not section(running).isVisible()
+    running.qtbot.waitUntil(panel.plain_speed.isVisible, timeout=WAIT_MS)
+    running.controller.commands.load_recent(0)
+    connected(running)
+    assert not panel.draft_length.isVisible()
+    assert vllm.bodies(CHAT) == []
+
+
+def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindow) -> None:
+    running = open_window(far="far")
+    connect(running, "http://127.0.0.1:8000")
+    tab = running.window.settings_tab
+    assert not tab.parameters["top_k"].isEnabled() and "no such setting" in tab.parameters["top_k"].field.toolTip()
+    assert not tab.overflow.isEnabled() and "up to vLLM" in tab.overflow.toolTip()
+    assert not tab.drafter.isEnabled() and tab.parameters["temperature"].isEnabled()
+    formats = tab.answer_format.model()
+    for place in range(tab.answer_format.count()):
+        index = formats.index(place, 0)
+        is_offered = tab.answer_format.itemData(place) in ("text", "json_schema")
+        assert bool(formats.flags(index) & Qt.ItemFlag.ItemIsEnabled) is is_offered
+        assert (formats.data(index, Qt.ItemDataRole.ToolTipRole) == NO_SUCH_FORMAT) is not is_offered
+    temperature = tab.parameters["temperature"].field
+    assert isinstance(temperature, Decimal)
+    temperature.setValue(0.3)
+    running.ask("Hello")
+    assert running.model.messages[-1].text == " 1 temperature"  # the rest is left to the server
+    running.choose("load_guide")
+    running.qtbot.waitUntil(lambda: running.controller.pair_loader.remote() is None, timeout=WAIT_MS)
+    running.ready()
+    assert tab.parameters["top_k"].isEnabled() and tab.overflow.isEnabled() and tab.drafter.isEnabled()
+    assert GRAYED not in tab.foot()
+
+
+def test_a_server_that_is_down_at_the_start_can_be_tried_again_or_left(
+    open_window: OpenWindow, vllm: ModelServer, guide_pair: tuple[Path, Path]
+) -> None:
+    models = vllm.routes.pop("/v1/models")
+    running = open_window(Pair("m", server=vllm.url))
+    running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: status_of(running.window.speed_panel).startswith("Not connected"), timeout=WAIT_MS)
+    assert Action.LOAD_GUIDE in notices_of(running)["load"]
+    running.controller.commands.on_notice(Action.LOAD_GUIDE, "load")
+    running.ready()
+    assert running.controller.pair_loader.remote() is None and not notices_of(running)
+    vllm.routes["/v1/models"] = models
+    running.controller.commands.load_recent(0)
+    connected(running)
+
+
+def test_retry_connects_again(open_window: OpenWindow, vllm: ModelServer) -> None:
+    models = vllm.routes["/v1/models"]
+    vllm.routes["/v1/models"] = Reply.of({"error": {"message": "too many", "code": 429}}, 429)
+    running = open_window(Pair("m", server=vllm.url))
+    running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
+    assert notices_of(running)["load"][0] is Action.CONNECT_AGAIN
+    vllm.routes["/v1/models"] = models
+    running.controller.commands.on_notice(Action.CONNECT_AGAIN, "load")
+    connected(running)
+    assert not notices_of(running)
+
+
+def test_a_cut_answer_is_continued_or_asked_for_again_with_a_button(open_window: OpenWindow, vllm: ModelServer) -> None:
+    whole = vllm.routes[CHAT]
+    vllm.routes[CHAT] = Reply.stream(*remote_streams.words()[:3], Cut)
+    running = open_window(Pair("m", server=vllm.url))
+    connected(running)
+    running.ask("What happened?")
+    assert notices_of(running)[SERVER] == (Action.ASK_AGAIN, Action.CONTINUE, Action.DISMISS)
+    assert running.model.messages[-1].text == "Two draft" and len(vllm.bodies(CHAT)) == 1
+    vllm.routes[CHAT] = whole
+    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
+    running.controller.commands.on_notice(Action.CONTINUE, SERVER)
+    running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
+    running.settle()
+    assert vllm.bodies(CHAT)[-1]["messages"][-1]["content"] == "Two draft"
+    assert running.model.messages[-1].text.startswith("Two draft") and not notices_of(running)
+    vllm.routes[CHAT] = Reply.of({"error": "Unauthorized"}, 401)
+    running.ask("And then?")
+    assert notices_of(running)[SERVER] == (Action.ENTER_KEY, Action.ASK_AGAIN)
+    vllm.routes[CHAT] = whole
+    running.controller.commands.on_notice(Action.ASK_AGAIN, SERVER)
+    running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
+    assert running.model.messages[-1].version == 2 and not notices_of(running)
+
+
+def test_a_local_chat_asks_before_it_goes_anywhere(open_window: OpenWindow) -> None:
+    running = open_window(far="far")
+    running.ready()
+    running.ask("Hello")
+    connect(running, "http://far.example:8000")
+    running.type("And then?")
+    running.qtbot.waitUntil(lambda: CONSENT in notices_of(running), timeout=WAIT_MS)
+    running.controller.commands.on_notice(Action.SEND_CHAT, CONSENT)
+    running.settle()
+    assert running.model.messages[-1].text == " 3" and not notices_of(running)
+    running.controller.commands.open_server()  # what is used is what the dialog begins with
+    servers = running.controller.commands.servers()
+    assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
+
+
+def test_offline_a_server_elsewhere_is_left(open_window: OpenWindow) -> None:
+    running = open_window(far="far")
+    connect(running, "http://far.example:8000")
+    running.settings.values.offline = True
+    running.controller.commands.save_due.emit()
+    running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
+    assert running.controller.pair_loader.remote() is None
+    assert running.controller.notice_list.notices()["load"].text == "far.example:8000 is another computer."
+
+
+def test_compare_says_why_it_cannot(open_window: OpenWindow, vllm: ModelServer) -> None:
+    running = open_window(Pair("m", server=vllm.url))
+    connected(running)
+    running.ask("What happened?")
+    running.choose("compare_last")
+    window = running.controller.compare.presenter().window
+    assert "vLLM 0.29.0 can't switch drafting off" in window.one.verdict.text()
+    assert not window.one.footer.run_button.isEnabled()
+    assert "Without a draft" not in running.entries(-1)
+
+
+def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
+    with ModelServer(remote_streams.ollama()) as server:
+        running = open_window(Pair("q:8b", server=server.url))
+        connected(running)
+        running.qtbot.waitUntil(running.window.speed_panel.plain_speed.isVisible, timeout=WAIT_MS)
+        assert running.is_enabled("measure_plain")
+        running.ask("What happened?")
+        panel = running.window.speed_panel
+        running.qtbot.waitUntil(lambda: status_of(panel).startswith("No drafting figures"), timeout=WAIT_MS)
+        assert "keeps its counts to itself" in section(running).note()
+        running.choose("measure_plain")
+        running.qtbot.waitUntil(panel.plain_speed.buttons[1].isVisible, timeout=WAIT_MS)
+        running.ready()
+        running.choose("compare_last")
+        window = running.controller.compare.presenter().window
+        running.qtbot.waitUntil(lambda: "Same text" in window.one.verdict.text(), timeout=WAIT_MS)
+        asked = [body for one in server.asked if (body := one.body).get("stream")]
+        drafted = [body.get("options", {}).get("draft_num_predict") for body in asked]
+        assert drafted[-2:] == [0, None] and drafted[0] is None
