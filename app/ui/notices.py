@@ -35,8 +35,8 @@ class Action(enum.StrEnum):
     SHOW_DOWNLOADS = "Show downloads"
     USE_BEGINNING = "Use the beginning"
     RAISE_CONTEXT = "Raise the context"
-    RESTART_SERVER = "Restart the server"
-    SERVER_SETTINGS = "Server settings…"
+    RESTART_API_SERVER = "Restart the API server"
+    API_SERVER_SETTINGS = "API server settings…"
     CONNECT_AGAIN = "Retry"
     OPEN_SERVER = "Server…"
     ENTER_KEY = "Enter key…"
@@ -284,19 +284,19 @@ def busy_comparing() -> Notice:
     return Notice("info", text, (Action.DISMISS,))
 
 
-SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
+API_SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
 
 
-def server_ended() -> Notice:
+def api_server_ended() -> Notice:
     """The process that serves other programs ended too often."""
-    text = f"{SERVER_ENDED} Other programs can't use the model until you restart it."
-    return Notice("bad", text, (Action.RESTART_SERVER, Action.DISMISS))
+    text = f"{API_SERVER_ENDED} Other programs can't use the model until you restart it."
+    return Notice("bad", text, (Action.RESTART_API_SERVER, Action.DISMISS))
 
 
-def server_failed(reason: str) -> Notice:
+def api_server_failed(reason: str) -> Notice:
     """It can't listen; ``reason`` is a sentence."""
     text = f"The API server didn't start. {reason}"
-    return Notice("warning", text, (Action.SERVER_SETTINGS, Action.RESTART_SERVER, Action.DISMISS))
+    return Notice("warning", text, (Action.API_SERVER_SETTINGS, Action.RESTART_API_SERVER, Action.DISMISS))
 
 
 def busy_serving() -> Notice:

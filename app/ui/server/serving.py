@@ -40,8 +40,9 @@ from app.protocol.serving import (
     Unavailable,
 )
 from app.ui import notices
+from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.interface import Engine, EngineState
-from app.ui.engine.pair import CrashTracker, PairLoader
+from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.process import ServerProcess
@@ -357,7 +358,7 @@ class Serving(QObject):
 
     def _fail(self, message: str) -> None:
         self._set_state(ServerState("failed", message=message))
-        self._notice_list.show(NOTICE, notices.server_failed(message))
+        self._notice_list.show(NOTICE, notices.api_server_failed(message))
 
     @Slot()
     def _on_process_ended(self) -> None:
@@ -367,8 +368,8 @@ class Serving(QObject):
         now = time.monotonic()
         self._tracker.record(now)
         if self._tracker.is_exhausted(now):
-            self._set_state(ServerState("failed", message=notices.SERVER_ENDED))
-            self._notice_list.show(NOTICE, notices.server_ended())
+            self._set_state(ServerState("failed", message=notices.API_SERVER_ENDED))
+            self._notice_list.show(NOTICE, notices.api_server_ended())
         else:
             self.restart()
 
