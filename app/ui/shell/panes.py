@@ -9,6 +9,8 @@ from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
+from app.ui.widgets.focus_order import next_in_focus_order
+
 
 class Panes(QObject):
     """Gives the keyboard to a pane: to what had it there last, or else to its first control."""
@@ -50,9 +52,9 @@ def takes_keyboard(widget: QWidget) -> bool:
 
 def first_stop(pane: QWidget) -> QWidget | None:
     """Where the Tab key stops first in a pane."""
-    widget = pane.nextInFocusChain()
-    while widget is not None and widget is not pane:
+    widget = next_in_focus_order(pane)
+    while widget is not pane:
         if pane.isAncestorOf(widget) and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and takes_keyboard(widget):
             return widget
-        widget = widget.nextInFocusChain()
+        widget = next_in_focus_order(widget)
     return None

@@ -22,6 +22,7 @@ from app.ui.compare.repeated_answer import repeated_answer
 from app.ui.engine import thinking
 from app.ui.engine.recommended import recommended
 from app.ui.widgets import stylesheet
+from app.ui.widgets.focus_order import next_in_focus_order
 from tests.ui.chat.settings_parts import SettingsRig
 from tests.ui.parts import WAIT_MS
 
@@ -95,11 +96,11 @@ def test_the_keyboard_goes_through_the_fields_as_one_reads(qtbot: QtBot, rig: Se
     shown = [field for field in rig.tab.fields() if field.isVisible() and field.isEnabled()]
     assert len(shown) >= 20
     reached: list[QWidget] = []
-    one: QWidget | None = rig.tab.preset
-    while one is not None and one not in reached[:1]:
+    one: QWidget = rig.tab.preset
+    while one not in reached[:1]:
         if one in shown:
             reached.append(one)
-        one = one.nextInFocusChain()
+        one = next_in_focus_order(one)
     assert reached == shown
     tops = [field.mapTo(rig.tab, field.rect().center()) for field in shown]
     assert all(a.y() <= b.y() + 20 for a, b in itertools.pairwise(tops))

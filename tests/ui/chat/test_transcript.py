@@ -25,6 +25,7 @@ from app.ui.chat.welcome import EXAMPLES
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
+from app.ui.widgets.focus_order import next_in_focus_order
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER
@@ -595,11 +596,11 @@ def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBo
     assert len(shown) >= 4
     buttons: list[QWidget] = [message.buttons.copy_button for message in shown]
     order: list[int] = []
-    one = transcript.column.nextInFocusChain()
-    while one is not None and one is not transcript.column:
+    one = next_in_focus_order(transcript.column)
+    while one is not transcript.column:
         if one in buttons:
             order.append(buttons.index(one))
-        one = one.nextInFocusChain()
+        one = next_in_focus_order(one)
     assert order == list(range(len(buttons)))
 
 
