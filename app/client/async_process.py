@@ -62,6 +62,8 @@ class AsyncEngineProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._events: asyncio.Queue[Event | EngineExit] = asyncio.Queue()
         """Those of the current request."""
+        self._ending: asyncio.Future[None] | None = None
+        """The end of the last request, which goes on when whoever made that is canceled twice."""
         self._questions: dict[int, asyncio.Future[QuestionAnswer]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._memory_kills = out_of_memory_kills()
@@ -139,6 +141,8 @@ class AsyncEngineProcess:
         """Answer a chat; the last event is `GenerationFinished`. Close it early to cancel the answer, and wait for that
         to have happened. Raises `GenerationFailedError` if it fails.
         """
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
         self._ask(command)
         try:
             async for event in self._answers():
@@ -148,7 +152,8 @@ class AsyncEngineProcess:
                     case GenerationStarted() | PromptProgressed() | RoundsReceived() | GenerationFinished():
                         yield event
         finally:
-            await asyncio.shield(asyncio.ensure_future(self._end_request()))
+            self._ending = asyncio.ensure_future(self._end_request())
+            await asyncio.shield(self._ending)
 
     async def check_text(self, question: CheckText) -> TextChecked:
         """Tokens that give a text. Raises `KnownError`."""

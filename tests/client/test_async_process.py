@@ -16,7 +16,9 @@ from app.client.state import ExitCause
 from app.errors import KnownError
 from app.protocol.commands import CheckText, Generate, Load, Message, Tokenize
 from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived
+from app.protocol.options import LoadSettings
 from tests.support.gguf_files import make_model
+from tests.support.mtp_models import make_table_model
 
 HI = [Message(role="user", content="Hi")]
 ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16)
@@ -98,7 +100,7 @@ def test_what_fails_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.allow_logs
 def test_one_that_is_killed(tmp_path: Path) -> None:
-    target = make_model(tmp_path / "target.gguf", context_length=32_768)
+    target = make_table_model(tmp_path / "endless.gguf", "glm4moe", context_length=32_768)
 
     async def run() -> None:
         engine = AsyncEngineProcess()
@@ -107,13 +109,47 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
             await engine.load(Load(request=0, target=str(target)))
             with pytest.raises(EngineEndedError) as ended:
                 async with aclosing(engine.generate(Generate(request=0, messages=HI, seed=1))) as events:
+                    is_killed = False
                     async for event in events:
-                        if isinstance(event, RoundsReceived):
+                        if isinstance(event, RoundsReceived) and not is_killed:
                             assert engine.process_id
                             psutil.Process(engine.process_id).kill()
+                            is_killed = True
             assert ended.value.ended.cause in (ExitCause.KILLED, ExitCause.EXITED)
             with pytest.raises(EngineEndedError):
                 await engine.tokenize(Tokenize(request=0, text="a"))
+        finally:
+            await engine.close()
+
+    asyncio.run(run())
+
+
+def test_who_asks_after_one_that_was_canceled_twice(tmp_path: Path) -> None:
+    """As the server does when a client goes and its connection is closed: the engine may still be busy then."""
+    target = make_table_model(tmp_path / "endless.gguf", "glm4moe", context_length=8192)
+
+    async def run() -> None:
+        engine = AsyncEngineProcess()
+        await engine.start()
+        try:
+            await engine.load(Load(request=0, target=str(target), settings=LoadSettings(context_length=8192)))
+            has_begun = asyncio.Event()
+
+            async def endless() -> None:
+                async with aclosing(engine.generate(Generate(request=0, messages=HI, seed=1))) as events:
+                    async for event in events:
+                        if isinstance(event, RoundsReceived):
+                            has_begun.set()
+
+            for _ in range(3):
+                task = asyncio.ensure_future(endless())
+                await has_begun.wait()
+                has_begun.clear()
+                for _ in range(2):
+                    task.cancel()
+                    await asyncio.sleep(0)
+                assert await asyncio.gather(task, return_exceptions=True)
+                assert isinstance((await answered(engine))[-1], GenerationFinished)
         finally:
             await engine.close()
 

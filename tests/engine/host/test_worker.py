@@ -120,8 +120,10 @@ def test_candidates_are_scored(process: EngineProcess, random_pair: Pair) -> Non
     assert process.until(GenerationFinished).request == 6
 
 
-def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
-    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
+    endless = make_table_model(tmp_path / "endless.gguf", "glm4moe", context_length=8192)
+    settings = LoadSettings(context_length=8192)
+    process.send(Load(request=1, target=str(endless), settings=settings), ask(sampling=GREEDY))
     process.until(RoundsReceived)
     process.send(Ping())
     pong = process.until(Pong)

@@ -75,4 +75,4 @@ def test_files_and_images_go_before_the_question() -> None:
     stored = [replace(first, attachments=(image,)), replace(second, attachments=(text, gone, image))]
     (message,) = conversation(stored).messages
     assert message.content == "Look.\n\n`notes.md`\n\n```\n80 °C\n```\n\nWhy?"
-    assert message.images == (Image("b" * 64, "/tea.png"),) * 2
+    assert message.images == (Image("b" * 64, "/tea.png", "tea.png"),) * 2
