@@ -65,7 +65,7 @@ class Dialect:
 _LIVE = {"timings_per_token": True, "return_progress": True}
 _LLAMA_NOTE = (
     "llama-server sends its counts of drafted and accepted tokens with every token. If nothing is drafted, start it "
-    "with a draft model (--spec-draft-model FILE) or with --spec-type, for example --spec-type ngram-simple."
+    "with --spec-type: draft-simple and --spec-draft-model FILE for a draft model, or ngram-simple, for example."
 )
 _DIALECTS = (
     Dialect(
