@@ -73,7 +73,7 @@ class ServerPage(QWidget):
         self._key_place = label(role="quiet", wraps=True)
         self._needs_key = QCheckBox("Programs on this computer need the key, too")
         self._others = QCheckBox("Other computers may use it")
-        self._address = QComboBox()
+        self._address = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
         self._address.setAccessibleName("Address for other computers")
         guard_wheel(self._address)
         self._hosts = QLineEdit(placeholderText="my-computer.lan")
