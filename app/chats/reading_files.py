@@ -16,8 +16,8 @@ _SENTENCES: dict[FileReason, str] = {
     "too_long": "{name} has {detail} characters of text. The most that can be attached is 4,000,000.",
     "too_much": "{name} becomes far too large when it is unpacked. It may be damaged.",
     "too_many_pages": "{name} has {detail} pages. The most that can be attached is 3,000.",
-    "image": "{name} is a picture that can't be read. It may be damaged, or of another kind than PNG, JPEG, GIF, BMP "
-    "and WebP.",
+    "image": "{name} is a picture that can't be read. It may be damaged, or in a format other than PNG, JPEG, GIF, "
+    "BMP and WebP.",
     "binary": "{name} isn't a kind of file that can be attached. "
     "Text, code, CSV, Markdown, web pages, PDF files and Word documents (.docx) can.",
     "old_office": "{name} is in an older Office format, or protected with a password. "

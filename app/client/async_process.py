@@ -49,6 +49,13 @@ class GenerationFailedError(KnownError):
         self.prompt_tokens = event.prompt_tokens
 
 
+class TooLargeError(KnownError):
+    """A chat with a message that is too long to be handed on; the sentence is for whoever sent it."""
+
+    def __init__(self) -> None:
+        super().__init__("A message of this chat is too long.")
+
+
 class AsyncEngineProcess:
     """An engine process, from `start` to `close`.
 
@@ -167,7 +174,7 @@ class AsyncEngineProcess:
         try:
             number = self._connection.count_prompt(question)
         except ProtocolError as error:
-            raise KnownError("A message of this chat is too long.") from error
+            raise TooLargeError from error
         answer = await self._answer(number)
         assert isinstance(answer, PromptCounted)
         return answer
@@ -186,7 +193,7 @@ class AsyncEngineProcess:
         try:
             self._connection.ask(command)
         except ProtocolError as error:
-            raise KnownError("A message of this chat is too long.") from error
+            raise TooLargeError from error
         self._wants_to_write.set()
 
     async def _answers(self) -> AsyncIterator[Event]:

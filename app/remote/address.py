@@ -57,14 +57,14 @@ def _url(typed: str) -> httpx2.URL:
     except (httpx2.InvalidURL, UnicodeError, ValueError):
         url = httpx2.URL()
     if url.userinfo:
-        raise RemoteError("address", "The address contains a name or a password. Put the key into its own field.")
+        raise RemoteError("address", "The address contains a user name or a password. Enter the key in its own field.")
     is_one = url.scheme in ("http", "https") and _HOST.fullmatch(url.host) and 0 < (url.port or 80) < _MOST_PORTS
     if len(words) > MAX_ADDRESS_CHARACTERS or not is_one:
         raise RemoteError(
             "address", f"“{printable(typed.strip())}” isn't an address. It looks like http://localhost:8080."
         )
     if url.query or url.fragment:
-        raise RemoteError("address", "The address must end before ? and #. It looks like http://localhost:8080.")
+        raise RemoteError("address", "The address can't contain ? or #. Enter one like http://localhost:8080.")
     return url
 
 

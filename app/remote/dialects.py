@@ -54,7 +54,7 @@ class Dialect:
         if not self.has_budget:
             found["thinking_budget"] = f"{self.name} can't limit thinking."
         if not self.formats:
-            found["answer_format"] = f"{self.name} gives only free text here."
+            found["answer_format"] = f"{self.name} can't make answers follow a format."
         if self.kind != "ollama":
             found["drafter"] = f"How {self.name} drafts is decided when it is started."
         found["overflow"] = f"What happens to a chat that is too long is up to {self.name}."
@@ -65,7 +65,7 @@ class Dialect:
 _LIVE = {"timings_per_token": True, "return_progress": True}
 _LLAMA_NOTE = (
     "llama-server sends its counts of drafted and accepted tokens with every token. If nothing is drafted, start it "
-    "with --spec-type: draft-simple and --spec-draft-model FILE for a draft model, or ngram-simple, for example."
+    "with --spec-type, for example draft-simple with --spec-draft-model FILE for a draft model, or ngram-simple."
 )
 _DIALECTS = (
     Dialect(
@@ -126,15 +126,15 @@ _DIALECTS = (
         "tgi",
         _BASIC,
         figures="counters",
-        note="TGI counts only over all its answers. Its counters before and after an answer are compared, which also "
-        "count what others ask it.",
+        note="TGI only has counters for all its answers together. Slipstream compares them before and after an "
+        "answer, so they also count other requests.",
     ),
     Dialect(
         "ollama",
         _LLAMA,
         formats=_JSON,
-        note="Ollama drafts, but keeps its counts to itself. An answer without drafting can be asked for to compare "
-        "the speed.",
+        note="Ollama can draft, but doesn't report its counts. Slipstream can ask for an answer without drafting to "
+        "compare the speed.",
     ),
     Dialect(
         "lm_studio",

@@ -59,7 +59,7 @@ def reported(content: object, status: int, host: str, retry_after: str = "") -> 
     status = status or number(error.get("code")) or number(root.get("code")) or 0
     words = words_of(content)
     if status in _KEY_STATUS:
-        return RemoteError("key", f"{host} refused the key, or needs one. Check the key in the server's settings.")
+        return RemoteError("key", f"{host} needs a key, or refused the one it got. Check the key.")
     if kind == "exceed_context_size_error" or (status in (0, 400, 413, 422) and _SENT_BUT_TOO_LONG.search(words)):
         return _too_long(error, words, host)
     if status == 429:
@@ -109,7 +109,7 @@ def of_connection(error: Exception, host: str) -> RemoteError:
     if isinstance(error, httpx2.DecodingError):
         return RemoteError("not_a_server", f"{host} sent something that can't be unpacked.")
     if isinstance(error, httpx2.LocalProtocolError | httpx2.InvalidURL | ValueError):
-        return RemoteError("address", f"{host} can't be asked: the address or the key contains impossible characters.")
+        return RemoteError("address", f"Can't connect to {host}: the address or the key contains invalid characters.")
     return RemoteError("cut", f"The connection to {host} was cut.")
 
 
@@ -118,9 +118,9 @@ def _of_tls(error: ssl.SSLError, host: str) -> RemoteError:
         return RemoteError(
             "certificate",
             f"The certificate of {host} isn't trusted ({printable(error.verify_message or 'no reason given')}). "
-            "Slipstream trusts what the system trusts.",
+            "Slipstream trusts the certificates that the system trusts.",
         )
-    return RemoteError("certificate", f"{host} doesn't answer over https as it should. Perhaps it speaks http only.")
+    return RemoteError("certificate", f"{host} doesn't answer over https. It may support only http.")
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

@@ -75,8 +75,15 @@ class Answering:
         except RemoteError as error:
             self._failed(error)
         else:
+            await self._finish_with_counters()
+
+    async def _finish_with_counters(self) -> None:
+        try:
             after = await self._counters() if self._before is not None else None
-            self._finished(self._reason(), after)
+        except asyncio.CancelledError:
+            self._finished(self._reason(), None)
+            raise
+        self._finished(self._reason(), after)
 
     async def _read(self, request: Request) -> None:
         http = self._session.http

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +16,7 @@ from typing import Any
 import httpx2
 
 from app import __version__
-from app.remote.address import Address, origin
+from app.remote.address import Address, names_loopback, origin
 from app.remote.failures import RemoteError, of_connection, refusal
 from app.remote.limits import Limits
 from app.remote.values import parsed
@@ -162,9 +160,9 @@ class Http:
         headers, extensions = {}, {}
         places = [url]
         if self._loopback_only:
-            # The very addresses that were looked at are used: a name may lead elsewhere when it is looked up again.
+            # No name is looked up: it may lead elsewhere.
             headers["Host"], extensions["sni_hostname"] = url.netloc.decode("ascii"), url.host
-            places = [url.copy_with(host=one) for one in await self._looked_up(url)]
+            places = [url.copy_with(host=one) for one in self._own_addresses(url.host)]
         for place in places:
             try:
                 request = self._client.build_request(
@@ -192,16 +190,11 @@ class Http:
             raise RemoteError("not_a_server", f"{self.address.host} redirects requests. Check the address.")
         return target
 
-    async def _looked_up(self, url: httpx2.URL) -> list[str]:
-        """The addresses of a host. Raises `RemoteError` if any of them is another machine's."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise of_connection(httpx2.ConnectError(str(error)), self.address.host) from None
-        addresses = list(dict.fromkeys(str(entry[4][0]).partition("%")[0] for entry in found))
-        if not addresses or not all(ipaddress.ip_address(one).is_loopback for one in addresses):
+    def _own_addresses(self, host: str) -> list[str]:
+        """Where this computer is reached under a name or address of its own. Raises `RemoteError` for any other."""
+        if not names_loopback(host):
             raise _offline(self.address.host)
-        return addresses
+        return ["127.0.0.1", "::1"] if host.endswith("localhost") else [host]
 
 
 def _offline(host: str) -> RemoteError:

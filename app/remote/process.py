@@ -52,7 +52,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, encode_frame
-from app.protocol.remote import Connect, FindServers, Probe, ServersFound
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 from app.remote import counting, finding
 from app.remote.connecting import Session, connect
 from app.remote.failures import RemoteError
@@ -81,6 +81,8 @@ class RemoteEngine:
         self._chat: list[Message] = []
         """The messages that were sent last; the next command may keep some."""
         self._session: Session | None = None
+        self._keys: set[str] = set()
+        """Those that were used: no message repeats one."""
         self._last_progress = 0.0
 
     async def run(self) -> None:
@@ -99,7 +101,9 @@ class RemoteEngine:
             self._current = asyncio.create_task(self._carry_out(command))
             await asyncio.wait([self._current])
             ended, self._current = self._current, None
-            if not ended.cancelled() and (error := ended.exception()) is not None:
+            if ended.cancelled():  # before it had begun
+                self._answer_canceled(command)
+            elif (error := ended.exception()) is not None:
                 raise error
         await self._leave()
 
@@ -145,6 +149,7 @@ class RemoteEngine:
                 self._chat = []
                 self._send(Forgotten())  # a server keeps what it keeps; here is nothing
             case Probe():
+                self._keys.add(command.key)
                 self._aside(self._probe(command))
             case FindServers():
                 self._aside(self._find(command))
@@ -206,6 +211,7 @@ class RemoteEngine:
                 self._answer_canceled(command)
 
     async def _connect(self, command: Connect) -> None:
+        self._keys.add(command.key)
         session, self._session = self._session, None
         if session is not None:
             await session.http.close()
@@ -276,6 +282,9 @@ class RemoteEngine:
             log.info("not counted: %s", error)
 
     def _send(self, event: Event) -> None:
+        if isinstance(event, GenerationFailed | LoadFailed | ServerProbed):
+            for key in filter(None, self._keys):  # some servers repeat it when they refuse something
+                event = msgspec.structs.replace(event, message=event.message.replace(key, "…"))
         self._events.write(encode_frame(event))
         self._events.flush()
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
-from app.client.async_process import GenerationFailedError
+from app.client.async_process import GenerationFailedError, TooLargeError
 from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived
@@ -120,6 +120,8 @@ class Answers:
                             self._metrics.count(event)
             except GenerationFailedError as error:
                 answer.put(self._refusal(error, has_started=answer.has_tokens))
+            except TooLargeError as error:
+                answer.put(invalid(str(error)))
             except KnownError:
                 answer.put(unavailable(self._engine.why_unavailable))
             except Exception:

@@ -70,7 +70,7 @@ def continuing(command: Generate, begun: Message | None) -> Asked:
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command)
     if command.tools:
-        raise not_supported("This server can't go on with an answer that may call tools.")
+        raise not_supported("This server can't continue an answer that may call tools.")
     question = CheckText(
         request=0,
         text=begun.content,

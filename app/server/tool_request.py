@@ -17,7 +17,7 @@ from app.server.errors import invalid, not_supported
 from app.server.fields import ChatTool, ChatToolCall, Function, Settings, ToolChoice
 
 NO_TOOLS = (
-    "The loaded model's chat template doesn't write calls of tools in a form that this server knows. "
+    "The loaded model's chat template doesn't write tool calls in a form that this server knows. "
     "Send the request without tools."
 )
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
@@ -69,7 +69,7 @@ def check_alone(request: Settings, use: ToolUse | None) -> None:
     """Raises `ApiError` for what doesn't go together with tools."""
     wanted = request.response_format
     if use and (request.grammar or (wanted and wanted.type != "text")):
-        raise not_supported("This server doesn't do a format of the answer together with tools.")
+        raise not_supported("This server doesn't support tools together with an answer format.")
 
 
 def called(calls: Iterable[ChatToolCall]) -> tuple[ToolCall, ...]:
@@ -93,7 +93,7 @@ def result(identity: str, content: str, earlier: Sequence[Message]) -> Message:
     calls = (call for message in reversed(earlier) for call in message.tool_calls)
     name = next((call.name for call in calls if call.id == known), None)
     if name is None:
-        raise invalid("A message has the result of a call that no message before it has.")
+        raise invalid("A message has the result of a call that isn't in any earlier message.")
     return Message(role="tool", content=content, tool_call_id=known, tool_name=name)
 
 

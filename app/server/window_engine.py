@@ -8,7 +8,7 @@ from itertools import count
 
 import msgspec
 
-from app.client.async_process import GenerationFailedError
+from app.client.async_process import GenerationFailedError, TooLargeError
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (
@@ -25,7 +25,6 @@ from app.server import engine as needed
 from app.server.engine import asking
 
 NOTHING_LOADED = "No model is loaded in Slipstream's window."
-_TOO_LARGE = "A message of this chat is too long."
 
 
 class WindowEngine:
@@ -110,7 +109,7 @@ class WindowEngine:
         try:
             self._send(message)
         except ProtocolError as error:
-            raise KnownError(_TOO_LARGE) from error
+            raise TooLargeError from error
 
 
 _numbers = count(1)

@@ -34,6 +34,8 @@ class SecretStore:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._secrets: dict[str, tuple[str | None, SecretPlace]] = {}
+        self._unread: set[str] = set()
+        """What the keyring didn't give out: there may be one."""
 
     def get(self, name: str) -> str | None:
         """The secret of this name, if there is one; the keyring is asked once."""
@@ -45,13 +47,18 @@ class SecretStore:
         with self._lock:
             return self._own(name)[1]
 
-    def set(self, name: str, secret: str) -> None:
-        """Store a secret, replacing an earlier one. Raises `KnownError` if it can't be one."""
+    def set(self, name: str, secret: str, *, replace: bool = True) -> None:
+        """Store a secret, replacing an earlier one. Raises `KnownError` if it can't be one.
+
+        Without ``replace``, one that the keyring may have but didn't give out stays there, and this is for now only.
+        """
         secret = secret.strip()
         if not self._pattern.fullmatch(secret):
             raise KnownError(self._not_valid())
         with self._lock:
             self._secrets[name] = secret, "memory"
+            if name in self._unread and not replace:
+                return
             try:
                 _keyring().set_password(SERVICE, name, secret)
                 self._secrets[name] = secret, "keyring"
@@ -78,13 +85,14 @@ class SecretStore:
 
     def _own(self, name: str) -> tuple[str | None, SecretPlace]:
         if name not in self._secrets:
-            self._secrets[name] = None, "nowhere"
             try:
                 found = _keyring().get_password(SERVICE, name)
-                if found and self._pattern.fullmatch(found):
-                    self._secrets[name] = found, "keyring"
             except Exception as error:
                 self._failed(error)
+                self._unread.add(name)
+                found = None  # it isn't asked again and again: it may ask the user each time
+            is_one = bool(found and self._pattern.fullmatch(found))
+            self._secrets[name] = (found, "keyring") if is_one else (None, "nowhere")
         return self._secrets[name]
 
     def _failed(self, error: Exception) -> None:

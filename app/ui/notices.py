@@ -148,8 +148,8 @@ def server_stalled(seconds: float) -> Notice:
 def may_be_sent(title: str, host: str) -> Notice:
     """A chat is about to go to another computer for the first time."""
     text = (
-        f"Answering your message sends the whole chat “{title}” to {host}, for the first time. Whoever runs that "
-        "server can read it."
+        f"To answer your message, Slipstream will send the whole chat “{title}” to {host} for the first time. Whoever "
+        "runs that server can read it."
     )
     return Notice("warning", text, (Action.SEND_CHAT, Action.DO_NOT_SEND))
 
@@ -214,7 +214,7 @@ def cannot_see(size: str = "", refused: str | None = None) -> Notice:
     if size:
         text = f"To see images, this model needs a second file, its projector ({size})."
         return Notice("warning", text, (Action.GET_PROJECTOR, Action.DISMISS))
-    text = "This model can't see images. Those that can have a second file, a projector (mmproj), in the same folder."
+    text = "This model can't see images. Models that can have a second file, a projector (mmproj), in the same folder."
     return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
 
 
@@ -300,7 +300,7 @@ def api_server_failed(reason: str) -> Notice:
 
 
 def busy_serving() -> Notice:
-    text = "The speed wasn't measured because another program is being answered. Try again when it is finished."
+    text = "The speed wasn't measured because Slipstream is answering another program. Try again when that is done."
     return Notice("info", text, (Action.DISMISS,))
 
 

@@ -299,7 +299,7 @@ def test_addresses_that_are_none(hasty: RemoteEngine, address: str, cause: str) 
     failed = hasty.try_to_connect(address)
     assert isinstance(failed, LoadFailed)
     assert failed.cause == cause
-    assert "password" not in failed.message.replace("a name or a password", "")
+    assert "password" not in failed.message.replace("a user name or a password", "")
 
 
 def test_something_else_is_there(hasty: RemoteEngine) -> None:
@@ -380,7 +380,7 @@ def test_https_where_there_is_none(hasty: RemoteEngine) -> None:
     with ModelServer(remote_streams.openai()) as server:
         failed = hasty.try_to_connect(server.url.replace("http", "https"))
     assert isinstance(failed, LoadFailed)
-    assert "http only" in failed.message
+    assert "only http" in failed.message
 
 
 # ------------------------------------------------------------ loading

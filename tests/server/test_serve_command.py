@@ -114,7 +114,7 @@ def test_a_port_that_is_taken(endless_pair: tuple[Path, Path]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = slipstream("serve", "--target", endless_pair[0], "--port", str(port))
-    assert done.returncode == 1 and f"Port {port} of 127.0.0.1 is in use" in done.stderr
+    assert done.returncode == 1 and f"Port {port} on 127.0.0.1 is in use" in done.stderr
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])

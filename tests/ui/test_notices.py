@@ -49,7 +49,7 @@ ALL = [
     notices.busy_trying(),
     notices.busy_serving(),
     notices.api_server_ended(),
-    notices.api_server_failed("Port 8642 of 127.0.0.1 is in use by another program."),
+    notices.api_server_failed("Port 8642 on 127.0.0.1 is in use by another program."),
     notices.told("Three chats were imported."),
     notices.too_long("With its attachments, this message is 12 tokens too long for the context."),
     notices.plain_text("Something."),

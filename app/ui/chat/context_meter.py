@@ -253,7 +253,7 @@ class ContextMeter(QObject):
         if model is None or model.state is ChatState.OPENING:
             return
         remote = self._remote()
-        if remote is not None and not (remote.can_count and self.may_be_sent(model)):
+        if remote is not None and not (remote.can_count and self._may_be_counted(model, remote)):
             self._forget()
             return
         prompt, overflow = model.settings.system_prompt, model.settings.overflow
@@ -279,6 +279,10 @@ class ContextMeter(QObject):
             self._forget()
         elif not self._patience.isActive():
             self._patience.start()
+
+    def _may_be_counted(self, model: ChatModel, remote: RemoteModel) -> bool:
+        """Whether the server may see what is in the chat; on another computer, not before anything was sent."""
+        return self.may_be_sent(model) and (remote.server.is_loopback or bool(model.messages))
 
     def _uncounted(self, attachments: Sequence[Attachment]) -> dict[str, str]:
         """Attachments whose tokens aren't known: their hashes, and what the model reads of them."""

@@ -134,7 +134,7 @@ def _draft_parts(draft: DraftFigures) -> list[str]:
     parts = [units.accepted(draft.acceptance_rate)] if draft.tested and draft.acceptance_rate is not None else []
     if draft.mean_acceptance_length is not None and (parts or draft.source != "engine"):
         parts.append(units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes))
-    return [*parts, "drafting by the server's counters"] if draft.source == "counters" else parts
+    return [*parts, "drafting figures from the server's counters"] if draft.source == "counters" else parts
 
 
 def details_of(message: StoredMessage) -> str:

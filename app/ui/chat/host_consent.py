@@ -13,7 +13,7 @@ class HostConsent:
     """One for a window. Servers on this computer need no consent.
 
     What was allowed lasts until Slipstream ends. After that the chat itself tells: each answer is stored with the
-    address of the server that wrote it, so what it answers has been there.
+    address of the server that wrote it, so everything up to the last answer has been there if that wrote it.
     """
 
     def __init__(self, remote: Callable[[], RemoteModel | None]) -> None:
@@ -39,10 +39,8 @@ class HostConsent:
         host = self.host()
         if not host or not branch or (chat_id, host) in self._allowed:
             return False
-        if any(host == _host_of(message) for message in branch):
-            self._allowed.add((chat_id, host))
-            return False
-        return True
+        last = next((message for message in reversed(branch) if message.role == "assistant"), None)
+        return last is None or _host_of(last) != host
 
 
 def _host_of(message: StoredMessage) -> str:

@@ -43,7 +43,7 @@ _EXAMPLES: dict[str, str] = {
 """What is shown in an empty field."""
 WHEN = "Changes take effect with the next answer."
 GRAYED = "What is grayed out isn't available with this server; point at it to see why."
-NO_SUCH_FORMAT = "The server can't make answers follow this."
+NO_SUCH_FORMAT = "The server can't make answers follow this format."
 _FLAGS_ROLE = Qt.ItemDataRole.UserRole - 1
 """With which `QComboBox` keeps whether a line can be chosen."""
 _SIDE = 4 * SPACING

@@ -265,7 +265,10 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _on_run_begun(self) -> None:
-        if self._snapshot is None:
+        remote = self._pair_loader.remote()
+        if remote is not None and (why := self._why_not_remote(remote, of_set=self.window.many.is_running())):
+            self.runner.give_up(why)  # it was connected while this waited
+        elif self._snapshot is None:
             try:
                 self._snapshot = self._taken()
                 self._begun = None

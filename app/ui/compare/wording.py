@@ -28,7 +28,8 @@ CANT_SWITCH = (
     "“slipstream compare --server … --plain-server …” compares two servers with the same model."
 )
 NOT_SENT = (
-    "This chat hasn't been sent to {host} before, so it isn't compared there. Send a message first; you will be asked."
+    "This chat hasn't been sent to {host} yet, so it can't be compared there. Send a message first; Slipstream will "
+    "ask you before the chat is sent."
 )
 READING = "Processing the prompt"
 

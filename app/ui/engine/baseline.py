@@ -11,6 +11,7 @@ from PySide6.QtCore import QObject
 from app.models.measurements import Measurements, PlainKey
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling, chosen_options
+from app.protocol.remote import RemoteModel
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
@@ -25,8 +26,8 @@ class Baseline:
         self._measurements = measurements
         self._lane = Lane(owner, "plain speeds")
         self._asked = 0
-        self._of_servers: dict[str, float] = {}
-        """By address, until Slipstream ends: what such a server runs on may be something else tomorrow."""
+        self._of_servers: dict[tuple[str, str], float] = {}
+        """By address and model, until Slipstream ends: what such a server runs on may be something else tomorrow."""
 
     def find(
         self,
@@ -39,7 +40,7 @@ class Baseline:
         self._asked += 1
         number = self._asked
         if pair is None or pair.remote is not None:
-            done(self._of_servers.get(pair.remote.server.address) if pair and pair.remote else None)
+            done(self._of_servers.get(_served(pair.remote)) if pair and pair.remote else None)
         else:
             self._lane.submit(
                 lambda: self._measurements.plain_speed(_key(pair, load, sampling)),
@@ -51,7 +52,7 @@ class Baseline:
         """Store a measurement; if that fails, it still applies until the process ends."""
         self._asked += 1
         if pair is not None and pair.remote is not None:
-            self._of_servers[pair.remote.server.address] = tokens_per_second
+            self._of_servers[_served(pair.remote)] = tokens_per_second
         elif pair is not None and tokens_per_second > 0:
             self._lane.submit(
                 lambda: self._measurements.record_plain_speed(_key(pair, load, sampling), tokens_per_second),
@@ -62,6 +63,10 @@ class Baseline:
     def close(self) -> None:
         """Write what was recorded, if the disk allows it."""
         self._lane.close(_PATIENCE_SECONDS, finish=True)
+
+
+def _served(remote: RemoteModel) -> tuple[str, str]:
+    return remote.server.address, remote.model
 
 
 def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:

@@ -323,9 +323,9 @@ class ServerPresenter(QObject):
         files = PairFiles(model, server=server.address)
 
         def done() -> None:
-            if self.dialog is not None:
-                self.dialog.accept()
-            self._load(files)
+            if self.dialog is dialog:  # not canceled meanwhile
+                dialog.accept()
+                self._load(files)
 
         if self._tested[1]:
             self._keys.put(server.address, self._tested[1], done, self._on_key_failed)

@@ -16,8 +16,8 @@ from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets import units
 
 NOT_ENCRYPTED = (
-    "The connection to {host} isn't encrypted: everyone on the way can read the chat and the key. Use https, or only a "
-    "network that you trust."
+    "The connection to {host} isn't encrypted: anyone on the network in between can read the chat and the key. Use "
+    "https, or connect only over a network that you trust."
 )
 NO_FIGURES = "This server gives no drafting figures."
 NONE_FOUND = "No server answers at the usual ports of this computer."
@@ -93,7 +93,7 @@ def found(server: Server, *, is_chosen: bool) -> Verdict:
         return Verdict(text, "warning", ("It has no model at the moment. Load one there, then test again.",))
     if not is_chosen:
         return Verdict(text, "good", (f"It has {len(server.models):,} models. {CHOOSE}",))
-    return Verdict(text, "good", ("The model isn't loaded there yet. That happens when you open it.",))
+    return Verdict(text, "good", ("The model isn't loaded there yet. The server loads it when you open it.",))
 
 
 def tested(pair: PairLoaded) -> Verdict:

@@ -63,7 +63,7 @@ class ServerControl(QObject):
 
         def find() -> tuple[str, SecretPlace]:
             if not self._store.get(KEY_NAME):
-                self._store.set(KEY_NAME, secrets.token_urlsafe(_KEY_BYTES))
+                self._store.set(KEY_NAME, secrets.token_urlsafe(_KEY_BYTES), replace=False)
             return self._store.get(KEY_NAME) or "", self._store.where(KEY_NAME)
 
         self._find(find, done)

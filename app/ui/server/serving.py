@@ -47,13 +47,13 @@ from app.ui.notices import NoticeList
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.process import ServerProcess
 
-NOTICE = "server"
+NOTICE = "api server"
 MOST_RECORDS = 50
 _AGAIN_MS = 250
 _TOO_LONG = "A message of this chat is too long."
 _LOADING = "Slipstream is loading a model. Try again in a moment."
 _NO_MODEL = "No model is loaded in Slipstream's window."
-_REMOTE = "Slipstream's window uses a model on another server, which it doesn't pass on."
+_REMOTE = "Slipstream's window is using a model on another server, which other programs can't use through it."
 _ENDED = "The engine of Slipstream's window has stopped. Restart it there."
 
 

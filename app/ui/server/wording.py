@@ -15,15 +15,15 @@ _LONGEST_NAME = 40
 _RESULTS = {
     0: "Not finished",
     200: "OK",
-    400: "Not valid",
-    401: "Key is wrong",
+    400: "Invalid request",
+    401: "Missing or wrong key",
     403: "Not allowed",
     404: "Unknown path",
     413: "Too large",
-    415: "No JSON",
-    429: "Too many",
+    415: "Not JSON",
+    429: "Too many requests",
     501: "Not supported",
-    503: "No model loaded",
+    503: "Model not available",
 }
 _CURL = """curl {url}/chat/completions \\
   -H "Content-Type: application/json" \\

@@ -34,13 +34,13 @@ _WHAT = (
     "window. Your own chats go first, and nothing that other programs say is stored."
 )
 _OTHERS = (
-    "They need the key. Nothing is encrypted: whoever can read the traffic of your network can read what is asked and "
-    "answered."
+    "They need the key. Nothing is encrypted: anyone who can read your network's traffic can read the questions and "
+    "the answers."
 )
-_HOSTS = "Besides localhost and the addresses of this computer. Separate several names with commas."
+_HOSTS = "In addition to localhost and this computer's addresses. Separate names with commas."
 _ORIGINS = "Besides those of this computer and of apps, for example https://example.org."
 _EXAMPLE_LINES = 7
-_REQUESTS = "Since Slipstream started, without anything that was said."
+_REQUESTS = "Since Slipstream started. What was asked and answered isn't recorded."
 
 
 class ServerPage(QWidget):

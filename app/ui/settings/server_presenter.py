@@ -18,10 +18,10 @@ _LOOPBACK = "127.0.0.1"
 _PLACES: dict[SecretPlace, str] = {
     "nowhere": "The key is made when it is first needed.",
     "keyring": "The key is stored in the system's keyring.",
-    "memory": "This system has no keyring, so there will be another key the next time Slipstream starts.",
+    "memory": "This system has no keyring, so Slipstream makes a new key each time it starts.",
 }
 _ROLES = {"failed": "bad", "off": "quiet"}
-_REPLACE = "Programs that use the key you have now will be refused until you give them the new one."
+_REPLACE = "Programs that use the current key will be refused until you give them the new one."
 
 
 class ServerPagePresenter(QObject):

@@ -282,7 +282,7 @@ class MessageOperations(QObject):
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
-        if state in (EngineState.EMPTY, EngineState.DIED):
+        if state in (EngineState.EMPTY, EngineState.DIED) and not self._pair_loader.is_planning():
             self._to_regenerate = None  # its pair could not be loaded: loading it another time is no wish for an answer
         self._refresh()
 

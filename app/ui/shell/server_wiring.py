@@ -83,7 +83,7 @@ def name_of(client: str) -> str:
 def who_of(answer: ServedAnswer, *, is_written: bool) -> str:
     """``Answering for Zed``."""
     name = name_of(answer.client)
-    return f"Answering for {name}" if is_written else f"{name[:1].upper()}{name[1:]} waits until the engine is free"
+    return f"Answering for {name}" if is_written else f"{name[:1].upper()}{name[1:]} is waiting for the engine"
 
 
 def figures_of(answer: ServedAnswer) -> str:

@@ -40,7 +40,7 @@ _SHORTEST_NAME = 80
 
 
 _REMOTE_STATES = {
-    EngineState.LOADING: "Slipstream is connecting to the server, or waiting until the server has loaded its model.",
+    EngineState.LOADING: "Slipstream is connecting to the server, or waiting for it to load its model.",
     EngineState.READY: "The model on the server is ready for your message.",
     EngineState.EMPTY: "There is no connection to a server.",
     EngineState.DIED: "The process that talks to the server stopped unexpectedly.",

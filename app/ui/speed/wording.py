@@ -174,10 +174,10 @@ def server_note(now: Situation) -> str:
     if not remote.figures_note and remote.figures == "none":
         parts.append("This server gives no drafting figures.")
     if draft is not None and draft.source == "counters":
-        parts.append("This answer's figures are the server's counters over that time, not only this answer's.")
+        parts.append("These figures come from the server's counters, so they include other requests at that time.")
     if draft is not None and draft.estimated_passes:
         parts.append(
-            "It doesn't say how many verify passes there were, so tokens per pass is worked out from the rest."
+            "The server doesn't report its verify passes, so tokens per pass is calculated from its other figures."
         )
     return " ".join(filter(None, parts))
 

@@ -60,7 +60,7 @@ def test_without_a_draft_nothing_is_accepted() -> None:
         ),
         (
             msgspec.structs.replace(FIGURES.draft, source="counters"),
-            " · 68% accepted · 2.9 tokens per pass · drafting by the server's counters",
+            " · 68% accepted · 2.9 tokens per pass · drafting figures from the server's counters",
         ),
     ],
 )

@@ -319,7 +319,7 @@ def test_a_port_that_is_taken(rig: ServingRig) -> None:
         port = other.getsockname()[1]
         rig.serving.start(Serve(host=None, port=port, key=None))
         rig.until(lambda: rig.serving.state.kind == "failed")
-    assert f"Port {port} of 127.0.0.1 is in use" in rig.serving.state.message
+    assert f"Port {port} on 127.0.0.1 is in use" in rig.serving.state.message
     assert f"Port {port}" in rig.notice_list.notices()[NOTICE].text
     rig.until(lambda: not rig.serving.process_id())
     rig.serving.restart()

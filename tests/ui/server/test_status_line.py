@@ -91,7 +91,7 @@ def test_while_a_chat_is_answered_it_says_who_waits(running: Running) -> None:
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())
         assert running.controller.chats.current.send("Do I have to wait?")
-        running.until(lambda: "waits until the engine is free" in running.bar.accessibleName())
+        running.until(lambda: "is waiting for the engine" in running.bar.accessibleName())
         running.until(lambda: running.engine.state() is EngineState.ANSWERING)
         running.controller.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
@@ -146,7 +146,7 @@ def test_names(client: str, name: str) -> None:
 def test_lines() -> None:
     answer = ServedAnswer("?", Generate(request=1, messages=[Message(role="user", content="?")]))
     assert who_of(answer, is_written=True) == "Answering for another program"
-    assert who_of(answer, is_written=False) == "Another program waits until the engine is free"
+    assert who_of(answer, is_written=False) == "Another program is waiting for the engine"
     assert figures_of(answer) == ""
     answer.advanced(RoundsReceived(request=1, rounds=[Round(index=0, verify_passes=0, tokens=1)]))
     assert figures_of(answer).replace("\u00a0", " ") == "1 token"

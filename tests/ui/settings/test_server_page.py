@@ -130,7 +130,7 @@ def test_a_port_in_use_is_said_and_another_one_taken(windows: Windows, page: Ser
         spin = next(iter(page.findChildren(QSpinBox)))
         spin.setValue(other.getsockname()[1])
         check(page, "Let other programs use the model").click()
-        windows.until(lambda: says(page, f"Port {other.getsockname()[1]} of 127.0.0.1 is in use by another program."))
+        windows.until(lambda: says(page, f"Port {other.getsockname()[1]} on 127.0.0.1 is in use by another program."))
     spin.setValue(free_port())
     windows.until(lambda: says(page, "Listening on port"))
 
@@ -177,4 +177,4 @@ def test_the_last_requests_are_listed_without_what_was_said(windows: Windows, pa
     assert "xyzzy" not in str(cells)
     assert [one[2] for one in cells] == ["unknown path", "/v1/models"]
     assert [one[1] for one in cells] == ["x" * 40, "Zed/1.2"]
-    assert [one[5] for one in cells] == ["Key is wrong", "Key is wrong"]
+    assert [one[5] for one in cells] == ["Missing or wrong key", "Missing or wrong key"]

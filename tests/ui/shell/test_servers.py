@@ -250,7 +250,7 @@ def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
         running.ask("What happened?")
         panel = running.window.speed_panel
         running.qtbot.waitUntil(lambda: status_of(panel).startswith("No drafting figures"), timeout=WAIT_MS)
-        assert "keeps its counts to itself" in section(running).note()
+        assert "doesn't report its counts" in section(running).note()
         running.choose("measure_plain")
         running.qtbot.waitUntil(panel.plain_speed.buttons[1].isVisible, timeout=WAIT_MS)
         running.ready()

@@ -386,9 +386,9 @@ def test_where_the_figures_of_a_server_come_from() -> None:
     assert wording.server_note(Situation(pair=REMOTE)) == "Start it with --figures."
     assert wording.server_note(Situation(pair=NO_FIGURES)) == "This server gives no drafting figures."
     counters = wording.server_note(answered(msgspec.structs.replace(OF_REPLY, source="counters")))
-    assert counters.endswith("are the server's counters over that time, not only this answer's.")
+    assert counters.endswith("so they include other requests at that time.")
     estimated = wording.server_note(answered(msgspec.structs.replace(OF_REPLY, estimated_passes=True)))
-    assert "tokens per pass is worked out from the rest" in estimated
+    assert "tokens per pass is calculated from its other figures" in estimated
 
 
 def test_positions_of_a_server_are_shares_of_all_its_passes() -> None:
