@@ -48,3 +48,16 @@ def test_what_cannot_be_a_key_is_refused(kept: MemoryKeyring, secret: str) -> No
     with pytest.raises(KnownError, match="isn't a key"):
         SecretStore().set(SERVER, secret)
     assert not kept.entries
+
+
+def test_a_keyring_that_was_locked_once_keeps_its_secret(kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch) -> None:
+    SecretStore().set(SERVER, "old")
+    store = SecretStore()
+    with monkeypatch.context() as locked:
+        locked.setattr(MemoryKeyring, "get_password", lambda *_: 1 / 0)
+        assert store.get(SERVER) is None
+    store.set(SERVER, "for-now", replace=False)
+    assert (store.get(SERVER), store.where(SERVER)) == ("for-now", "memory")
+    assert kept.entries == {(SERVICE, SERVER): "old"}
+    store.set(SERVER, "new")
+    assert kept.entries == {(SERVICE, SERVER): "new"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from concurrent.futures import Future
@@ -14,7 +15,10 @@ import pytest
 
 from app.protocol.serving import Serve
 from app.server.limits import MAX_WAITING
+from app.ui import notices
+from app.ui.chat import answer_queue
 from app.ui.engine.interface import EngineState
+from app.ui.engine.pair import ENGINE_NOTICES
 from app.ui.server.serving import NOTICE
 from tests.support.served import Json, status
 from tests.ui.server.rig import ServingRig
@@ -137,8 +141,10 @@ def test_the_text_of_programs_goes_into_no_chat_and_no_cache(rig: ServingRig, ho
     found = b"".join(file.read_bytes() for file in home.rglob("*") if file.is_file())
     assert b"xyzzy" not in found
     assert np.array(tokens[-5:], "<i4").tobytes() not in found  # as KV caches have it
-    history = home / "cache" / "history.json"
-    assert not history.exists() or b"300" not in history.read_bytes()
+    history = json.loads((home / "cache" / "history.json").read_bytes())
+    counted = sum(kind["tokens"] for entry in history["entries"].values() for kind in entry["kinds"])
+    answers = [one for one in rig.model.messages if one.role == "assistant"]
+    assert 0 < counted < sum(one.figures["completion_tokens"] for one in answers)  # without the first of each
 
 
 # ---------------------------------------------------------------- those who wait, leave or are refused
@@ -343,3 +349,7 @@ def test_it_is_gone_when_it_is_stopped(rig: ServingRig) -> None:
     assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
     rig.serving.stop()
     assert not process.is_running() and rig.serving.state.kind == "off"
+
+
+def test_its_notices_are_not_those_of_other_peoples_servers() -> None:
+    assert NOTICE not in (*ENGINE_NOTICES, *notices.PASSING, answer_queue.SERVER)
