@@ -192,6 +192,26 @@ def test_what_waits_is_canceled_as_well(engine: RemoteEngine) -> None:
         assert len(server.bodies(CHAT)) == 1
 
 
+def test_canceled_while_the_counters_are_read(engine: RemoteEngine) -> None:
+    wait = Wait()
+    replies = iter([remote_streams.vllm_counters(100, 40, 30), Reply.stream(wait)])
+    with ModelServer({**remote_streams.vllm(), "/metrics": lambda asked: next(replies)}) as server:
+        engine.connect(server.url)
+        engine.ask()
+        assert wait.reached.wait(60)
+        engine.send(Cancel())
+        finished = engine.until(GenerationFinished)
+    assert finished.finish_reason == "end" and finished.figures.draft.source == "none"  # all of the text came
+
+
+def test_canceled_right_behind_the_request(engine: RemoteEngine) -> None:
+    with ModelServer(remote_streams.openai()) as server:
+        engine.connect(server.url)
+        for request in range(1000, 1050):
+            engine.send(Generate(request=request, messages=QUESTION), Cancel())
+            assert engine.until(GenerationFinished).request == request
+
+
 def test_the_answer_after_a_canceled_one(engine: RemoteEngine) -> None:
     wait = Wait()
     with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(wait)}) as server:
