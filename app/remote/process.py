@@ -60,6 +60,7 @@ from app.remote.generation import Answering
 from app.remote.limits import Limits
 
 log = logging.getLogger("slipstream.remote")
+_LEAST_KEY = 8
 
 _QUIT_SECONDS = 5.0
 
@@ -149,7 +150,7 @@ class RemoteEngine:
                 self._chat = []
                 self._send(Forgotten())  # a server keeps what it keeps; here is nothing
             case Probe():
-                self._keys.add(command.key)
+                self._keep_out(command.key)
                 self._aside(self._probe(command))
             case FindServers():
                 self._aside(self._find(command))
@@ -211,7 +212,7 @@ class RemoteEngine:
                 self._answer_canceled(command)
 
     async def _connect(self, command: Connect) -> None:
-        self._keys.add(command.key)
+        self._keep_out(command.key)
         session, self._session = self._session, None
         if session is not None:
             await session.http.close()
@@ -281,9 +282,14 @@ class RemoteEngine:
         except KnownError as error:
             log.info("not counted: %s", error)
 
+    def _keep_out(self, key: str) -> None:
+        """No message repeats this key; a short one may be an ordinary word."""
+        if len(key) >= _LEAST_KEY:
+            self._keys.add(key)
+
     def _send(self, event: Event) -> None:
         if isinstance(event, GenerationFailed | LoadFailed | ServerProbed):
-            for key in filter(None, self._keys):  # some servers repeat it when they refuse something
+            for key in self._keys:  # some servers repeat it when they refuse something
                 event = msgspec.structs.replace(event, message=event.message.replace(key, "…"))
         self._events.write(encode_frame(event))
         self._events.flush()

@@ -282,7 +282,7 @@ def test_a_chat_is_not_compared_on_a_server_it_has_not_been_sent_to(make: MakeCo
     at.chat.ask("Only for this computer")
     at.chat.connect("http://far.example:8000")
     at.presenter.compare_answer(at.last_answer())
-    assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 before")
+    assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 yet")
     at.chat.chats.new()
     at.chat.ask("For the server")
     assert not at.window.one.footer.run_button.isEnabled()  # it is still about the other chat
