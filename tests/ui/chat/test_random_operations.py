@@ -235,7 +235,8 @@ class User:
         """What was sent while the store was asked for something that it refused is in the composer again."""
         for chat_id, texts in (*self.expected.said.items(), *self.expected.in_trash.items()):
             unsent = self._ask(lambda store, chat_id=chat_id: store.unsent(chat_id))  # type: ignore[misc]
-            for text in [text for text in texts if f"\n{text}\n" in f"\n{unsent}\n"]:
+            typed = f" {' '.join(unsent.split())} "  # more may have been typed behind it since then
+            for text in [text for text in texts if f" {' '.join(text.split())} " in typed]:
                 texts.remove(text)
                 self.expected.unsent.setdefault(chat_id, set()).update(text.split())
 
