@@ -48,7 +48,8 @@ def _answer(port: int, limit_seconds: float) -> str:
         raise KnownError(f"The server refused a request with status {response.status}.")
     answer = json.loads(content)
     text, timings = answer["choices"][0]["message"]["content"], answer["timings"]
-    if not text:
-        raise KnownError("The server's answer has no text.")
-    # On a busy computer, nothing may have been drafted.
-    return f"{timings['predicted_n']} tokens over HTTP, {timings.get('draft_n_accepted', 0)} of them drafted"
+    written, drafted, accepted = (timings.get(name, 0) for name in ("predicted_n", "draft_n", "draft_n_accepted"))
+    # How many are drafted is up to Auto, which drafts nothing on a very busy computer.
+    if not text or written != answer["usage"]["completion_tokens"] or not 0 <= accepted <= drafted:
+        raise KnownError("The server's answer has no text, or its figures don't add up.")
+    return f"{written} tokens over HTTP, {accepted} of them drafted"
