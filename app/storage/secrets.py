@@ -50,7 +50,8 @@ class SecretStore:
     def set(self, name: str, secret: str, *, replace: bool = True) -> None:
         """Store a secret, replacing an earlier one. Raises `KnownError` if it can't be one.
 
-        Without ``replace``, one that the keyring may have but didn't give out stays there, and this is for now only.
+        Without ``replace``, one that the keyring may have but didn't give out stays there, and this one is only used
+        until Slipstream ends.
         """
         secret = secret.strip()
         if not self._pattern.fullmatch(secret):
