@@ -32,6 +32,29 @@ Mood = Literal["plain", "good", "warning", "bad"]
 
 
 @dataclass(frozen=True)
+class Purpose:
+    """What a server is chosen for: the texts of the dialog."""
+
+    title: str
+    introduction: str
+    button: str
+
+
+TO_CHAT = Purpose(
+    "Open a model on a server",
+    "Chat with a model that another program runs: llama-server, vLLM, SGLang, TensorRT-LLM, TGI, Ollama, LM Studio or "
+    "anything else with an API like OpenAI's.",
+    "Open",
+)
+TO_COMPARE = Purpose(
+    "Server without a draft",
+    "The server you chat with can't switch its drafting off for a single answer. Choose a second server that runs the "
+    "same model without a draft.",
+    "Use",
+)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The outcome of a test. ``lines`` say more, one thing each."""
 
