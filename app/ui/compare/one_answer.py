@@ -25,6 +25,7 @@ from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
+RUN_AGAIN = "Run again"
 TICK_MS = 100
 STACK_BELOW = 720
 """Below this width, in pixels, the answers are stacked."""
@@ -47,7 +48,7 @@ class OneAnswer(CompareTab):
     """Shows what a runner does with one task."""
 
     def __init__(self) -> None:
-        super().__init__("Run again")
+        super().__init__(RUN_AGAIN)
         self._stage = Stage.EMPTY
         self._live: AnswerPane | None = None
         self._has_plain = False
@@ -81,12 +82,14 @@ class OneAnswer(CompareTab):
         self._notes.setText(" ".join(asked.notes))
         self._notes.setVisible(bool(asked.notes))
         self._pages.setCurrentIndex(1)
+        self.footer.run_button.setText("Compare")
         self._clear(Stage.ASKED)
 
     def begin(self, asked: RepeatedAnswer) -> None:
         """The runner has the task; `set_waiting` says what it waits for, if it hasn't started yet."""
         self.prepare(asked)
         self._draft_failure = ""
+        self.footer.run_button.setText(RUN_AGAIN)
         self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
 
     def set_servers(self, servers: TwoServers | None) -> None:
@@ -161,6 +164,7 @@ class OneAnswer(CompareTab):
         """Show a comparison that was made before."""
         self.prepare(RepeatedAnswer(compared.task, on_server=servers is not None))
         self.set_servers(servers)
+        self.footer.run_button.setText(RUN_AGAIN)
         self._draft_failure = ""
         comparison = compared.comparison
         self.plain.show_run(comparison.plain, compared.plain)
@@ -214,7 +218,7 @@ class OneAnswer(CompareTab):
             can_run=has_subject and not self._blocked,
             can_export=self._stage is Stage.COMPARED,
             has_subject=has_subject,
-            why_not=self._blocked,
+            why_not=self._blocked if self._blocked != self.verdict.text() else "",
         )
         self.last_button.setEnabled(not self._blocked)
         self.verdict.setVisible(bool(self.verdict.text()))

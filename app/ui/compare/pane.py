@@ -228,7 +228,7 @@ class AnswerPane(QFrame):
         # Aligned with the text below.
         side = prose_margin(self.column.font(), event.size().width())
         self._row.setContentsMargins(side, 3 * SPACING, side, 0)
-        self._server_row.setContentsMargins(side, 0, side, 0)
+        self._server_row.setContentsMargins(side, SPACING // 2, side, 0)
 
     @Slot()
     def _go_to_mark(self) -> None:

@@ -389,7 +389,14 @@ class ComparePresenter(QObject):
     def _on_choose_server(self) -> None:
         pair = self._pair_loader.pair()
         if pair is not None and self.second.is_needed():
-            self._choose_server(self.window, pair, self.second.choose)
+            self._choose_server(self.window, pair, self._use_second)
+
+    def _use_second(self, model: str, address: str) -> None:
+        if not self.runner.is_running():  # what was said was about another one
+            for tab, has_result in zip(self._tabs, (self._result, self.window.many.results), strict=True):
+                if not has_result:
+                    tab.say(Verdict(""))
+            self.second.choose(model, address)
 
     @Slot()
     def _on_second_changed(self) -> None:

@@ -21,7 +21,7 @@ class ServerRow(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._server = ElidedLabel()
+        self._server = ElidedLabel(keeps_end=True)  # servers on one computer differ in their ports
         self._doubts = label("", "warning", wraps=True, scale=0.95)
         self.button = QPushButton("Choose…")
         self.button.setAccessibleName("Choose the server without a draft")

@@ -273,7 +273,7 @@ class ServerPresenter(QObject):
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
         if self.dialog is not None and pair.request == self._load_number:
             self.dialog.set_busy("")
-            self.dialog.show_verdict(server_text.tested(pair))
+            self.dialog.show_verdict(server_text.tested(pair, self._purpose))
 
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:

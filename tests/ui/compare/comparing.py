@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, Qt
@@ -20,6 +21,7 @@ from tests.ui.parts import WAIT_MS, Rig
 class Comparing:
     """Attributes:
     saves: How often the settings were to be saved.
+    plain_process: The second server, where it is a real one.
     choose: What the Compare window asked for a second server, if it did; to be called with model and address.
     """
 
@@ -29,6 +31,7 @@ class Comparing:
         self.qtbot = rig.qtbot
         self.values = values or Settings()
         self.saves = 0
+        self.plain_process: subprocess.Popen[bytes] | None = None
         self.choose: Callable[[str, str], object] | None = None
         self.owner = QObject()
         self.keys = ServerKeys(self.owner)
