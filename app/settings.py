@@ -55,7 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     address: Annotated[str, Meta(description="Where it listens for other computers")] = ""
     """Empty: at all addresses of this computer."""
     needs_key: Annotated[bool, Meta(description="Programs on this computer need the key, too")] = True
-    hosts: Annotated[list[str], Meta(description="More names that programs may use for this computer")] = []
+    hosts: Annotated[list[str], Meta(description="Other names that programs may use for this computer")] = []
     origins: Annotated[list[str], Meta(description="More web pages that may use the server")] = []
 
 
