@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
 
-from app.chats.model import StoredMessage, title_for
+from app.chats.model import StoredMessage
 from app.compare import two_servers
 from app.compare.results import Report
 from app.compare.steps import Compared, Task, task_of
@@ -27,12 +27,13 @@ from app.ui.compare.prompt_set import SetChoice
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
 from app.ui.compare.runner import PAIR_GIVEN_UP, End, Runner
 from app.ui.compare.snapshot import Snapshot, snapshot
+from app.ui.compare.subject import Subject, ask_permission
+from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import host_of
-from app.ui.widgets.questions import ask
 
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
@@ -46,19 +47,6 @@ _WAITS = {
     EngineState.COMPARING: "Starts when the engine has stopped.",
     EngineState.SERVING: "Starts when the engine has stopped.",
 }
-
-
-@dataclass(frozen=True)
-class _Subject:
-    """The subject of the tab "One answer": an answer in a chat, or a prompt of a set (``chat_id`` is ``None``)."""
-
-    chat_id: str | None
-    read: Callable[[], RepeatedAnswer | None]
-    """How the answer is requested from the pair that is loaded now."""
-    is_private: bool = False
-    """Whether it belongs to a temporary chat, and is deleted with it."""
-    branch: Sequence[StoredMessage] = ()
-    """What of the chat would be sent."""
 
 
 ChooseServer = Callable[[CompareWindow, PairLoaded, Callable[[str, str], object]], object]
@@ -89,7 +77,7 @@ class ComparePresenter(QObject):
         self._engine = engine
         self._pair_loader = pair_loader
         self._chats = chats
-        self._subject: _Subject | None = None
+        self._subject: Subject | None = None
         self._result: tuple[Compared, Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
@@ -101,7 +89,7 @@ class ComparePresenter(QObject):
         self.runner.may_ask = self._may_ask
         self.exporter = Exporter(self)
         self.window = CompareWindow()
-        self._tabs = self.window.one, self.window.many
+        self._tabs: tuple[CompareTab, CompareTab] = self.window.one, self.window.many
         self._connect()
         self._connect_window()
         self._refresh()
@@ -127,7 +115,7 @@ class ComparePresenter(QObject):
         if place is not None:
             is_private = self._chats.current.is_temporary
             read = partial(self._asked, branch, place, is_private)
-            self._take(_Subject(branch[place].chat_id, read, is_private, branch[: place + 1]))
+            self._take(Subject(branch[place].chat_id, read, is_private, branch[: place + 1]))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -181,6 +169,7 @@ class ComparePresenter(QObject):
     def _connect_window(self) -> None:
         one, many, runner = self.window.one, self.window.many, self.runner
         self.window.closed.connect(runner.stop)
+        self.window.closed.connect(self.second.end)
         one.last_button.clicked.connect(self.compare_last)
         one.footer.run_button.clicked.connect(self._start_one)
         one.footer.export_menu.triggered.connect(self._export_one)
@@ -206,7 +195,7 @@ class ComparePresenter(QObject):
         now = self._chats.queue.settings(self._chats.current.settings)
         return repeated_answer(branch, place, now, self._pair_loader.pair(), is_private=is_private)
 
-    def _take(self, subject: _Subject) -> None:
+    def _take(self, subject: Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
         window = self.window
         window.show_tab(window.one)
@@ -268,7 +257,7 @@ class ComparePresenter(QObject):
             return
         assert snapshot is not None
         compared = window.many.results[number]
-        self._subject = _Subject(None, lambda: RepeatedAnswer(compared.task))
+        self._subject = Subject(None, lambda: RepeatedAnswer(compared.task))
         self._result = compared, snapshot
         window.one.show_compared(compared, snapshot.servers)
         window.show_tab(window.one)
@@ -276,7 +265,7 @@ class ComparePresenter(QObject):
     # ------------------------------------------------------------ what the runner says
 
     def _begin(self, first: Task, choice: SetChoice | None = None) -> None:
-        self._show_export_status("")
+        self._show_status("")
         self._begun, self._snapshot = (first, choice), None
 
     @Slot()
@@ -368,22 +357,15 @@ class ComparePresenter(QObject):
 
     def _why_not_second(self) -> End | None:
         """Ask before an answer of a chat goes to the second server for the first time."""
-        subject, pair, consent = self._subject, self.second.pair(), self._chats.queue.consent
-        if not self.runner.is_on_two() or subject is None or subject.chat_id is None or pair is None:
-            return None
-        remote, chat_id = pair.remote, subject.chat_id
-        if remote is None or not consent.is_needed(chat_id, subject.branch, remote):
+        subject, pair = self._subject, self.second.pair()
+        if not self.runner.is_on_two() or subject is None or pair is None or pair.remote is None:
             return None
 
-        def allowed() -> None:
-            consent.allow(chat_id, remote)
+        def start() -> None:
             if self._subject is subject:
                 self._start_one()
 
-        host = host_of(remote.server.address)
-        text = wording.ASK_PERMISSION.format(title=title_for(subject.branch[0]), host=host)
-        ask(self.window, "Compare on two servers", text, safe={"Send": allowed})
-        return End("stopped", wording.PERMISSION.format(host=host))
+        return ask_permission(self.window, self._chats.queue.consent, subject, pair.remote, start)
 
     @Slot()
     def _on_choose_server(self) -> None:
@@ -393,10 +375,14 @@ class ComparePresenter(QObject):
 
     def _use_second(self, model: str, address: str) -> None:
         if not self.runner.is_running():  # what was said was about another one
-            for tab, has_result in zip(self._tabs, (self._result, self.window.many.results), strict=True):
-                if not has_result:
-                    tab.say(Verdict(""))
+            self._show_status("")
+            for tab in self._tabs_without_result():
+                tab.say(Verdict(""))
             self.second.choose(model, address)
+
+    def _tabs_without_result(self) -> list[CompareTab]:
+        results = self._result, self.window.many.results
+        return [tab for tab, result in zip(self._tabs, results, strict=True) if not result]
 
     @Slot()
     def _on_second_changed(self) -> None:
@@ -414,9 +400,9 @@ class ComparePresenter(QObject):
             self.runner.give_up(message)
         else:
             self.second.end()
-            for tab in self._tabs:
-                if not tab.is_running():
-                    tab.say(Verdict(message, mood="bad"))
+            for tab in self._tabs_without_result():
+                tab.say(Verdict(message, mood="bad"))
+            self._show_status(message, "bad")
 
     @Slot()
     def _show_waiting(self) -> None:
@@ -449,7 +435,7 @@ class ComparePresenter(QObject):
     def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
         def export(path: Path) -> None:
             if not self.exporter.is_busy():
-                self._show_export_status("Reading the model files to hash them…")
+                self._show_status("Reading the model files to hash them…")
                 self.exporter.export(report, snapshot.pair, path)
                 self._refresh()
 
@@ -458,8 +444,8 @@ class ComparePresenter(QObject):
     @Slot(object, str)
     def _on_export_ended(self, path: Path, failure: str) -> None:
         self._refresh()
-        self._show_export_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
+        self._show_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
 
-    def _show_export_status(self, text: str, role: str = "quiet") -> None:
+    def _show_status(self, text: str, role: str = "quiet") -> None:
         for tab in self._tabs:
             tab.footer.set_status(text, role)

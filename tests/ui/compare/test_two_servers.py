@@ -296,6 +296,26 @@ def test_a_server_that_is_gone_ends_a_set(
     assert len(many.results) == 2
 
 
+def test_a_choice_that_does_not_answer_is_told_beside_a_result(
+    make: Make, drafting: ModelServer, plain: ModelServer
+) -> None:
+    at = make(drafting.url)
+    asked(at, plain)
+    compare(at)
+    at.idle()
+    with ModelServer({}) as gone:
+        pass
+    at.window.one.server.button.click()
+    assert at.choose is not None
+    at.choose("q", gone.url)
+    many = at.window.many
+    at.qtbot.waitUntil(lambda: many.verdict.text().startswith("The server without"), timeout=WAIT_MS)
+    assert at.verdict().startswith("✓ Same text")  # that result stays
+    assert at.window.one.footer._status.text().startswith("The server without a draft can't be used. Nothing answers")
+    at.choose("/models/q.gguf", plain.url)
+    assert (many.verdict.text(), at.window.one.footer._status.text()) == ("", "")
+
+
 @pytest.mark.parametrize("side", ["plain", "drafted", "connecting"])
 def test_stop_ends_the_right_one_at_once(make: Make, drafting: ModelServer, plain: ModelServer, side: str) -> None:
     at = make(drafting.url)
@@ -324,7 +344,7 @@ def test_a_message_comes_first_and_the_run_begins_again(make: Make, drafting: Mo
     assert isinstance(normal, Reply)
     compare(at)
     at.qtbot.waitUntil(lambda: "Two" in at.window.one.plain._text().view.content, timeout=WAIT_MS)
-    drafting.routes[CHAT] = later(normal, Reply.stream(slow, *normal.content), 0, 0)  # type: ignore[arg-type]
+    drafting.routes[CHAT] = later(normal, Reply.stream(slow, *normal.content), 0, 0)
     assert at.chat.model.send("Are you there?")
     at.qtbot.waitUntil(slow.reached.is_set, timeout=WAIT_MS)  # at once, while the second server was writing
     at.qtbot.waitUntil(wait.left.is_set, timeout=WAIT_MS)

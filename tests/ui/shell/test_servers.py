@@ -132,7 +132,10 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
     running = open_window(far="far")
     connect(running, "http://127.0.0.1:8000")
     tab = running.window.settings_tab
-    assert not tab.parameters["top_k"].isEnabled() and "doesn't have this setting" in tab.parameters["top_k"].field.toolTip()
+    assert (
+        not tab.parameters["top_k"].isEnabled()
+        and "doesn't have this setting" in tab.parameters["top_k"].field.toolTip()
+    )
     assert not tab.overflow.isEnabled() and "up to vLLM" in tab.overflow.toolTip()
     assert not tab.drafter.isEnabled() and tab.parameters["temperature"].isEnabled()
     formats = tab.answer_format.model()
