@@ -51,6 +51,7 @@ from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
+from app.ui.shell.second_servers import SecondServers
 from app.ui.shell.server_wiring import ServerWiring
 from app.ui.shell.speed_wiring import SpeedWiring
 from app.ui.shell.zoom import Zoom
@@ -77,6 +78,8 @@ class Controller(QObject):
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
         self._saver = SettingsSaver(settings, self)
+        self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
+        self._save_timer.timeout.connect(self._on_settings_due)
         self._current: list[QMetaObject.Connection] = []
         """To the chat that is shown."""
         self._is_shut_down = False
@@ -105,10 +108,20 @@ class Controller(QObject):
             window.composer, window.drop_area, self.context_meter, self.notice_list, self
         )
         self.operations = ChatOperations(self._chat_store, self)
-        self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
             window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
+        self.compare = CompareLauncher(
+            engine,
+            self.pair_loader,
+            self.chats,
+            settings.values,
+            self.models.server_keys,
+            self._save_timer.start,
+            self,
+        )
+        self.second_servers = SecondServers(settings.values, self.models.server_keys, self)
+        self.compare.choose_server = self.second_servers.choose
         self.server = ServerWiring(
             window,
             engine,
@@ -159,8 +172,6 @@ class Controller(QObject):
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
         )
-        self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
-        self._save_timer.timeout.connect(self._on_settings_due)
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
         self.speed = SpeedWiring(
@@ -208,6 +219,7 @@ class Controller(QObject):
         self._is_shut_down = True
         self.server.control.close()
         self.compare.close()
+        self.second_servers.close()
         self.commands.close()
         self.chat_commands.close()
         self.attachments.close()
@@ -488,7 +500,10 @@ class Controller(QObject):
     def _on_offline_changed(self) -> None:
         """Offline, a server on another computer isn't used any more: connecting again says so."""
         remote = self.pair_loader.remote()
-        if self._settings.values.offline and remote is not None and not remote.server.is_loopback:
+        if not self._settings.values.offline:
+            return
+        self.compare.go_offline()
+        if remote is not None and not remote.server.is_loopback:
             self.pair_loader.load_again()
 
     @Slot()

@@ -137,7 +137,7 @@ def test_a_port_in_use_is_said_and_another_one_taken(windows: Windows, page: Ser
 
 def test_more_names_and_pages(windows: Windows, page: ServerPage) -> None:
     for name, text in (
-        ("More names of this computer", "Tower, tower.lan"),
+        ("Other names for this computer", "Tower, tower.lan"),
         ("More web pages that may use the server", "https://Notes.example/"),
     ):
         field = line(page, name)
