@@ -38,6 +38,8 @@ _WRITE_SETTINGS = (
 MEMORY = Path(":memory:")
 """A chat file that is only in memory."""
 
+_NO_TEXT = "what SQLite says about it contains damaged text of it"
+
 
 class _DamagedError(Exception):
     """The file isn't an intact chat file."""
@@ -54,6 +56,9 @@ def known_errors(path: Path) -> Iterator[None]:
             raise
         log.info("chat file: %s (%s)", type(error).__name__, getattr(error, "sqlite_errorname", "no code"))
         raise KnownError(sentence) from error
+    except UnicodeDecodeError as error:
+        log.info("chat file: %s", _NO_TEXT)
+        raise KnownError(str(_sentence(sqlite3.SQLITE_CORRUPT, path))) from error
 
 
 def _sentence(code: int, path: Path) -> str | None:
@@ -120,6 +125,7 @@ def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
 
 def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = _text
     try:
         with known_errors(path):
             if path == MEMORY:
@@ -132,6 +138,11 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _text(data: bytes) -> str:
+    """A text of the file. The integrity check doesn't find a byte that was changed in it: this costs a character."""
+    return data.decode("utf-8", "replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
@@ -158,6 +169,8 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _DamagedError(str(error)) from error
         raise
+    except UnicodeDecodeError as error:
+        raise _DamagedError(_NO_TEXT) from error
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:

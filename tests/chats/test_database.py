@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from app.chats.schema import VERSION
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from tests.support.chats import add_question
+from tests.support.small_disk import remount, small_disk
 
 DATA = Path(__file__).parent.parent / "data"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -331,14 +331,8 @@ def test_a_second_program_is_told_that_the_file_is_in_use(path: Path) -> None:
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A file system of 512 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    allowed = sys.platform == "linux" and os.geteuid() == 0
-    if not allowed or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "size=512k") as folder:
+        yield folder
 
 
 def fill_until_full(store: ChatStore, chat_id: str) -> int:
@@ -385,10 +379,10 @@ def test_a_file_that_may_not_grow(path: Path) -> None:
 def test_a_read_only_disk(mounted: Path) -> None:
     path = mounted / "chats" / "chats.sqlite"
     chat_id = write_chat(path)
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    remount(mounted, "ro")
     with pytest.raises(KnownError, match=r"Your chats can't be saved"):
         ChatStore(path)
-    subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
+    remount(mounted, "rw")
     with ChatStore(path) as store:
         assert len(store.branch(chat_id)) == 1
 
@@ -405,3 +399,32 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KnownError, match="Your chats can't be saved in"):
         ChatStore(tmp_path / "file" / "chats.sqlite")
+
+
+# ---------------------------------------------------------------- damage that SQLite doesn't notice
+
+
+def replace_in_file(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert len(old) == len(new) and old in data
+    path.write_bytes(data.replace(old, new))
+
+
+def test_a_changed_byte_in_a_text_costs_one_character(path: Path) -> None:
+    """Found by ``make proof``: the chat could not be opened any more."""
+    chat_id = write_chat(path, "hello world")
+    replace_in_file(path, b"hello world", b"hello\xffworld")
+    with ChatStore(path) as store:
+        assert store.notice is None
+        assert [message.text for message in store.branch(chat_id)] == ["hello\ufffdworld"]
+        assert [one.chat.id for one in store.search("world")] == [chat_id]
+
+
+def test_damaged_tables_whose_names_are_no_text(path: Path) -> None:
+    """Found by ``make proof``: Python can't even read what SQLite says about them."""
+    write_chat(path, "before")
+    replace_in_file(path, b"CREATE TABLE chats (", b"CREATE \xe4ABLE chats (")
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]
+    assert len(broken_files(path)) == 1

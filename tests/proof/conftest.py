@@ -11,7 +11,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -72,6 +72,15 @@ class Proof:
         """A line for the end of the run, which goes into docs/reliability.md."""
         _results.append(f"{self.name}: {text}")
         self._write(text)
+
+    @contextmanager
+    def naming(self, what: str) -> Iterator[None]:
+        """Say what it was about when something fails."""
+        try:
+            yield
+        except BaseException as error:
+            error.add_note(f"{what}, SLIPSTREAM_PROOF_SEED={self.seed}")
+            raise
 
     def _write(self, text: str) -> None:
         sys.stdout.write(f"\n{self.name}: {text}")

@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from shiboken6 import isValid
 
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
+from app.models.library.entry import LibraryEntry
 from app.protocol.serving import Serve
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel, ChatState
@@ -111,7 +111,7 @@ class User(QObject):
         self._name, self._count = uuid.uuid4().hex[:8], 0
         self._unsaved: list[tuple[ChatModel, str]] = []
         self._is_busy = behavior == "busy"
-        self._is_ready = False
+        self._is_ready = self._is_settling = False
         self._steps = Steps(self)
         self._timer = QTimer(self, interval=10)
         self._timer.timeout.connect(self._on_time)
@@ -129,6 +129,9 @@ class User(QObject):
             self._look_whether_ready()
             return
         self._tell_saved()
+        if self._is_settling and self._is_settled():
+            self._is_settling = False
+            tell("settled")
         if self._is_busy:
             self._timer.setInterval(self._chance.randrange(_PAUSE_MS))
             self._do_something()
@@ -150,7 +153,15 @@ class User(QObject):
                 controller.pair_loader.load_again()
             controller.server.serving.start(Serve(host=None, port=0, key=None))
 
+    def _is_settled(self) -> bool:
+        """Whether nothing goes on in the chat that is shown, and its last change was saved or refused."""
+        model = self.model
+        is_at_rest = model.state is ChatState.IDLE and model.saver.is_idle()
+        return is_at_rest and not model.unsent.reading and not model.unsent._timer.isActive()
+
     def _tell_saved(self) -> None:
+        if self.controller._temporary is not None:
+            return  # the window has said that nothing is kept
         saved = [entry for entry in self._unsaved if _has_saved(entry[0])]
         if saved:
             self._unsaved = [entry for entry in self._unsaved if entry not in saved]
@@ -274,12 +285,26 @@ class User(QObject):
         self.type(question)
         self.window.composer.editor.submitted.emit()
 
+    def settle(self) -> None:
+        """Tell when nothing goes on any more."""
+        self._is_settling = True
+
     def save_again(self) -> None:
         """What the notice about a full disk offers."""
         self.controller.chats.save_again()
 
     def restart_engine(self) -> None:
         self.controller.pair_loader.restart()
+
+    def show_library(self) -> None:
+        """Open the library, and tell the problem of each model that is found."""
+
+        def shown(entries: list[LibraryEntry]) -> None:
+            tell("library", [entry.problem for entry in entries])
+
+        models = self.controller.commands.models()
+        models.library.scanned.connect(shown)
+        models.show_library()
 
     def forget_steps(self) -> None:
         """Measure the steps of the event loop anew."""

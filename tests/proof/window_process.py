@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -154,10 +155,8 @@ class WindowProcess:
                 thread.join(_ENDING_SECONDS)
             for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
                 assert stream is not None
-                try:
+                with contextlib.suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
 
 
 def still_alive(processes: list[psutil.Process]) -> list[str]:
