@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.chats.attachments import attachments_folder
 from app.chats.backup import back_up_before_migration, restore_newest
-from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
+from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, has_all_columns, migrate
 from app.errors import KnownError
 from app.storage.files import broken_name
 
@@ -165,6 +165,8 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _DamagedError("the integrity check failed")
+        if version == len(MIGRATIONS) and not has_all_columns(connection):
+            raise _DamagedError("a table or a column is missing")
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise _DamagedError(str(error)) from error

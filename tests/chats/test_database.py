@@ -228,6 +228,21 @@ def test_one_daily_backup_and_the_newest_seven_are_kept(path: Path) -> None:
         assert backup.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
+def test_backups_of_days_to_come_are_the_oldest(path: Path) -> None:
+    """Found by ``make proof``: after the clock had been wrong for a week, no backup was kept any more."""
+    future, now = datetime.now() + timedelta(days=4000), datetime.now()
+    for day in range(DAILY_BACKUPS):
+        write_chat(path, f"future {day}", future + timedelta(days=day))
+    write_chat(path, "the clock was set right", now)
+    days = [backup.stem for backup in daily_backups(path)]
+    assert len(days) == DAILY_BACKUPS
+    assert days[:2] == [f"chats-{now:%Y-%m-%d}", f"chats-{future + timedelta(days=DAILY_BACKUPS - 1):%Y-%m-%d}"]
+    path.write_bytes(b"damaged" * 1000)
+    with ChatStore(path) as store:
+        assert len(store.chats()) == DAILY_BACKUPS + 1
+        assert store.notice is not None and f"the backup of {now:%Y-%m-%d}" in store.notice
+
+
 @pytest.mark.allow_logs
 def test_a_backup_that_is_not_possible_does_not_keep_the_app_from_quitting(path: Path) -> None:
     store = ChatStore(path)
@@ -428,3 +443,23 @@ def test_damaged_tables_whose_names_are_no_text(path: Path) -> None:
         assert store.notice is not None and "restored from the backup" in store.notice
         assert [one.title for one in store.chats()] == ["c"]
     assert len(broken_files(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"media_type TEXT", b"mediaXtype TEXT"), (b"TABLE unsent (", b"TABLE unsemt (")]
+)
+def test_a_changed_byte_in_the_name_of_a_column_or_table(path: Path, old: bytes, new: bytes) -> None:
+    """Found by ``make proof``: nothing could be sent any more, and no sentence said why."""
+    write_chat(path, "before")
+    replace_in_file(path, old, new)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]
+
+
+def test_all_columns_are_looked_for(path: Path) -> None:
+    with ChatStore(path) as store:
+        tables = [name for (name,) in store._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in set(tables) - {"sqlite_sequence"}:
+            columns = [row[1] for row in store._connection.execute(f"PRAGMA table_info({table})")]
+            assert sorted(schema._COLUMNS[table].split(", ")) == sorted(columns)

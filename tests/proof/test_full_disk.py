@@ -76,7 +76,7 @@ def test_full_disk(proof: Proof, disk: Path, tmp_path: Path, start_window: Start
     first.say("ask", "Hello")
     first.wait_for("answered")
     assert first.end() == (0, [])
-    step = proof.count(160, 24, 1)
+    step = proof.count(40, 12, 1)
     outcomes, words, pages = Counter[str](), 0, 0
     while outcomes["had room"] < 2 and pages < 16 * MIB // PAGE:
         home = disk / f"home {pages}"

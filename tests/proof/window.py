@@ -23,6 +23,7 @@ from typing import Any
 from PySide6.QtCore import QAbstractEventDispatcher, QCoreApplication, QObject, QTimer, Signal, Slot
 from shiboken6 import isValid
 
+from app.chats.model import StoredMessage
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.models.library.entry import LibraryEntry
@@ -131,7 +132,7 @@ class User(QObject):
         self._tell_saved()
         if self._is_settling and self._is_settled():
             self._is_settling = False
-            tell("settled")
+            tell("settled", [word for message in self.model.messages for word in _words(message)])
         if self._is_busy:
             self._timer.setInterval(self._chance.randrange(_PAUSE_MS))
             self._do_something()
@@ -286,7 +287,7 @@ class User(QObject):
         self.window.composer.editor.submitted.emit()
 
     def settle(self) -> None:
-        """Tell when nothing goes on any more."""
+        """Tell when nothing goes on any more, with the words of the chat that is shown."""
         self._is_settling = True
 
     def save_again(self) -> None:
@@ -316,6 +317,10 @@ class User(QObject):
         if old:
             self.controller.operations.delete(old)
             self.controller.operations.erase(old)
+
+
+def _words(message: StoredMessage) -> list[str]:
+    return WORD.findall(message.text) if message.role == "user" else []
 
 
 def _has_saved(model: ChatModel) -> bool:

@@ -20,6 +20,8 @@ import psutil
 from tests.support.command_line import ROOT, python_path
 
 WAIT_SECONDS = 180
+_NOWHERE = "http://127.0.0.1:9"
+"""Nothing in a window reaches another computer."""
 _ENDING_SECONDS = 60
 """What is about to end may take this long on a busy machine."""
 
@@ -47,6 +49,9 @@ class WindowProcess:
                 "PYTHONPATH": python_path(),
                 "SLIPSTREAM_HOME": str(home),
                 "QT_QPA_PLATFORM": "offscreen",
+                "QT_NO_GLIB": "1",  # with GLib, Qt doesn't tell when it begins to handle events
+                **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), _NOWHERE),
+                "NO_PROXY": "",
                 **environment,
             },
         )
