@@ -56,18 +56,15 @@ def tell(kind: str, value: Any = None) -> None:
     os.write(1, (json.dumps([kind, value]) + "\n").encode())
 
 
-def stored_words(store: ChatStore) -> list[str]:
-    """Every word that the user typed, as often as it occurs in messages of the user and in what is unsent."""
+def look_at_stored(store: ChatStore) -> dict[str, list[str]]:
+    """Every word that the user typed, as often as it occurs in messages of the user and in what is unsent; and the names
+    of attachments whose content isn't there.
+    """
     texts = "SELECT text FROM messages WHERE role = 'user' UNION ALL SELECT text FROM unsent"
-    return [word for (text,) in store._connection.execute(texts) for word in WORD.findall(text)]
-
-
-def missing_attachments(store: ChatStore) -> list[str]:
-    """Names of attachments whose content isn't there."""
-    rows = store._connection.execute(
-        "SELECT sha256, name FROM attachments UNION SELECT sha256, name FROM unsent_attachments"
-    )
-    return [name for sha256, name in rows if store._files.read(sha256) is None]
+    words = [word for (text,) in store._connection.execute(texts) for word in WORD.findall(text)]
+    attached = "SELECT sha256, name FROM attachments UNION SELECT sha256, name FROM unsent_attachments"
+    missing = [name for sha256, name in store._connection.execute(attached) if store._files.read(sha256) is None]
+    return {"words": words, "missing": missing}
 
 
 class Steps(QObject):
@@ -112,7 +109,7 @@ class User(QObject):
         self._name, self._count = uuid.uuid4().hex[:8], 0
         self._unsaved: list[tuple[ChatModel, str]] = []
         self._is_busy = behavior == "busy"
-        self._is_ready = self._is_settling = False
+        self._is_asking = self._has_stored = self._is_ready = self._is_settling = False
         self._steps = Steps(self)
         self._timer = QTimer(self, interval=10)
         self._timer.timeout.connect(self._on_time)
@@ -143,11 +140,12 @@ class User(QObject):
         is_decided = controller.pair_loader.pair() is not None or "load" in notices or "engine" in notices
         if not is_decided or not controller._opened.done() or not controller.chats.current.unsent.is_known:
             return
+        if controller._opened.exception() is None and not self._is_asking:
+            self._is_asking = True
+            controller._chat_store.ask(look_at_stored, self._on_stored)
+        if not (self._has_stored or controller._opened.exception()):
+            return
         self._is_ready = True
-        if controller._opened.exception() is None:
-            words = controller._chat_store.wait_for(stored_words)
-            missing = controller._chat_store.wait_for(missing_attachments)
-            tell("stored", {"words": words, "missing": missing})
         tell("ready", {subject: notice.text for subject, notice in notices.items()})
         if self._is_busy:
             if controller.pair_loader.pair() is None:
@@ -159,6 +157,10 @@ class User(QObject):
         model = self.model
         is_at_rest = model.state is ChatState.IDLE and model.saver.is_idle()
         return is_at_rest and not model.unsent.reading and not model.unsent._timer.isActive()
+
+    def _on_stored(self, found: dict[str, list[str]]) -> None:
+        tell("stored", found)
+        self._has_stored = True
 
     def _tell_saved(self) -> None:
         if self.controller._temporary is not None:
