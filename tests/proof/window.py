@@ -16,6 +16,7 @@ import re
 import sys
 import threading
 import time
+import traceback
 import uuid
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ _PAUSE_MS = 60
 """The longest pause of the busy user."""
 _SPOKEN_STEP_MS = 20
 """Shorter steps of the event loop aren't told."""
+_LONG_STEP_SECONDS = 0.1
 
 
 def tell(kind: str, value: Any = None) -> None:
@@ -57,8 +59,8 @@ def tell(kind: str, value: Any = None) -> None:
 
 
 def look_at_stored(store: ChatStore) -> dict[str, list[str]]:
-    """Every word that the user typed, as often as it occurs in messages of the user and in what is unsent; and the names
-    of attachments whose content isn't there.
+    """Every word that the user typed, as often as it occurs in their messages and in what is unsent; and the names of
+    attachments whose content isn't there.
     """
     texts = "SELECT text FROM messages WHERE role = 'user' UNION ALL SELECT text FROM unsent"
     words = [word for (text,) in store._connection.execute(texts) for word in WORD.findall(text)]
@@ -68,20 +70,25 @@ def look_at_stored(store: ChatStore) -> dict[str, list[str]]:
 
 
 class Steps(QObject):
-    """How long the event loop was busy at a time: from its waking up to its next waiting."""
+    """How long the event loop was busy at a time: from its waking up to its next waiting.
+
+    Of a step that takes too long, it is also told where the window's thread was then.
+    """
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
         self._dispatcher = QAbstractEventDispatcher.instance()
         self._since = self._since_cpu = 0.0
+        self._thread_id = threading.get_ident()
         self.longest = float(_SPOKEN_STEP_MS)
         self._dispatcher.awake.connect(self._on_awake)
         self._dispatcher.aboutToBlock.connect(self._on_about_to_block)
+        threading.Thread(target=self._watch, daemon=True).start()
 
     @Slot()
     def _on_awake(self) -> None:
         if not self._since:
-            self._since, self._since_cpu = time.perf_counter(), time.thread_time()
+            self._since_cpu, self._since = time.thread_time(), time.perf_counter()
 
     @Slot()
     def _on_about_to_block(self) -> None:
@@ -91,6 +98,16 @@ class Steps(QObject):
                 self.longest = step
                 tell("longest step", [round(step), round(1000 * (time.thread_time() - self._since_cpu))])
         self._since = 0.0
+
+    def _watch(self) -> None:
+        told = 0.0
+        while True:
+            time.sleep(_LONG_STEP_SECONDS / 4)
+            since = self._since
+            if since and since != told and time.perf_counter() - since > _LONG_STEP_SECONDS:
+                told = since
+                frames = traceback.extract_stack(sys._current_frames()[self._thread_id])
+                tell("long step", [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in frames[-24:]])
 
 
 class User(QObject):

@@ -106,6 +106,13 @@ class WindowProcess:
         assert there, f"the window ended before it said “{kind}”: {self._state()}"
         return self.told[kind][-1]
 
+    def slow(self) -> str:
+        """The longest step of its event loop, and where those of more than 100 ms were most often."""
+        step = self.told.get("longest step", [[0, 0]])[-1]
+        places = Counter(" < ".join(reversed(stack[-4:])) for stack in self.told.get("long step", ()))
+        where = "".join(f"; {count} × in {place}" for place, count in places.most_common(3))
+        return f"longest step {step[0]} ms ({step[1]} ms on the processor){where}"
+
     def _state(self) -> str:
         log = self.home / "logs" / "slipstream.log"
         lines = log.read_text(encoding="utf-8").splitlines()[-30:] if log.exists() else []
