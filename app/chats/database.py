@@ -168,7 +168,9 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         if version == len(MIGRATIONS) and not has_all_columns(connection):
             raise _DamagedError("a table or a column is missing")
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        # Without mistakes in the statements above, SQLITE_ERROR is about the file: "unsupported file format".
+        damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in damage:
             raise _DamagedError(str(error)) from error
         raise
     except UnicodeDecodeError as error:

@@ -463,3 +463,14 @@ def test_all_columns_are_looked_for(path: Path) -> None:
         for table in set(tables) - {"sqlite_sequence"}:
             columns = [row[1] for row in store._connection.execute(f"PRAGMA table_info({table})")]
             assert sorted(schema._COLUMNS[table].split(", ")) == sorted(columns)
+
+
+def test_a_changed_byte_in_the_number_of_the_format(path: Path) -> None:
+    """Found by ``make proof``: SQLite calls that a mistake in the statement."""
+    write_chat(path, "before")
+    data = bytearray(path.read_bytes())
+    data[47] = 77
+    path.write_bytes(data)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]

@@ -99,7 +99,7 @@ def test_long_chat(proof: Proof, tmp_path: Path, start_window: StartWindow) -> N
 def _median(samples: list[Sample]) -> Sample:
     assert samples
     fields = ("at", "memory", "other_memory", "threads", "open_files", "processes", "disk")
-    return Sample(*(statistics.median(getattr(one, name) for one in samples) for name in fields))  # type: ignore[arg-type]
+    return Sample(*(statistics.median(getattr(one, name) for one in samples) for name in fields))
 
 
 def _shown(sample: Sample) -> str:
