@@ -554,17 +554,15 @@ class ChatModel(QObject):
         unsent, attachments, knows_unsent = self.unsent.text, self.unsent.attachments, self.unsent.is_known
 
         def write(store: ChatStore) -> None:
-            if is_first:
-                store.create_chat(chat_id=chat_id, settings=settings)
-            store.add_message(question)
-            if is_sent and knows_unsent:
+            with store.together():  # a kill in between would leave the text in both places
                 if is_first:
-                    store.set_unsent(None, "")
-                store.set_unsent(chat_id, unsent)
-                if question.attachments:
-                    if is_first:
-                        store.set_unsent_attachments(None, ())
-                    store.set_unsent_attachments(chat_id, attachments)
+                    store.create_chat(chat_id=chat_id, settings=settings)
+                store.add_message(question)
+                if is_sent and knows_unsent:
+                    for one in (None, chat_id) if is_first else (chat_id,):
+                        store.set_unsent(one, unsent if one else "")
+                        if question.attachments:
+                            store.set_unsent_attachments(one, attachments if one else ())
 
         return write
 
