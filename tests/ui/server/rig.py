@@ -66,7 +66,7 @@ class ServingRig(Rig):
         return self.until_done(self.submit(self.client.chat, **fields))
 
     def close(self) -> None:
-        self.serving.stop()
+        self.serving.close()
         self._pool.shutdown()
         super().close()
         self.serving.deleteLater()
