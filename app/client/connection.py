@@ -23,7 +23,6 @@ from app.protocol.commands import (
     CountTokens,
     Forget,
     Generate,
-    Image,
     Load,
     MeasurePlain,
     Message,
@@ -54,7 +53,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.options import Overflow, TemplateVariables
+from app.protocol.options import TemplateVariables
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 
 _log = logging.getLogger("slipstream.engine")
@@ -236,40 +235,20 @@ class Connection:
         if self.hello is not None:
             self._send(ReadMemory())
 
-    def count_tokens(
-        self,
-        chat: Sequence[Message],
-        text: str,
-        overflow: Overflow,
-        thinking: str = "",
-        attached: int = 0,
-        parts: Sequence[str] = (),
-        images: tuple[Image, ...] = (),
-    ) -> int:
+    def count_tokens(self, question: CountTokens) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
         """
-        number = self._next_question() if len(text) + sum(map(len, parts)) <= longest_text() else 0
+        is_short = len(question.text) + sum(map(len, question.parts)) <= longest_text()
+        number = self._next_question() if is_short else 0
         if number:
             self._open_counts = {number}
             try:
-                kept, rest = self._send_beginning(chat)
+                kept, rest = self._send_beginning(question.messages)
             except ProtocolError:
                 return 0
-            self._send(
-                CountTokens(
-                    request=number,
-                    messages=rest,
-                    kept=kept,
-                    text=text,
-                    attached=attached,
-                    parts=list(parts),
-                    images=images,
-                    overflow=overflow,
-                    thinking=thinking,
-                )
-            )
+            self._send(msgspec.structs.replace(question, request=number, messages=rest, kept=kept))
         return number
 
     def check_text(
