@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
 from app import paths, program
-from app.client.connection import Connection, Question, Stalled, Timings
+from app.client.connection import Connection, Question
 from app.client.process import engine_command, remote_command
+from app.client.stalls import Stalled, Timings
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
 from app.protocol.commands import CountTokens, Load, Quit

@@ -14,7 +14,7 @@ from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.paths import HOME_VARIABLE
 from app.protocol.commands import CountTokens, Generate, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted
