@@ -251,7 +251,7 @@ class Controller(QObject):
 
     def _connect_window(self) -> None:
         window, commands = self._window, self.commands
-        window.top_bar.pair.clicked.connect(commands.open_models)
+        window.top_bar.pair.clicked.connect(commands.opening.open_models)
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
         self.presets.changed.connect(self.chats.use_defaults)
         window.notice_bar.action_triggered.connect(commands.on_notice)
@@ -281,13 +281,13 @@ class Controller(QObject):
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
         chat_commands.load_thumbnail = self.attachments.thumbnails.load
-        self.attachments.open_model = commands.open_file
+        self.attachments.open_model = commands.opening.open_file
         self.attachments.blindness = self.models.blindness
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
         commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
-        chat_commands.open_models = commands.open_models
+        chat_commands.open_models = commands.opening.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
 
