@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.settings import Pair, SettingsFile
 from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
@@ -218,8 +218,8 @@ def test_a_local_chat_asks_before_it_goes_anywhere(open_window: OpenWindow) -> N
     running.controller.commands.on_notice(Action.SEND_CHAT, CONSENT)
     running.settle()
     assert running.model.messages[-1].text == " 3" and not notices_of(running)
-    running.controller.commands.open_server()  # what is used is what the dialog begins with
-    servers = running.controller.commands.servers()
+    running.controller.commands.opening.open_server()  # what is used is what the dialog begins with
+    servers = running.controller.commands.opening.servers()
     assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
 
 
