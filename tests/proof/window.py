@@ -271,7 +271,7 @@ class User(QObject):
 
     def change(self) -> None:
         """Change settings of the app and of the chat."""
-        self.controller._on_draft_length_changed(self._chance.randrange(1, 9))
+        self.controller.settings._on_draft_length_changed(self._chance.randrange(1, 9))
         self.model.set_settings(ChatSettings(system_prompt=f"Be brief. {self._chance.randrange(10)}"))
 
     def mend(self) -> None:

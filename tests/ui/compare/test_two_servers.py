@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.protocol.options import Sampling
 from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings
