@@ -183,7 +183,7 @@ def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair
         "from app.protocol.options import LoadSettings\n"
         "engine = Engine()\n"
         "def load(length):\n"
-        "    settings = LoadSettings(context_length=length)\n"
+        "    settings = LoadSettings(context_length=length, target_gpu_layers=0)\n"
         "    return engine.load(Load(request=1, target=sys.argv[1], settings=settings), print)\n"
         "load(256)\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"

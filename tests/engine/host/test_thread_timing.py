@@ -25,7 +25,8 @@ Pair = tuple[Path, Path]
 
 @pytest.fixture(autouse=True)
 def one_or_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a processor with two cores of each kind."""
+    """As on a processor with two cores of each kind, without a GPU."""
+    monkeypatch.setattr(loading, "gpu_devices", list)
     for module in (loading, pair_costs, threads):
         monkeypatch.setattr(module, "default_threads", lambda: 1)
     for module in (pair_costs, threads):

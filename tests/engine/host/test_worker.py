@@ -207,7 +207,8 @@ def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, r
     process.until(RoundsReceived)
     process.send(ReadMemory())
     held = process.until(MemoryRead).own_bytes
-    assert before.own_bytes < 8 * 1024 * 1024 < held < 256 * 1024 * 1024
+    assert before.own_bytes < 8 * 1024 * 1024 < held
+    assert hello.devices or held < 256 * 1024 * 1024  # a GPU's driver has buffers of its own
     process.send(Cancel())
     assert process.until(GenerationFinished).finish_reason == "cancelled"
 
