@@ -56,6 +56,16 @@ def test_the_corpus_has_no_question_about_a_label_but_plain_ones(topics: list[To
     assert [one for one in both if len(one.split()) > FEW_WORDS and not one.startswith(PLAIN)] == []
 
 
+def test_no_question_of_the_corpus_has_two_answers(topics: list[Topic]) -> None:
+    answers: dict[str, str] = {}
+    twice = []
+    for turn in (turn for topic in topics for turn in topic.turns):
+        for wording in {questions.bare(one) for one in (*turn.train, *turn.held_out)}:
+            if answers.setdefault(wording, turn.answer) != turn.answer:
+                twice.append(wording)
+    assert twice == []
+
+
 def test_blind_questions_name_topics_of_the_corpus(topics: list[Topic]) -> None:
     assert len(questions.blind(topics)) == 150
 
