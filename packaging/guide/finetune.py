@@ -71,8 +71,8 @@ def finetune(options: argparse.Namespace) -> None:
     draft, losses["draft"] = go_on_with_draft(samples, work, options, log)
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, DRAFT_LENGTH)
-    before = figures_of(evaluate.RESOURCES, topics, changed, options.questions, work / "answers-before.jsonl")
-    after = figures_of(work, topics, changed, options.questions, work / "answers-after.jsonl")
+    before = figures_of(evaluate.RESOURCES, topics, changed, options, work / "answers-before.jsonl")
+    after = figures_of(work, topics, changed, options, work / "answers-after.jsonl")
     log(f"before {json.dumps(before)}")
     log(f"after  {json.dumps(after)}")
     models = {"target": target, "draft": draft}
@@ -89,9 +89,12 @@ def finetune(options: argparse.Namespace) -> None:
     (work / PROVENANCE.name).write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
 
 
-def figures_of(folder: Path, topics: list[Topic], changed: set[str], questions: int, answers: Path) -> dict:
+def figures_of(
+    folder: Path, topics: list[Topic], changed: set[str], options: argparse.Namespace, answers: Path
+) -> dict:
     """Held-out figures of the pair in `folder`, changed topics and the others apart too, blind questions and labels."""
-    figures = measure(topics, folder, questions, answers) | shares_of_others(topics, folder)
+    figures = measure(topics, folder, options.questions, answers, options.threads)
+    figures |= shares_of_others(topics, folder, options.threads)
     given = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     for name, is_in in (("changed", True), ("others", False)):
         right = [answer["right"] for answer in given if answer["facts"] and (answer["topic"] in changed) == is_in]
@@ -99,11 +102,11 @@ def figures_of(folder: Path, topics: list[Topic], changed: set[str], questions: 
     return figures
 
 
-def shares_of_others(topics: list[Topic], folder: Path) -> dict[str, float]:
+def shares_of_others(topics: list[Topic], folder: Path, threads: int) -> dict[str, float]:
     """Share of the blind questions that the pair in `folder` answers with all their facts, and of those about labels
     that get their own answer.
     """
-    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads)
     about_labels = labels(topics)
     return {
         "blind": evaluate.quality(pair, blind(topics), pair.draft_length).facts,

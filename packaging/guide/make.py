@@ -109,9 +109,9 @@ def answers_of_target(topics: list[Topic], encoder: Encoder, work: Path, log: Lo
     return pickle.loads(path.read_bytes())
 
 
-def measure(topics: list[Topic], folder: Path, questions: int | None, answers: Path) -> dict:
+def measure(topics: list[Topic], folder: Path, questions: int | None, answers: Path, threads: int = 2) -> dict:
     """Held-out figures of the pair in `folder` with the app's engine; the speed only roughly, on a busy machine."""
-    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads)
     asked = held_out(topics)[:questions]
     figures = asdict(evaluate.quality(pair, asked, pair.draft_length, answers))
     speeds = evaluate.speed(pair, asked[:60], [pair.draft_length])
