@@ -3,12 +3,13 @@
 # make package    installers for this system, into dist/
 # make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
 # make gpu-test   the engine's tests on a GPU made of software (docs/gpu.md); needs Debian 12 or newer
+# make proof    kills, damaged files, full disks and more, in ten minutes; make proof LONG=1    in hours (docs/reliability.md)
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin
 PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench package package-test gpu-test clean
+.PHONY: run test lint format setup setup-dev bench package package-test gpu-test proof clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -45,6 +46,9 @@ package-test: setup-dev
 
 gpu-test: setup-dev
 	@scripts/gpu-test
+
+proof: setup-dev
+	@LONG=$(LONG) scripts/proof
 
 clean:
 	rm -rf .venv build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -25,10 +25,14 @@ def backup_folder(path: Path) -> Path:
     return path.parent / "backups"
 
 
-def daily_backups(path: Path) -> list[Path]:
-    """The daily backups of the chat file ``path``, newest first."""
+def daily_backups(path: Path, today: datetime | None = None) -> list[Path]:
+    """The daily backups of the chat file ``path``, newest first.
+
+    Those of days to come are the oldest: they were made before the clock was set back.
+    """
     pattern = f"{path.stem}-[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]{path.suffix}"
-    return sorted(backup_folder(path).glob(pattern), reverse=True)
+    latest = f"{path.stem}-{today or datetime.now():%Y-%m-%d}"
+    return sorted(backup_folder(path).glob(pattern), key=lambda one: (one.stem <= latest, one.stem), reverse=True)
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:
@@ -66,7 +70,7 @@ def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -
     target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
     if not target.exists():
         _back_up_all(connection, path, target)
-        for old in daily_backups(path)[DAILY_BACKUPS:]:
+        for old in daily_backups(path, today)[DAILY_BACKUPS:]:
             old.unlink(missing_ok=True)
         _remove_attachments(path)
 
@@ -98,7 +102,7 @@ def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> N
     for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
         part.unlink(missing_ok=True)
     old = [backup for backup in _backups(path) if _is_old(backup, today)]
-    if old and all(backup in old for backup in daily_backups(path)):
+    if old and all(backup in old for backup in daily_backups(path, today)):
         back_up_daily(connection, path, today)
     for backup in old:
         backup.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.chats.attachments import attachments_folder
 from app.chats.backup import back_up_before_migration, restore_newest
-from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, migrate
+from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, has_all_columns, migrate
 from app.errors import KnownError
 from app.storage.files import broken_name
 
@@ -38,6 +38,8 @@ _WRITE_SETTINGS = (
 MEMORY = Path(":memory:")
 """A chat file that is only in memory."""
 
+_NO_TEXT = "what SQLite says about it contains damaged text of it"
+
 
 class _DamagedError(Exception):
     """The file isn't an intact chat file."""
@@ -54,6 +56,9 @@ def known_errors(path: Path) -> Iterator[None]:
             raise
         log.info("chat file: %s (%s)", type(error).__name__, getattr(error, "sqlite_errorname", "no code"))
         raise KnownError(sentence) from error
+    except UnicodeDecodeError as error:
+        log.info("chat file: %s", _NO_TEXT)
+        raise KnownError(str(_sentence(sqlite3.SQLITE_CORRUPT, path))) from error
 
 
 def _sentence(code: int, path: Path) -> str | None:
@@ -120,6 +125,7 @@ def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
 
 def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None)
+    connection.text_factory = _text
     try:
         with known_errors(path):
             if path == MEMORY:
@@ -132,6 +138,11 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _text(data: bytes) -> str:
+    """A text of the file. The integrity check doesn't find a byte that was changed in it: this costs a character."""
+    return data.decode("utf-8", "replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
@@ -154,10 +165,16 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _DamagedError("the integrity check failed")
+        if version == len(MIGRATIONS) and not has_all_columns(connection):
+            raise _DamagedError("a table or a column is missing")
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        # Without mistakes in the statements above, SQLITE_ERROR is about the file: "unsupported file format".
+        damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in damage:
             raise _DamagedError(str(error)) from error
         raise
+    except UnicodeDecodeError as error:
+        raise _DamagedError(_NO_TEXT) from error
 
 
 def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:

@@ -73,6 +73,12 @@ class ChatFile:
         except (sqlite3.Error, OSError) as error:
             log.warning("old backups of the chats are still there: %s", error)
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """All changes made inside are on the disk afterwards, or none of them."""
+        with self._writing():
+            yield
+
     # ------------------------------------------------------------ attachments
 
     def keep(self, content: Content) -> Attachment:
@@ -101,12 +107,15 @@ class ChatFile:
 
     @contextlib.contextmanager
     def _writing(self, *, list_changes: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction: either all of it is on the disk afterwards, or nothing.
+        """One transaction: either all of it is on the disk afterwards, or nothing. In `together` it is part of that.
 
         ``list_changes``: whether it may change titles of chats or their order.
         """
         if list_changes:
             self._search.forget_titles()
+        if self._connection.in_transaction:
+            yield self._connection
+            return
         with known_errors(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection

@@ -102,7 +102,8 @@ class Attachment:
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
 
-    Long values that are rarely read are kept as the JSON from the file (see `to_json`) and are parsed each time.
+    Long values that are rarely read are kept as the JSON from the file (see `to_json`) and are parsed each time. They
+    are empty where that is damaged: the message itself can be read all the same.
     """
 
     id: str
@@ -132,7 +133,7 @@ class StoredMessage:
     @property
     def settings(self) -> dict[str, object]:
         """The settings an answer was requested with."""
-        return cast("dict[str, object]", json.loads(self.settings_json))
+        return _object(self.settings_json)
 
     @property
     def code_language(self) -> str:
@@ -144,12 +145,13 @@ class StoredMessage:
 
     @property
     def figures(self) -> dict[str, object]:
-        return cast("dict[str, object]", json.loads(self.figures_json))
+        return _object(self.figures_json)
 
     @property
     def provenance(self) -> list[PackedPiece]:
         """Where each token came from; `unpack` turns it into pieces."""
-        return cast("list[PackedPiece]", json.loads(self.provenance_json))
+        found = _parsed(self.provenance_json)
+        return cast("list[PackedPiece]", found) if isinstance(found, list) else []
 
     @property
     def author(self) -> str:
@@ -157,6 +159,19 @@ class StoredMessage:
         if self.role == "assistant":
             return self.pair or "Answer"
         return "You" if self.role == "user" else "System"
+
+
+def _object(text: str) -> dict[str, object]:
+    found = _parsed(text)
+    return found if isinstance(found, dict) else {}
+
+
+def _parsed(text: str) -> object:
+    """JSON of the chat file; ``None`` if it is damaged."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def sort_key(name: str) -> str:

@@ -115,6 +115,19 @@ MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
 
 VERSION = len(MIGRATIONS)
 
+_COLUMNS = {
+    "chats": "id, title, created_at, updated_at, leaf_id, deleted_at, pinned_at, folder_id, settings, number",
+    "messages": "seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, "
+    "figures, provenance, tokens, thinking",
+    "unsent": "chat_id, text",
+    "folders": "id, name, created_at",
+    "unindexed": "seq",
+    "search_index": "key",
+    "attachments": "message_id, position, sha256, kind, name, size, media_type, width, height",
+    "unsent_attachments": "chat_id, position, sha256, kind, name, size, media_type, width, height",
+}
+"""What a file of this version has. SQLite's integrity check doesn't notice if a table is called something else."""
+
 
 class MigrationError(Exception):
     """A migrated file is inconsistent; it was left as it was."""
@@ -135,3 +148,15 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
             raise MigrationError("rows refer to rows that are not there")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
+
+
+def has_all_columns(connection: sqlite3.Connection) -> bool:
+    """Whether a file of this version has all tables with all columns; nothing is read of their content."""
+    try:
+        for table, columns in _COLUMNS.items():
+            connection.execute(f"SELECT {columns} FROM {table} LIMIT 0")
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
+            return False
+        raise
+    return True

@@ -133,6 +133,7 @@ class _Run:
         shown = (
             self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
             for chat_id in ordered
+            if chat_id in rows  # else the file is damaged, and an index has another id than the table
         )
         return [one for one in shown if one is not None]
 

@@ -9,8 +9,9 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 from app import program
-from app.client.connection import Connection, Question, Stalled, Timings
+from app.client.connection import Connection, Question
 from app.client.process import EngineEndedError, engine_command
+from app.client.stalls import Stalled, Timings
 from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Canceled, KnownError
 from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Quit, Tokenize

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
 from app.client.sent_chat import PART_CHARACTERS, SentChat, longest_text
+from app.client.stalls import Stalled, StallWatch, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
 from app.protocol.commands import (
     Cancel,
@@ -23,7 +23,6 @@ from app.protocol.commands import (
     CountTokens,
     Forget,
     Generate,
-    Image,
     Load,
     MeasurePlain,
     Message,
@@ -54,7 +53,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.options import Overflow, TemplateVariables
+from app.protocol.options import TemplateVariables
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 
 _log = logging.getLogger("slipstream.engine")
@@ -75,28 +74,6 @@ _LEADS_TO: dict[type[Event], EngineState] = {
     TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
-
-
-@dataclass(frozen=True)
-class Timings:
-    """How long to wait, in seconds."""
-
-    tick: float = 1.0
-    """Seconds between two calls of `Connection.tick`."""
-    silence: float = 10.0
-    """Seconds without an answer to a ping."""
-    no_progress: float = 120.0
-    start: float = 60.0
-    cancel: float = 5.0
-    quit: float = 2.0
-    """Seconds that a process may take to end; for the caller."""
-
-
-@dataclass(frozen=True)
-class Stalled:
-    """The engine isn't responding; reported at most once per request."""
-
-    seconds: float
 
 
 class Connection:
@@ -133,11 +110,7 @@ class Connection:
         self._unsent: deque[Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
         """What the engine did wrong or reported before it ended, which explains more than its exit code."""
-        self._ticks = 0
-        """Since the start, or since the request began."""
-        self._canceled_at: int | None = None
-        self._open_pings = 0
-        self._told_stall = False
+        self._watch = StallWatch(self.timings)
 
     # ------------------------------------------------------------ a process begins and ends
 
@@ -169,8 +142,7 @@ class Connection:
 
     def _begin(self, request: int, state: EngineState) -> None:
         self.request, self.state = request, state
-        self._ticks = self._open_pings = 0
-        self._canceled_at, self._told_stall = None, False
+        self._watch.begin()
 
     # ------------------------------------------------------------ commands
 
@@ -210,9 +182,9 @@ class Connection:
     def cancel(self) -> LoadFailed | None:
         """Stop whatever is running. A load that hasn't been sent yet ends at once, with the returned event."""
         if self.state.is_busy:
-            if self._canceled_at is None:
+            if not self._watch.is_canceled:
                 self._send(Cancel())
-                self._canceled_at = self._ticks
+                self._watch.cancel()
         elif self.state is EngineState.STARTING and self.request:
             self._unsent = deque(one for one in self._unsent if not isinstance(one, Load | Connect))
             request, self.request = self.request, 0
@@ -236,40 +208,20 @@ class Connection:
         if self.hello is not None:
             self._send(ReadMemory())
 
-    def count_tokens(
-        self,
-        chat: Sequence[Message],
-        text: str,
-        overflow: Overflow,
-        thinking: str = "",
-        attached: int = 0,
-        parts: Sequence[str] = (),
-        images: tuple[Image, ...] = (),
-    ) -> int:
+    def count_tokens(self, question: CountTokens) -> int:
         """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
 
         An older question that is still open is never answered.
         """
-        number = self._next_question() if len(text) + sum(map(len, parts)) <= longest_text() else 0
+        is_short = len(question.text) + sum(map(len, question.parts)) <= longest_text()
+        number = self._next_question() if is_short else 0
         if number:
             self._open_counts = {number}
             try:
-                kept, rest = self._send_beginning(chat)
+                kept, rest = self._send_beginning(question.messages)
             except ProtocolError:
                 return 0
-            self._send(
-                CountTokens(
-                    request=number,
-                    messages=rest,
-                    kept=kept,
-                    text=text,
-                    attached=attached,
-                    parts=list(parts),
-                    images=images,
-                    overflow=overflow,
-                    thinking=thinking,
-                )
-            )
+            self._send(msgspec.structs.replace(question, request=number, messages=rest, kept=kept))
         return number
 
     def check_text(
@@ -372,7 +324,7 @@ class Connection:
             case _ if self.hello is None:
                 raise ProtocolError(f"{type(event).__name__} before Hello")
             case Pong():
-                return self._stalled(self._idle_seconds(event))
+                return self._watch.answered(event, self.state)
             case Forgotten():
                 return self._forgotten(event)
             case MemoryRead():
@@ -399,12 +351,6 @@ class Connection:
         awaited.remove(event.request)
         return True
 
-    def _idle_seconds(self, pong: Pong) -> float:
-        """Seconds since the computation last advanced; 0 while it needn't."""
-        self._open_pings = 0
-        idle = pong.seconds_since_progress
-        return idle if pong.busy and self.state.is_busy and idle > self.timings.no_progress else 0.0
-
     def _forgotten(self, event: Forgotten) -> Forgotten | None:
         if not self.open_forgets:
             raise ProtocolError("Forgotten without a Forget")
@@ -429,32 +375,8 @@ class Connection:
         return self.state is EngineState.STARTING or self.state.is_busy
 
     def tick(self) -> Stalled | None:
-        """Another interval of ``timings.tick`` has passed.
-
-        Intervals and open pings are counted instead of time, so that the engine isn't blamed when the computer slept or
-        the caller itself was blocked.
-        """
-        self._ticks += 1
-        stalled = self._stalled(self._overdue_seconds())
+        """Another interval of ``timings.tick`` has passed."""
+        stalled = self._watch.tick(self.state)
         if self.state.is_busy:
-            self._open_pings += 1
             self._send(Ping())
         return stalled
-
-    def _overdue_seconds(self) -> float:
-        """How many seconds something is overdue; 0 if nothing is."""
-        timings = self.timings
-        if self.state is EngineState.STARTING:
-            waited, patience = self._ticks * timings.tick, timings.start
-        elif self._canceled_at is not None:
-            waited, patience = (self._ticks - self._canceled_at) * timings.tick, timings.cancel
-        else:
-            waited, patience = self._open_pings * timings.tick, timings.silence
-        return waited if waited >= patience else 0.0
-
-    def _stalled(self, seconds: float) -> Stalled | None:
-        if not seconds or self._told_stall:
-            return None
-        self._told_stall = True
-        _log.warning("no response for %.0f s while %s", seconds, self.state.value)
-        return Stalled(seconds)

@@ -16,7 +16,7 @@ from app.client.process import EngineProcess, remote_command
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
 from app.compare.running import Engine
-from app.compare.two_servers import TwoServers
+from app.compare.two_servers import TwoServers, differences, names
 from app.errors import KnownError
 from app.protocol.events import PairLoaded
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
@@ -98,9 +98,11 @@ def comparing(
     elif options.plain_server is not None:
         with _canceled_with(EngineProcess(command=remote_command())) as plain:
             other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
-            yield TwoServers(engine, plain), [_name(pair), _name(other)]
+            for sentence in differences(pair, other):
+                print(f"slipstream: {sentence}", file=sys.stderr)
+            yield TwoServers(engine, plain), names(pair, other)
     elif pair.remote.can_switch_drafting:
-        yield engine, [_name(pair)]
+        yield engine, names(pair)
     else:
         raise KnownError(
             f"{SERVER_NAMES[pair.remote.server.kind]} can't switch drafting off for a single answer. Start the same "
@@ -124,10 +126,3 @@ def _canceled_with(process: EngineProcess) -> Iterator[EngineProcess]:
             yield process
         finally:
             signal.signal(signal.SIGINT, before)
-
-
-def _name(pair: PairLoaded) -> str:
-    """Kind and version of a server."""
-    assert pair.remote is not None
-    server = pair.remote.server
-    return f"{SERVER_NAMES[server.kind]} {server.version}".strip()

@@ -18,6 +18,10 @@ from app.protocol.frames import without_surrogates
 
 FORMAT, VERSION = "slipstream-compare", 1
 """The name and version of the JSON format."""
+ON_TWO = (
+    "The answers without a draft were written on a second server, so hardware, version and settings of the two servers "
+    "can be part of every difference."
+)
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORMULA = "=+-@＝＋－＠"
 """Characters that make a spreadsheet read a cell as a formula."""
@@ -48,7 +52,8 @@ def _head(report: Report) -> str:
     settings = f"{setup.threads} threads, {wording.sampling(setup.sampling)}, draft length {setup.draft_length}"
     if setup.servers:
         pair, settings = f"{pair} on {' and '.join(setup.servers)}", wording.sampling(setup.sampling)
-    return "\n".join(textwrap.wrap(printable(pair, _WIDTH), _WIDTH) + textwrap.wrap(settings, _WIDTH))
+    lines = [printable(pair, _WIDTH), settings, *([ON_TWO] if len(setup.servers) > 1 else [])]
+    return "\n".join(part for line in lines for part in textwrap.wrap(line, _WIDTH))
 
 
 def _summary_table(summary: Summary) -> str:
@@ -166,6 +171,8 @@ def _headline(report: Report) -> str:
     sentences.append(
         f"{total.same} of {total.runs} answers had the same text with and without the draft, with the same seed."
     )
+    if len(setup.servers) > 1:
+        sentences.append(ON_TWO)
     if len(report.comparisons) < report.planned:
         sentences.append(f"Only {len(report.comparisons)} of {report.planned} comparisons were run.")
     return " ".join(sentences)

@@ -190,6 +190,7 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     """What the user has attached."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
+    """As in `Generate.thinking`."""
     template_variables: TemplateVariables = {}
 
 

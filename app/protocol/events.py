@@ -112,7 +112,7 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     template_variables: list[str] = []
     """The names that `Generate.template_variables` may have: those that the chat template declares."""
     tool_format: ToolFormatName = ""
-    """How its chat template writes the calls of tools."""
+    """How its chat template writes tool calls."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""
     default_draft_length: int = DEFAULT_DRAFT_LENGTH

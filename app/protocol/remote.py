@@ -36,7 +36,7 @@ SERVER_NAMES: dict[ServerKind, str] = {
 ModelState = Literal["", "unloaded", "loading", "loaded", "sleeping", "downloading"]
 """Empty: the server doesn't say."""
 FiguresFrom = Literal["engine", "live", "reply", "counters", "none"]
-"""Where figures of drafting come from: our engine counts them; or a server sends them while it answers, at the end of
+"""Where drafting figures come from: our engine counts them; or a server sends them while it answers, at the end of
 each reply, or only as counters over all its replies; ``none``: there are none."""
 ServerFailure = Literal[
     "",

@@ -40,7 +40,7 @@ class Session:
     has_stats: bool = False
     """LM Studio's API with figures."""
     has_figures: bool = False
-    """Figures of drafting have come with an answer, so that no counters are needed."""
+    """Drafting figures have come with an answer, so that no counters are needed."""
 
     @property
     def remote(self) -> RemoteModel:

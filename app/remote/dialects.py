@@ -50,7 +50,7 @@ class Dialect:
 
     def refused(self) -> dict[str, str]:
         """For `RemoteModel.refused`, without what depends on the model."""
-        found = {one: f"{self.name} has no such setting." for one in _SAMPLING if one not in self.sampling}
+        found = {one: f"{self.name} doesn't have this setting." for one in _SAMPLING if one not in self.sampling}
         if not self.has_budget:
             found["thinking_budget"] = f"{self.name} can't limit thinking."
         if not self.formats:

@@ -14,6 +14,7 @@ from app.protocol.remote import ServerFailure
 from app.remote.values import mapping, number, parsed, text
 
 _MAX_WORDS = 300
+_IN_A_KEY = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 _KEY_STATUS = (401, 403)
 _GATEWAY_STATUS = (502, 504)
 _SENT_BUT_TOO_LONG = re.compile(
@@ -42,7 +43,15 @@ def words_of(content: object) -> str:
     detail = root.get("detail")
     if not found and isinstance(detail, list):  # FastAPI's
         found = "; ".join(text(mapping(one).get("msg")) for one in detail[:3])
-    return printable(" ".join((found or text(detail)).split()), _MAX_WORDS)
+    words = " ".join((found or text(detail)).split())
+    return printable(words, _length_shown(words))
+
+
+def _length_shown(words: str) -> int:
+    """At most `_MAX_WORDS`, without the half of a word: it may be a key, and only a whole key is recognized."""
+    if len(words) <= _MAX_WORDS or words[_MAX_WORDS] not in _IN_A_KEY:
+        return _MAX_WORDS
+    return len(words[:_MAX_WORDS].rstrip(_IN_A_KEY))
 
 
 def refusal(status: int, body: bytes, host: str, retry_after: str = "") -> RemoteError:

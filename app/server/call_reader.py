@@ -1,4 +1,4 @@
-"""Finds calls of tools in the text of an answer, as it comes."""
+"""Finds tool calls in the text of an answer, as it comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer says, read off its pieces: thinking, text, and calls of tools."""
+"""What an answer says, read off its pieces: thinking, text, and tool calls."""
 
 from __future__ import annotations
 

@@ -78,5 +78,5 @@ def _refusal(address: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"Port {port} on {address} is in use by another program. Choose another port."
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return f"This computer has no address {address}. Choose another one."
+        return f"{address} isn't an address of this computer. Choose another one."
     return f"The server can't listen at port {port} of {address}: {error.strerror or error}."

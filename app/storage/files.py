@@ -32,7 +32,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600)
     A link at ``path`` is replaced, not followed. Creates the folder. Raises `OSError`.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}{os.urandom(4).hex()}.part")
+    part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
         with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already
@@ -79,16 +79,16 @@ def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 def remove_strays(path: Path) -> None:
     """Delete what processes that were killed while writing ``path`` left next to it.
 
-    The caller must have the lock of ``path``. Files younger than an hour may be of an older version, which writes
-    without a lock, and stay.
+    The caller must have the lock of ``path``. Version 0.1.0 wrote without a lock, under names without the dot: such
+    files stay for an hour, in case it is running.
     """
-    stray = re.compile(re.escape(path.name) + r"[a-z0-9_]{8}\.part")
+    stray = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8}|[a-z0-9_]{8})\.part")
     with contextlib.suppress(OSError):
         for entry in list(os.scandir(path.parent)):
-            if (
-                stray.fullmatch(entry.name)
-                and time.time() - entry.stat(follow_symlinks=False).st_mtime > _STRAY_SECONDS
-            ):
+            if (found := stray.fullmatch(entry.name)) is None:
+                continue
+            age = time.time() - entry.stat(follow_symlinks=False).st_mtime
+            if found[1].startswith(".") or abs(age) > _STRAY_SECONDS:
                 os.unlink(entry)  # noqa: PTH108 - an entry is no Path
 
 

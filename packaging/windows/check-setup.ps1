@@ -1,5 +1,5 @@
 # Installs Slipstream silently, runs its self-test, removes it silently, and sees that the user's files are still there.
-#   packaging\windows\check-setup.ps1 dist\slipstream-0.1.0-windows-x86_64-setup.exe
+#   packaging\windows\check-setup.ps1 dist\slipstream-0.2.0-windows-x86_64-setup.exe
 param([Parameter(Mandatory)][string]$Setup)
 $ErrorActionPreference = 'Stop'
 $program = Join-Path $env:LOCALAPPDATA 'Programs\Slipstream'

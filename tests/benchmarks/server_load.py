@@ -1,11 +1,13 @@
-"""Ten thousand requests to ``slipstream serve`` from several clients at once: what they get, and its cost in memory.
+"""Ten thousand requests from several clients at once: what they get, and what it costs in memory.
 
-    python -m tests.benchmarks.server_load [--clients N] [--requests N] [--json]
+    python -m tests.benchmarks.server_load [--window] [--clients N] [--requests N] [--json]
+
+They go to ``slipstream serve``, or with ``--window`` to a window (without a screen) whose switch is on.
 
 A tiny model that thinks, with a draft; what it writes is different with every seed. Half of the requests are streamed.
 Each client keeps its connection, and after 429 waits for as long as it is told before its next request. Every text is
-compared with that of the engine alone. Memory is the resident set of the server's process and of its engine's, at the
-end ÷ after the first 500 requests.
+compared with that of the engine alone. Memory is the resident set of each process (the server, its engine, the window),
+at the end ÷ after the first 500 requests.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ import json
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +29,7 @@ from app.client.process import EngineProcess
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Round
 from app.protocol.options import LoadSettings, Sampling
-from tests.support.serve_process import serve_process
+from tests.support.serve_process import serve_process, window_that_serves
 from tests.support.served import events, request, text_of
 from tests.support.thinking_models import make_thinking_model
 
@@ -104,8 +108,10 @@ class Client:
         return content
 
 
-async def load(process: psutil.Process, port: int, clients: int, requests: int, texts: list[Texts]) -> dict[str, Any]:
-    """Ask ``requests`` times; returns the counts."""
+async def load(
+    processes: dict[str, psutil.Process], port: int, clients: int, requests: int, texts: list[Texts]
+) -> dict[str, Any]:
+    """Ask ``requests`` times; returns the counts, and the memory of ``processes``."""
     statuses: Counter[int] = Counter()
     numbers = iter(range(requests))
     memory: list[list[int]] = []
@@ -120,28 +126,47 @@ async def load(process: psutil.Process, port: int, clients: int, requests: int, 
             statuses[status] += 1
             wrong += status == 200 and found != texts[seed]
             if sum(statuses.values()) in (min(WARM, requests), requests):
-                memory.append([one.memory_info().rss for one in (process, *engines)])
+                memory.append([one.memory_info().rss for one in processes.values()])
             await asyncio.sleep(pause)
 
-    engines = [one for one in process.children() if "--role=engine" in one.cmdline()]
     begun = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(clients)))
     seconds = time.perf_counter() - begun
+    first, last = memory[0], memory[-1]
     return {
         "clients": clients,
         "requests": requests,
         "statuses": dict(statuses),
         "wrong_texts": wrong,
         "seconds": round(seconds, 1),
-        "server_mib": [round(both[0] / 2**20, 1) for both in (memory[0], memory[-1])],
-        "engine_mib": [round(both[1] / 2**20, 1) for both in (memory[0], memory[-1])],
-        "server_memory_ratio": round(memory[-1][0] / memory[0][0], 3),
-        "engine_memory_ratio": round(memory[-1][1] / memory[0][1], 3),
+        "mib": {
+            name: [round(one / 2**20, 1) for one in both] for name, *both in zip(processes, first, last, strict=True)
+        },
+        "memory_ratio": {
+            name: round(after / before, 3) for name, before, after in zip(processes, first, last, strict=True)
+        },
     }
+
+
+@contextmanager
+def serving(target: Path, draft: Path, home: Path, *, window: bool) -> Iterator[tuple[dict[str, psutil.Process], int]]:
+    """The processes by name, and the port."""
+    if not window:
+        with serve_process("--target", target, "--draft", draft, home=home) as (process, port):
+            yield {"server": process, "engine": _engine_of(process)}, port
+        return
+    with window_that_serves(target, draft, home=home) as served:
+        yield {"server": served.server, "engine": _engine_of(served.window), "window": served.window}, served.port
+
+
+def _engine_of(process: psutil.Process) -> psutil.Process:
+    (engine,) = (one for one in process.children() if "--role=engine" in one.cmdline())
+    return engine
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--window", action="store_true", help="the server of a window instead of slipstream serve")
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--json", action="store_true")
@@ -151,8 +176,8 @@ def main() -> None:
         target = make_thinking_model(folder / "target.gguf", "qwen3.5")
         draft = make_thinking_model(folder / "draft.gguf", "qwen3.5", noise=0.5)
         texts = expected(target, draft)
-        with serve_process("--target", target, "--draft", draft, home=folder / "home") as (process, port):
-            figures = asyncio.run(load(process, port, options.clients, options.requests, texts))
+        with serving(target, draft, folder / "home", window=options.window) as (processes, port):
+            figures = asyncio.run(load(processes, port, options.clients, options.requests, texts))
     if options.json:
         print(json.dumps(figures))
     else:

@@ -1,4 +1,4 @@
-"""How each chat template in a folder writes calls of tools, as far as it is known.
+"""How each chat template in a folder writes tool calls, as far as it is known.
 
 python -m tests.benchmarks.tool_formats LLAMA_CPP/models/templates
 """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -22,6 +22,7 @@ from app.chats.schema import VERSION
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from tests.support.chats import add_question
+from tests.support.small_disk import remount, small_disk
 
 DATA = Path(__file__).parent.parent / "data"
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -228,6 +229,21 @@ def test_one_daily_backup_and_the_newest_seven_are_kept(path: Path) -> None:
         assert backup.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
+def test_backups_of_days_to_come_are_the_oldest(path: Path) -> None:
+    """Found by ``make proof``: after the clock had been wrong for a week, no backup was kept any more."""
+    future, now = datetime.now() + timedelta(days=4000), datetime.now()
+    for day in range(DAILY_BACKUPS):
+        write_chat(path, f"future {day}", future + timedelta(days=day))
+    write_chat(path, "the clock was set right", now)
+    days = [backup.stem for backup in daily_backups(path)]
+    assert len(days) == DAILY_BACKUPS
+    assert days[:2] == [f"chats-{now:%Y-%m-%d}", f"chats-{future + timedelta(days=DAILY_BACKUPS - 1):%Y-%m-%d}"]
+    path.write_bytes(b"damaged" * 1000)
+    with ChatStore(path) as store:
+        assert len(store.chats()) == DAILY_BACKUPS + 1
+        assert store.notice is not None and f"the backup of {now:%Y-%m-%d}" in store.notice
+
+
 @pytest.mark.allow_logs
 def test_a_backup_that_is_not_possible_does_not_keep_the_app_from_quitting(path: Path) -> None:
     store = ChatStore(path)
@@ -331,14 +347,8 @@ def test_a_second_program_is_told_that_the_file_is_in_use(path: Path) -> None:
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Path]:
     """A file system of 512 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)]
-    allowed = sys.platform == "linux" and os.geteuid() == 0
-    if not allowed or subprocess.run(command, check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "size=512k") as folder:
+        yield folder
 
 
 def fill_until_full(store: ChatStore, chat_id: str) -> int:
@@ -385,10 +395,10 @@ def test_a_file_that_may_not_grow(path: Path) -> None:
 def test_a_read_only_disk(mounted: Path) -> None:
     path = mounted / "chats" / "chats.sqlite"
     chat_id = write_chat(path)
-    subprocess.run(["mount", "-o", "remount,ro", str(mounted)], check=True)
+    remount(mounted, "ro")
     with pytest.raises(KnownError, match=r"Your chats can't be saved"):
         ChatStore(path)
-    subprocess.run(["mount", "-o", "remount,rw", str(mounted)], check=True)
+    remount(mounted, "rw")
     with ChatStore(path) as store:
         assert len(store.branch(chat_id)) == 1
 
@@ -405,3 +415,78 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KnownError, match="Your chats can't be saved in"):
         ChatStore(tmp_path / "file" / "chats.sqlite")
+
+
+# ---------------------------------------------------------------- damage that SQLite doesn't notice
+
+
+def replace_in_file(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert len(old) == len(new) and old in data
+    path.write_bytes(data.replace(old, new))
+
+
+def test_a_changed_byte_in_a_text_costs_one_character(path: Path) -> None:
+    """Found by ``make proof``: the chat could not be opened any more."""
+    chat_id = write_chat(path, "hello world")
+    replace_in_file(path, b"hello world", b"hello\xffworld")
+    with ChatStore(path) as store:
+        assert store.notice is None
+        assert [message.text for message in store.branch(chat_id)] == ["hello\ufffdworld"]
+        assert [one.chat.id for one in store.search("world")] == [chat_id]
+
+
+def test_damaged_tables_whose_names_are_no_text(path: Path) -> None:
+    """Found by ``make proof``: Python can't even read what SQLite says about them."""
+    write_chat(path, "before")
+    replace_in_file(path, b"CREATE TABLE chats (", b"CREATE \xe4ABLE chats (")
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]
+    assert len(broken_files(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"media_type TEXT", b"mediaXtype TEXT"), (b"TABLE unsent (", b"TABLE unsemt (")]
+)
+def test_a_changed_byte_in_the_name_of_a_column_or_table(path: Path, old: bytes, new: bytes) -> None:
+    """Found by ``make proof``: nothing could be sent any more, and no sentence said why."""
+    write_chat(path, "before")
+    replace_in_file(path, old, new)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]
+
+
+def test_all_columns_are_looked_for(path: Path) -> None:
+    with ChatStore(path) as store:
+        tables = [name for (name,) in store._connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in set(tables) - {"sqlite_sequence"}:
+            columns = [row[1] for row in store._connection.execute(f"PRAGMA table_info({table})")]
+            assert sorted(schema._COLUMNS[table].split(", ")) == sorted(columns)
+
+
+def test_a_changed_byte_in_the_number_of_the_format(path: Path) -> None:
+    """Found by ``make proof``: SQLite calls that a mistake in the statement."""
+    write_chat(path, "before")
+    data = bytearray(path.read_bytes())
+    data[47] = 77
+    path.write_bytes(data)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "restored from the backup" in store.notice
+        assert [one.title for one in store.chats()] == ["c"]
+
+
+def test_a_changed_byte_in_an_id_does_not_break_the_search(path: Path) -> None:
+    """Found by ``make proof``: an index and the table say different things, which SQLite's quick check doesn't see."""
+    chat_id = write_chat(path, "hello")
+    data = path.read_bytes()
+    places = [found.start() for found in re.finditer(re.escape(chat_id.encode()), data)]
+    assert len(places) > 3
+    for place in places:
+        for file in path.parent.glob("chats.sqlite*"):
+            file.unlink()
+        path.write_bytes(data[:place] + b"X" + data[place + 1 :])
+        with ChatStore(path) as store:
+            store.search("hello")
+            store.search("c")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from app.chats.model import pack, unpack
+from app.chats.model import StoredMessage, pack, unpack
 from app.protocol.events import Piece
 
 
@@ -68,3 +69,12 @@ def test_damaged_provenance_leaves_thinking_and_answer_apart() -> None:
         Piece(text=".", round=2, thinking=True),
         Piece(text="es.", round=2),
     ]
+
+
+@pytest.mark.parametrize("damaged", ["", "{", "[1]", "null", "7", '"x"', "[" * 100_000])
+def test_values_that_are_no_json_any_more_are_empty(damaged: str) -> None:
+    """The message can be read all the same."""
+    message = StoredMessage("a", "c", None, "assistant", "Text", "complete", 0.0, settings_json=damaged)
+    message = replace(message, figures_json=damaged, provenance_json=damaged)
+    assert (message.settings, message.figures, message.code_language) == ({}, {}, "")
+    assert "".join(piece.text for piece in unpack(message.text, message.provenance)) == "Text"

@@ -261,3 +261,18 @@ def test_only_the_thread_that_made_the_store_may_use_it(store: ChatStore) -> Non
     thread.start()
     thread.join()
     assert "thread" in str(errors[0])
+
+
+def test_several_changes_together_are_made_or_none_of_them(path: Path) -> None:
+    with ChatStore(path) as store:
+        chat = store.create_chat("c")
+        with pytest.raises(ZeroDivisionError), store.together():
+            add_question(store, chat.id, None, "not stored")
+            store.set_unsent(chat.id, "neither")
+            raise ZeroDivisionError
+        assert (store.branch(chat.id), store.unsent(chat.id)) == ([], "")
+        with store.together():
+            add_question(store, chat.id, None, "stored")
+            store.set_unsent(chat.id, "this too")
+    with ChatStore(path) as store:
+        assert ([one.text for one in store.branch(chat.id)], store.unsent(chat.id)) == (["stored"], "this too")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.client.connection import Connection, Stalled, Timings
+from app.client.connection import Connection
+from app.client.stalls import Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
 from app.protocol import frames
 from app.protocol.commands import (
@@ -240,13 +241,19 @@ def counted(request: int) -> TokensCounted:
     return TokensCounted(request=request, system=0, messages=4, text=0, context_length=100)
 
 
+def tokens_of(chat: list[Message], text: str = "") -> CountTokens:
+    return CountTokens(request=0, messages=chat, text=text, overflow="stop")
+
+
 def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None:
     connection = ready()
     answer = connection.ask(ANSWER)
     numbers = [
-        connection.count_tokens(CHAT, "a", "stop"),
+        connection.count_tokens(tokens_of(CHAT, "a")),
         connection.check_text("text"),
-        connection.count_tokens([*CHAT, *CHAT], "ab", "keep_ends", "high"),
+        connection.count_tokens(
+            CountTokens(request=0, messages=[*CHAT, *CHAT], text="ab", overflow="keep_ends", thinking="high")
+        ),
     ]
     assert len(set(numbers)) == 3 and 0 not in numbers
     assert sent(connection)[1:] == [
@@ -280,11 +287,11 @@ def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Conne
 
 
 def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
-    assert (starting.count_tokens(CHAT, "", "stop"), starting.check_text(""), starting.tokenize("")) == (0, 0, 0)
+    assert (starting.count_tokens(tokens_of(CHAT)), starting.check_text(""), starting.tokenize("")) == (0, 0, 0)
     told(starting, HELLO)
-    assert starting.count_tokens(CHAT, "", "stop") == 0
+    assert starting.count_tokens(tokens_of(CHAT)) == 0
     starting.load(PAIR)
-    assert starting.count_tokens(CHAT, "", "stop") == 0
+    assert starting.count_tokens(tokens_of(CHAT)) == 0
 
 
 def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,8 +299,8 @@ def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.
     large = [Message(role="user", content="x" * 2000)]
     with monkeypatch.context() as small:
         small.setattr(frames, "MAX_BYTES", 1000)
-        assert connection.count_tokens(large, "", "stop") == 0
-    number = connection.count_tokens(large, "", "stop")
+        assert connection.count_tokens(tokens_of(large)) == 0
+    number = connection.count_tokens(tokens_of(large))
     assert sent(connection)[-1] == CountTokens(request=number, messages=large, overflow="stop")
 
 
@@ -301,7 +308,7 @@ def test_a_long_chat_is_sent_in_parts_and_only_once() -> None:
     """Whoever drives the connection is not kept long by any of them."""
     connection = ready()
     chat = [Message(role="user", content=str(number) * 30_000) for number in range(8)]
-    number = connection.count_tokens(chat, "a", "stop")
+    number = connection.count_tokens(tokens_of(chat, "a"))
     assert connection.cancel() is None  # nothing to stop
     connection.check_text("text")
     pieces, data = list[bytes](), b""
@@ -335,7 +342,7 @@ def test_only_what_a_process_does_not_have_of_a_chat_is_sent() -> None:
     connection, other = ready(), [Message(role="user", content="Something else")]
 
     def rest(chat: list[Message]) -> tuple[int, list[Message]]:
-        connection.count_tokens(chat, "", "stop")
+        connection.count_tokens(tokens_of(chat))
         command = sent(connection)[-1]
         assert isinstance(command, CountTokens)
         return command.kept, command.messages
@@ -357,11 +364,11 @@ def test_only_what_a_process_does_not_have_of_a_chat_is_sent() -> None:
 @pytest.mark.allow_logs
 def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
     connection = ready()
-    count, check = connection.count_tokens(CHAT, "", "stop"), connection.check_text("text")
+    count, check = connection.count_tokens(tokens_of(CHAT)), connection.check_text("text")
     connection.load(PAIR)
     assert told(connection, counted(count), TextChecked(request=check, tokens=None)) == []
     connection = ready()
-    count = connection.count_tokens(CHAT, "", "stop")
+    count = connection.count_tokens(tokens_of(CHAT))
     connection.died(ExitCause.KILLED, "")
     connection.start()
     assert told(connection, HELLO, counted(count)) == [HELLO]

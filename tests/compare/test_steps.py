@@ -93,6 +93,28 @@ def test_one_answer_has_its_prompt_processed_before() -> None:
     assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
 
 
+def test_on_two_servers_both_process_the_prompt_before() -> None:
+    steps = Steps.of_one(task("a"), on_two=True)
+    for length in (0, 4):
+        first = steps.next()
+        assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, length)
+        answer(steps, 1)
+    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
+
+
+def test_an_interrupted_answer_begins_again() -> None:
+    steps = Steps.of_one(task("a"))
+    for _ in range(2):
+        assert steps.next() is not None
+        steps.add(Round(index=0, verify_passes=0, pieces=[Piece(text=" 9", id=9)]))
+        steps.put_back()
+        assert steps.step is None and not steps.is_done()
+    answered = steps.next()
+    assert isinstance(answered, Generate) and answered.max_tokens == 1
+    answer(steps, 1)
+    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]  # nothing of it is left
+
+
 def differing() -> Steps:
     steps = Steps.of_one(task("a"))
     for ids in [(1,), (1, 2), (1, 3)]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import psutil
 
+from app.paths import HOME_VARIABLE
 from app.protocol.events import Hello
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_event
@@ -23,6 +24,7 @@ from tests.packaged.waiting import wait_for
 
 PROGRAM = "/usr/bin/slipstream"
 TITLE = "^Slipstream$"
+_LOG = ".local/state/Slipstream/log/slipstream.log"
 T = TypeVar("T")
 
 
@@ -74,7 +76,8 @@ class PackagedApp:
 
     def log(self) -> str:
         """All that the window has logged so far."""
-        return self._read(".local/state/Slipstream/log/slipstream.log")
+        home = self.env.get(HOME_VARIABLE)
+        return self._read(f"{home}/logs/slipstream.log" if home else f"{self.user.home}/{_LOG}")
 
     def answers(self) -> list[str]:
         """The complete answers that are stored, oldest first."""
@@ -97,12 +100,12 @@ class PackagedApp:
         wait_for(lambda: not self.processes(), "the app's processes to end")
 
     def _read(self, file: str) -> str:
-        path = self.system.path(f"{self.user.home}/{file}")
+        path = self.system.path(file)
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     def _stored(self, query: str) -> list[str]:
         """From a copy: the app lets nobody else into its file."""
-        folder = self.system.path(f"{self.user.home}/.local/share/Slipstream")
+        folder = self.system.path(self.env.get(HOME_VARIABLE) or f"{self.user.home}/.local/share/Slipstream")
         with tempfile.TemporaryDirectory() as copies:
             for file in folder.glob("chats.sqlite*"):
                 with contextlib.suppress(FileNotFoundError):  # the app has just closed it

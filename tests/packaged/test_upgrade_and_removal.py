@@ -1,9 +1,13 @@
-"""From the version before to this one, and away again: chats and models are the user's and stay."""
+"""From the version before to this one, and away again: chats and models are the user's and stay.
+
+``PACKAGE_TEST_OLDER`` names a ``.deb`` that was built from an older version, to be installed first.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,19 +15,24 @@ from pathlib import Path
 import pytest
 
 from app import __version__
+from app.paths import HOME_VARIABLE
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.display import Display
 from tests.packaged.packaged_app import PackagedApp
 
 QUESTION = "What is a draft model?"
+DATA_OF_0_1_0 = Path(__file__).parents[1] / "data" / "version-4b42be7"
+"""The whole folder of a user of 0.1.0 that was killed while an answer streamed."""
 _NOT_THE_PACKAGES = re.compile(r"/(home|proc|dev|var/(cache|log|lib/(apt|dpkg)))/|/etc/ld\.so\.cache$|-$")
 """What the users, apt, dpkg and ldconfig write, and the backups of /etc/passwd."""
 
 
 @pytest.fixture
 def older_deb(deb: Path, tmp_path: Path) -> Path:
-    """The same package with a lower version."""
+    """A package of an older version, or the same package with a lower one."""
+    if built := os.environ.get("PACKAGE_TEST_OLDER"):
+        return Path(built)
     subprocess.run(["dpkg-deb", "--raw-extract", deb, tmp_path / "older"], check=True)
     control = tmp_path / "older" / "DEBIAN" / "control"
     text = control.read_text(encoding="utf-8")
@@ -47,7 +56,7 @@ def test_chats_survive_upgrade_and_removal_and_nothing_else_stays(
     app = new_app(system)
     before = _files(system)
     system.install(older_deb)
-    assert _version(system) == "0.0.9"
+    assert _version(system) == _version_in(older_deb) != __version__
     answer = _ask(app, display)
     system.install(deb)
     assert _version(system) == __version__
@@ -57,6 +66,33 @@ def test_chats_survive_upgrade_and_removal_and_nothing_else_stays(
     assert _files(system) - before == set()
     assert before - _files(system) == set()
     assert app.questions() == [QUESTION]
+
+
+def test_what_0_1_0_wrote_is_there_after_the_upgrade(
+    installed: CleanSystem, new_app: NewApp, display: Display, artefacts: Path
+) -> None:
+    app = new_app(installed)
+    home = f"{app.user.home}/0.1.0"
+    # New times: what nobody used for a month is deleted.
+    shutil.copytree(DATA_OF_0_1_0, installed.path(home), copy_function=shutil.copy)
+    installed.run("chown", "-R", app.user.name, home)
+    app.env[HOME_VARIABLE] = home
+    opened = app.open(display)
+    opened.wait_until_ready()
+    before = (app.titles(), app.questions())
+    assert {"Wie wird das Wetter in Tromsø?", "Renamed by hand"} <= set(before[0])
+    assert display.photograph(artefacts / "data-of-0.1.0.png")
+    assert opened.ask(QUESTION)
+    assert opened.quit() == 0
+    app.wait_until_gone()
+
+    again = app.open(display)
+    again.wait_until_ready()
+    assert app.questions() == [*before[1], QUESTION]
+    assert set(before[0]) <= set(app.titles())
+    assert again.quit() == 0
+    assert "ERROR" not in app.log()
+    assert app.said.read_text() == ""
 
 
 def _ask(app: PackagedApp, display: Display) -> str:
@@ -76,6 +112,11 @@ def _read_again(app: PackagedApp, display: Display) -> None:
 
 def _version(system: CleanSystem) -> str:
     return system.run("dpkg-query", "--show", "--showformat=${Version}", "slipstream").stdout
+
+
+def _version_in(package: Path) -> str:
+    shown = subprocess.run(["dpkg-deb", "--field", package, "Version"], stdout=subprocess.PIPE, text=True, check=True)
+    return shown.stdout.strip()
 
 
 def _files(system: CleanSystem) -> set[str]:

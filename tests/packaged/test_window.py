@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.display import Display
 from tests.packaged.waiting import wait_for
+from tests.support.thinking_models import make_thinking_model
 
 QUESTION = "What is speculative decoding?"
 DIALOG = "^Open models"
@@ -41,6 +43,35 @@ def test_a_question_is_answered_and_kept_until_the_next_start(
     assert "WARNING" not in app.log()
     assert "ERROR" not in app.log()
     assert app.said.read_text() == ""
+
+
+def test_a_model_thinks_with_a_draft(installed: CleanSystem, new_app: NewApp, tmp_path: Path) -> None:
+    app = new_app(installed)
+    made = make_thinking_model(tmp_path / "thinking.gguf", "qwen3.5")
+    for name in ("target.gguf", "draft.gguf"):
+        shutil.copyfile(made, installed.path(f"{app.user.home}/{name}"))
+    options = ["--target", f"{app.user.home}/target.gguf", "--prompt", "Well?", "--seed", "1", "--thinking", "6"]
+    plain, drafted = (
+        json.loads(app.run("generate", *options, "--max-tokens", "40", "--json", *draft).stdout)
+        for draft in (["--no-draft"], ["--draft", f"{app.user.home}/draft.gguf", "--draft-length", "4"])
+    )
+    assert plain["thinking"] and plain["text"]
+    assert (plain["thinking"], plain["text"]) == (drafted["thinking"], drafted["text"])
+
+
+def test_a_chat_is_printed(installed: CleanSystem, new_app: NewApp, display: Display, artefacts: Path) -> None:
+    """Into a file: the clean system has no printer."""
+    app = new_app(installed)
+    opened = app.open(display)
+    opened.wait_until_ready()
+    opened.ask(QUESTION)
+    display.press(opened.window(), "ctrl+p")
+    dialog = opened.window("^Print")
+    assert display.photograph(artefacts / "print.png") > _COLORS_OF_A_WINDOW
+    display.press(dialog, "Return")
+    home = installed.path(app.user.home)
+    wait_for(lambda: any(file.read_bytes().endswith(b"%%EOF\n") for file in home.rglob("*.pdf")), "the printed chat")
+    assert opened.quit() == 0
 
 
 def test_a_second_start_raises_the_window_of_the_first(

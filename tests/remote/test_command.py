@@ -85,6 +85,18 @@ def test_comparing_two_servers(tmp_path: Path) -> None:
     assert (alone.returncode, "--plain-server" in alone.stderr) == (1, True)
 
 
+def test_two_servers_with_different_models_are_warned_of(tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("Well?\n")
+    with ModelServer(remote_streams.llama_server()) as drafting, ModelServer(remote_streams.vllm()) as plain:
+        result = slipstream("compare", "--server", drafting.url, "--plain-server", plain.url, "--prompts", prompts)
+    assert result.returncode == 0, result.stderr
+    assert "slipstream: The models have different names: “m” without a draft, “q” with a draft." in result.stderr
+    assert "slipstream: The context lengths differ: 4,096 tokens without a draft, 2,048 with a draft." in result.stderr
+    assert "vLLM 0.29.0, model m" in " ".join(result.stdout.split())
+    assert "were written on a second server" in " ".join(result.stdout.split())
+
+
 def test_comparing_on_a_server_that_can_switch(tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("Well?\n")

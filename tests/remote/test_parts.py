@@ -69,6 +69,23 @@ def test_any_bytes_are_read(data: bytes) -> None:
     words_of(data)
 
 
+@pytest.mark.parametrize(
+    ("sent", "shown"),
+    [
+        ("short", "short"),
+        ("x" * 300, "x" * 300),
+        ("x" * 301, "…"),
+        ("one " * 75, "one " * 74 + "one"),
+        ("one " * 76, "one " * 75 + "…"),
+        ("no " * 99 + "key and more", "no " * 99 + "key…"),
+        ("no " * 99 + "keys and more", "no " * 99 + "…"),
+        ("错" * 301, "错" * 300 + "…"),
+    ],
+)
+def test_long_words_of_a_server_end_at_the_end_of_one(sent: str, shown: str) -> None:
+    assert words_of({"error": sent}) == shown
+
+
 WHOLE = b'data: {"a": 1}\r\n\r\n: ping\n\ndata:{"b": 2}\nevent: x\n{"c": 3}\nerror: {"d": 4}\r\ndata: [DONE]\n'
 
 

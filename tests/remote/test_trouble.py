@@ -266,6 +266,18 @@ def test_a_key(hasty: RemoteEngine) -> None:
     assert "refused the key" in wrong.message
 
 
+@pytest.mark.parametrize("before", [0, 270, 280, 290, 299, 300])
+def test_a_key_that_the_server_repeats(hasty: RemoteEngine, before: int) -> None:
+    """Also where the server's words are too long, and end in the middle of the key."""
+    key = "sk-0123456789-abcdefghij"
+    words = f"{'no ' * before}"[:before] + f"{key} isn't allowed to do this. " + "Why? " * 100
+    with ModelServer({**remote_streams.openai(), CHAT: Reply.of({"error": {"message": words}}, 400)}) as server:
+        hasty.connect(server.url, key=key)
+        failed = hasty.answer().failed
+    assert "…" in failed.message and "400" in failed.message
+    assert not any(key[at : at + 4] in failed.message for at in range(len(key) - 4))
+
+
 @pytest.mark.parametrize("key", ["s3cret\nx", " s3cret", "ключ"])
 def test_a_key_that_cannot_be_sent(hasty: RemoteEngine, key: str) -> None:
     with ModelServer(remote_streams.openai()) as server:

@@ -6,7 +6,8 @@ import base64
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import anthropic
@@ -17,11 +18,13 @@ from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolPara
 from openai.types.responses import FunctionToolParam, ResponseInputParam
 
 from app.server.guard import Guard
-from tests.support.served import Served
+from tests.support.serve_process import window_that_serves
+from tests.support.served import Client, Served
 from tests.support.tool_models import LIGHT, make_tool_model
 from tests.support.vision_models import make_image, make_projector, make_seeing_model
 
 KEY = "a-key-of-twenty-letters"
+Start = Callable[..., Client]
 WELL: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Well?"}]
 OFF = {"chat_template_kwargs": {"enable_thinking": False}}
 TOOLS: list[ChatCompletionToolParam] = [
@@ -46,36 +49,46 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def server(endless_pair: tuple[Path, Path], _home: None) -> Iterator[Served]:
-    with Served(*endless_pair, guard=Guard(key=KEY)) as served:
-        yield served
+@pytest.fixture(scope="module", params=["headless", "window"])
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _home: None) -> Iterator[Start]:
+    """Both ways to start a server: alone, and by the switch in the settings of a window."""
+    with ExitStack() as stack:
+
+        def start_it(target: Path, draft: Path | None = None, projector: Path | None = None) -> Client:
+            if request.param == "window":  # it finds the projector beside the model
+                home = tmp_path_factory.mktemp("window-home")
+                return stack.enter_context(window_that_serves(target, draft, home=home, key=KEY))
+            return stack.enter_context(Served(target, draft, projector=projector, guard=Guard(key=KEY)))
+
+        yield start_it
 
 
 @pytest.fixture(scope="module")
-def calling(tmp_path_factory: pytest.TempPathFactory, _home: None) -> Iterator[Served]:
+def server(endless_pair: tuple[Path, Path], start: Start) -> Client:
+    return start(*endless_pair)
+
+
+@pytest.fixture(scope="module")
+def calling(tmp_path_factory: pytest.TempPathFactory, start: Start) -> Client:
     """It calls tools, as Qwen's and many others do."""
-    with Served(
-        make_tool_model(tmp_path_factory.mktemp("calling") / "calling.gguf", "hermes"), guard=Guard(key=KEY)
-    ) as it:
-        yield it
+    return start(make_tool_model(tmp_path_factory.mktemp("calling") / "calling.gguf", "hermes"))
 
 
 @pytest.fixture(scope="module")
-def seeing(tmp_path_factory: pytest.TempPathFactory, _home: None) -> Iterator[Served]:
+def seeing(tmp_path_factory: pytest.TempPathFactory, start: Start) -> Client:
     folder = tmp_path_factory.mktemp("seeing")
-    target, projector = make_seeing_model(folder / "seeing.gguf", "llava"), make_projector(folder / "p.gguf", "llava")
-    with Served(target, projector=projector, context_length=1024, guard=Guard(key=KEY)) as served:
-        with openai_client(served) as client:
-            client.chat.completions.create(model="any", messages=[picture(folder)], max_tokens=1)  # starts a thread
-        yield served
+    target = make_seeing_model(folder / "seeing.gguf", "llava")
+    served = start(target, projector=make_projector(folder / "mmproj-seeing.gguf", "llava"))
+    with openai_client(served) as client:
+        client.chat.completions.create(model="any", messages=[picture(folder)], max_tokens=1)  # starts a thread
+    return served
 
 
-def openai_client(server: Served) -> openai.OpenAI:
+def openai_client(server: Client) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
 
 
-def claude_client(server: Served) -> anthropic.Anthropic:
+def claude_client(server: Client) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0)
 
 
@@ -93,7 +106,7 @@ def picture(folder: Path) -> ChatCompletionMessageParam:
 # ------------------------------------------------------------ chat completions
 
 
-def test_openai_gets_logprobs(server: Served) -> None:
+def test_openai_gets_logprobs(server: Client) -> None:
     with openai_client(server) as client:
         answer = client.chat.completions.create(
             model="any", messages=WELL, logprobs=True, top_logprobs=2, extra_body=OFF
@@ -107,7 +120,7 @@ def test_openai_gets_logprobs(server: Served) -> None:
         assert found and found.tokens == [" yes", " no", "."] and found.text_offset == [0, 4, 7]
 
 
-def test_openai_calls_a_tool_and_sends_its_result(calling: Served) -> None:
+def test_openai_calls_a_tool_and_sends_its_result(calling: Client) -> None:
     with openai_client(calling) as client:
         answer = client.chat.completions.create(
             model="any", messages=WELL, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=1
@@ -129,7 +142,7 @@ def test_openai_calls_a_tool_and_sends_its_result(calling: Served) -> None:
         assert back.choices[0].message.content == " yes no." and back.choices[0].finish_reason == "stop"
 
 
-def test_openai_streams_a_call(calling: Served) -> None:
+def test_openai_streams_a_call(calling: Client) -> None:
     with (
         openai_client(calling) as client,
         client.chat.completions.stream(
@@ -143,7 +156,7 @@ def test_openai_streams_a_call(calling: Served) -> None:
     assert calls and all(isinstance(call.function.parsed_arguments, Light) for call in calls)
 
 
-def test_openai_shows_a_picture(seeing: Served, tmp_path: Path) -> None:
+def test_openai_shows_a_picture(seeing: Client, tmp_path: Path) -> None:
     with openai_client(seeing) as client:
         seen = client.chat.completions.create(model="any", messages=[picture(tmp_path)], max_tokens=4)
         blind = client.chat.completions.create(
@@ -155,7 +168,7 @@ def test_openai_shows_a_picture(seeing: Served, tmp_path: Path) -> None:
 # ------------------------------------------------------------ responses
 
 
-def test_openai_responds(server: Served) -> None:
+def test_openai_responds(server: Client) -> None:
     with openai_client(server) as client:
         response = client.responses.create(model="any", input="Well?", reasoning={"effort": "none"})
         assert response.output_text == " yes no." and response.status == "completed" and not response.error
@@ -167,7 +180,7 @@ def test_openai_responds(server: Served) -> None:
         assert refused.value.status_code == 501
 
 
-def test_openai_streams_a_response(server: Served) -> None:
+def test_openai_streams_a_response(server: Client) -> None:
     with (
         openai_client(server) as client,
         client.responses.stream(model="any", input="Well?", reasoning={"effort": "none"}) as stream,
@@ -177,7 +190,7 @@ def test_openai_streams_a_response(server: Served) -> None:
     assert text == final.output_text == " yes no."
 
 
-def test_openai_parses_a_response_by_a_schema(server: Served) -> None:
+def test_openai_parses_a_response_by_a_schema(server: Client) -> None:
     with openai_client(server) as client:
         response = client.responses.parse(
             model="any",
@@ -190,7 +203,7 @@ def test_openai_parses_a_response_by_a_schema(server: Served) -> None:
     assert isinstance(response.output_parsed, Light)
 
 
-def test_openai_responds_with_a_call(calling: Served) -> None:
+def test_openai_responds_with_a_call(calling: Client) -> None:
     tool: FunctionToolParam = {"type": "function", "name": LIGHT.name, "parameters": LIGHT.parameters, "strict": True}
     with openai_client(calling) as client:
         with client.responses.stream(
@@ -213,7 +226,7 @@ def test_openai_responds_with_a_call(calling: Served) -> None:
 # ------------------------------------------------------------ anthropic
 
 
-def test_anthropic_calls_a_tool_and_sends_its_result(calling: Served) -> None:
+def test_anthropic_calls_a_tool_and_sends_its_result(calling: Client) -> None:
     tool: anthropic.types.ToolParam = {"name": LIGHT.name, "input_schema": LIGHT.parameters}
     well: anthropic.types.MessageParam = {"role": "user", "content": "Well?"}
     with claude_client(calling) as client:
@@ -244,7 +257,7 @@ def test_anthropic_calls_a_tool_and_sends_its_result(calling: Served) -> None:
         assert counted.input_tokens > client.messages.count_tokens(model="any", messages=[well]).input_tokens
 
 
-def test_anthropic_shows_a_picture(seeing: Served, tmp_path: Path) -> None:
+def test_anthropic_shows_a_picture(seeing: Client, tmp_path: Path) -> None:
     data = base64.b64encode(Path(make_image(tmp_path / "picture.png").path).read_bytes()).decode()
     image: anthropic.types.ImageBlockParam = {
         "type": "image",
@@ -263,7 +276,7 @@ def test_anthropic_shows_a_picture(seeing: Served, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-def test_openai_for_javascript(server: Served, calling: Served) -> None:
+def test_openai_for_javascript(server: Client, calling: Client) -> None:
     """`tests/server/openai_client.cjs` needs ``npm install openai`` in a folder that NODE_PATH names."""
     script = Path(__file__).with_name("openai_client.cjs")
     command = ["node", str(script), f"{server.url}/v1", f"{calling.url}/v1", KEY]

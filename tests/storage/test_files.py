@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -90,9 +91,29 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) 
         os.utime(file, (1, 1))
     young = tmp_path / "settings.json76543210.part"
     young.write_bytes(b"being written")
+    from_the_future = tmp_path / "settings.jsonfedcba98.part"  # the clock was set back since
+    from_the_future.write_bytes(b"half")
+    os.utime(from_the_future, (2**32, 2**32))
     remove_strays(path)
     assert {file.name for file in tmp_path.iterdir()} == {*others, young.name}
     remove_strays(tmp_path / "not there" / "settings.json")
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from app.storage.files import write_whole
+write_whole(Path(sys.argv[1]), (os._exit(9) for _ in range(1)))
+"""
+
+
+def test_what_a_process_leaves_that_is_killed_while_it_writes_is_removed_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    child = subprocess.run([sys.executable, "-c", _KILLED, str(path)], cwd=Path(__file__).parents[2], check=False)
+    assert child.returncode == 9
+    assert len(list(tmp_path.iterdir())) == 1
+    remove_strays(path)
+    assert not list(tmp_path.iterdir())
 
 
 @posix

@@ -46,10 +46,18 @@ class ServingWindow(Client):
 
 
 @contextmanager
-def window_that_serves(target: Path, draft: Path, *, home: Path, key: str = "") -> Iterator[ServingWindow]:
+def window_that_serves(
+    target: Path, draft: Path | None = None, *, home: Path, key: str = ""
+) -> Iterator[ServingWindow]:
     """Ends it by its input, as `tests.ui.window_that_serves` has it."""
-    command = [sys.executable, "-m", "tests.ui.window_that_serves", str(target), str(draft), *([key] if key else [])]
-    environment = {**os.environ, "SLIPSTREAM_HOME": str(home), "QT_QPA_PLATFORM": "offscreen"}
+    arguments = [str(target), str(draft or ""), *([key] if key else [])]
+    command = [sys.executable, "-m", "tests.ui.window_that_serves", *arguments]
+    environment = {
+        **os.environ,
+        "SLIPSTREAM_HOME": str(home),
+        "QT_QPA_PLATFORM": "offscreen",
+        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+    }
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
     )

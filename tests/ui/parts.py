@@ -14,7 +14,7 @@ from app.chats.model import StoredMessage, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.protocol.events import Piece
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.conversation import AnswerSettings

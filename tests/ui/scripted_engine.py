@@ -241,7 +241,7 @@ class ScriptedEngine:
                 model=command.model or "far",
                 figures="reply",
                 figures_note="It has to be started with --figures.",
-                refused={"overflow": "It is up to vLLM.", "top_k": "vLLM has no such setting."},
+                refused={"overflow": "It is up to vLLM.", "top_k": "vLLM doesn't have this setting."},
                 formats=["json_schema"],
                 can_continue=True,
                 can_count="counting" in self.behavior,

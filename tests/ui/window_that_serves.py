@@ -1,11 +1,13 @@
 """A window that serves other programs: ``python -m tests.ui.window_that_serves TARGET DRAFT [KEY]``.
 
-Says the port and the server's process id when its model is loaded, and ends when its standard input does.
+DRAFT is empty for none. The switch in its settings is on; without a key, programs need none. It says the port and the
+server's process id when its model is loaded, and ends when its standard input does.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
 from PySide6.QtCore import QTimer
@@ -13,9 +15,9 @@ from PySide6.QtWidgets import QWidget
 
 from app import paths
 from app.chats.worker import ChatWorker
-from app.protocol.serving import Serve
-from app.settings import Pair, SettingsFile
+from app.settings import Pair, ServerSettings, SettingsFile
 from app.ui.engine.local_engine import LocalEngine
+from app.ui.server.control import KEY_NAME
 from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -24,11 +26,14 @@ from app.ui.shell.main_window import MainWindow
 def main(target: str, draft: str, key: str = "") -> None:
     application = Application([])
     settings = SettingsFile(paths.settings_file())
-    settings.values.last_pair = Pair(target, draft)
+    settings.values.last_pair = Pair(target, draft or None)
+    settings.values.server = ServerSettings(on=True, port=_free_port(), needs_key=bool(key))
     window = MainWindow(settings.values)
     engine = LocalEngine(parent=window)
     controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()))
     window.show()
+    if key:
+        controller.server.control._store.set(KEY_NAME, key)  # there is no keyring: in memory
     serving = controller.server.serving
 
     def tell() -> None:
@@ -38,10 +43,15 @@ def main(target: str, draft: str, key: str = "") -> None:
     serving.state_changed.connect(tell)
     controller.pair_loader.pair_changed.connect(tell)
     controller.begin()
-    serving.start(Serve(host=None, port=0, key=key or None))
     _end_with_input(window)
     application.exec()
     controller.shut_down()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _end_with_input(window: QWidget) -> None:

@@ -1,4 +1,4 @@
-"""The grammar of an answer that may have calls of tools: text, or a call as the chat template writes it, with arguments
+"""The grammar of an answer that may have tool calls: text, or a call as the chat template writes it, with arguments
 by its schema.
 """
 

@@ -1,4 +1,4 @@
-"""Calls of tools in a chat: how its template writes them.
+"""Tool calls in a chat: how its template writes them.
 
 A format counts as known only if the template, given a chat with two calls, writes exactly what the format says.
 """

@@ -50,7 +50,7 @@ def _call_grammar(target: Target, use: ToolUse) -> tuple[str, Mapping[int, bytes
     """The grammar of an answer with calls, in llguidance's notation, and its control tokens."""
     known = FORMATS.get(target.prompts.tool_format)
     if known is None:
-        raise KnownError("The model's chat template writes calls of tools in a form that isn't known here.")
+        raise KnownError("The model's chat template writes tool calls in a form that isn't known here.")
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
         raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
     for tool in use.tools:

@@ -14,6 +14,7 @@ from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 from app.chats.model import Attachment
 from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.settings import ChatSettings
+from app.protocol.commands import CountTokens
 from app.protocol.events import Figures, PairLoaded, TokensCounted
 from app.protocol.options import Overflow
 from app.protocol.remote import RemoteModel
@@ -273,7 +274,16 @@ class ContextMeter(QObject):
             self._asked_for = asked, overflow, 0
         self._asked_parts, self._asked_images = list(parts), [image.sha256 for image in images]
         self._asked = self._engine.count_tokens(
-            asked.messages, text, overflow, thinking, attached, list(parts.values()), images
+            CountTokens(
+                request=0,
+                messages=asked.messages,
+                text=text,
+                attached=attached,
+                parts=list(parts.values()),
+                images=images,
+                overflow=overflow,
+                thinking=thinking,
+            )
         )
         if not self._asked:
             self._forget()

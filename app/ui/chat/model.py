@@ -7,23 +7,23 @@ the store has the question. While the messages are still being read, a message s
 from __future__ import annotations
 
 import enum
-import time
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.attachments import Content
-from app.chats.model import Attachment, Chat, StoredMessage, title_for, to_json
+from app.chats.model import Attachment, Chat, StoredMessage, title_for
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.errors import KnownError
 from app.ui.chat.answer_queue import AnswerQueue
-from app.ui.chat.footer import figures_of
+from app.ui.chat.answer_saver import AnswerSaver
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
+from app.ui.chat.new_messages import edited_answer, new_question, question_writer
 from app.ui.chat.saver import ChatSaver
 from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.unsent import UnsentMessage
@@ -33,10 +33,6 @@ _Unsent = tuple[str, tuple[Attachment, ...]]
 
 _END = 20
 """Messages: enough to fill a screen."""
-SAVE_INTERVAL_MS = 1000
-TOKENS_PER_INTERVAL = 5000
-"""A long answer is saved less often, as all of it is written each time: every two seconds from so many tokens on, …"""
-MOST_INTERVALS = 5
 
 
 class ChatState(enum.Enum):
@@ -136,9 +132,7 @@ class ChatModel(QObject):
         self._replaced: list[StoredMessage] = []
         """What stands on the page again if the answer that waits is withdrawn."""
         self._told_state = self.state
-        self._intervals = 0
-        self._save_timer = QTimer(self, interval=SAVE_INTERVAL_MS)
-        self._save_timer.timeout.connect(self._on_save_due)
+        self._answer_saver = AnswerSaver(self.saver, self)
 
     # ------------------------------------------------------------ what it is doing
 
@@ -327,20 +321,7 @@ class ChatModel(QObject):
         if old.role == "user":
             self._ask(text, attached, place)
             return True
-        message = replace(
-            old,
-            id=new_id(),
-            text=text,
-            status="complete",
-            created_at=time.time(),
-            seed=None,
-            finish_reason=None,
-            figures_json=to_json({"edited": True, "thinking_s": figures_of(old.figures).thinking_seconds}),
-            provenance_json="[]",
-            tokens=(),
-            version=old.versions + 1,
-            versions=old.versions + 1,
-        )
+        message = edited_answer(old, text)
         self._replace(place, [message])
         self.saver.write(lambda store: store.add_message(message), self.stored.emit)
         return True
@@ -499,16 +480,9 @@ class ChatModel(QObject):
     ) -> None:
         """A message of the user at this place, by default the end, and an answer to it."""
         self.asking.emit()
-        versions, at = 1, len(self.messages) if place is None else place
-        if place is not None:
-            versions = self.messages[place].versions + 1
-        parent_id = self.messages[at - 1].id if at else None
-        question = StoredMessage(
-            *(new_id(), self.id, parent_id, "user", text, "complete", time.time()),
-            version=versions,
-            versions=versions,
-            attachments=attachments,
-        )
+        at = len(self.messages) if place is None else place
+        replaced = None if place is None else self.messages[place]
+        question = new_question(self.id, text, attachments, self.messages[:at], replaced)
         self._replaced = []
         self._replace(at, [question])
         live = self._answer_to(self.messages) if is_answered else None
@@ -519,8 +493,9 @@ class ChatModel(QObject):
                 live.is_stored = True
                 self._queue.go_on()
 
-        is_sent = place is None
-        self.saver.write(self._question_writer(question, is_sent=is_sent), written)
+        first_settings = self.settings.to_json() if self.is_new else None
+        write = question_writer(question, self.unsent, first_settings=first_settings, is_sent=place is None)
+        self.saver.write(write, written)
         if self.is_new:
             self.is_new, self.title, self._has_chosen = False, title_for(question), True
             self.unsent.is_known = True
@@ -548,26 +523,6 @@ class ChatModel(QObject):
             parent=self,
         )
 
-    def _question_writer(self, question: StoredMessage, *, is_sent: bool) -> Callable[[ChatStore], None]:
-        """What stores a question; with it goes the unsent text that it was."""
-        is_first, settings, chat_id = self.is_new, self.settings.to_json(), self.id
-        unsent, attachments, knows_unsent = self.unsent.text, self.unsent.attachments, self.unsent.is_known
-
-        def write(store: ChatStore) -> None:
-            if is_first:
-                store.create_chat(chat_id=chat_id, settings=settings)
-            store.add_message(question)
-            if is_sent and knows_unsent:
-                if is_first:
-                    store.set_unsent(None, "")
-                store.set_unsent(chat_id, unsent)
-                if question.attachments:
-                    if is_first:
-                        store.set_unsent_attachments(None, ())
-                    store.set_unsent_attachments(chat_id, attachments)
-
-        return write
-
     def _await(self, live: LiveAnswer) -> None:
         self.live = live
         live.begun.connect(self._on_begun)
@@ -588,8 +543,7 @@ class ChatModel(QObject):
             self._replace(len(self.messages), [message])
             self.saver.write(lambda store: store.add_message(message))
         self._replaced = []
-        self._intervals = 0
-        self._save_timer.start()
+        self._answer_saver.begin(live)
         self._refresh()
         self.answer_begun.emit()
 
@@ -598,7 +552,7 @@ class ChatModel(QObject):
         live, self.live = self.live, None
         assert live is not None and live.message is not None
         message = live.message
-        self._save_timer.stop()
+        self._answer_saver.end()
         self.messages[-1] = message
         self.saver.write(lambda store: store.finish_answer(message), self.stored.emit)
         self._refresh()
@@ -615,20 +569,6 @@ class ChatModel(QObject):
         if live is not None:
             live.deleteLater()
 
-    @Slot()
-    def _on_save_due(self) -> None:
-        live = self.live
-        self._intervals += 1
-        if live is None or live.message is None or not live.pieces or not self.saver.is_idle():
-            return
-        if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
-            self._intervals = 0
-            message_id, tokens = live.message.id, live.stored_tokens()
-            text, packed, thinking = live.text(), live.packed(), live.thinking()
-            self.saver.write(
-                lambda store: store.update_answer(message_id, text, packed, tokens, thinking), replaces="answer"
-            )
-
     # ------------------------------------------------------------ the end
 
     def close_store(self) -> None:
@@ -640,7 +580,7 @@ class ChatModel(QObject):
     def shut_down(self) -> None:
         """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
         queued, self._queued = self._queued, None
-        self._save_timer.stop()
+        self._answer_saver.end()
         self.unsent.finish(*(("", ()) if queued is None else (queued.text, queued.attachments)))
         self.saver.save_again()
 

@@ -18,13 +18,14 @@ from app.ui.compare.pane import AnswerPane
 from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab, line
-from app.ui.compare.wording import Verdict
+from app.ui.compare.wording import TwoServers, Verdict
 from app.ui.engine.thinking import title
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
+RUN_AGAIN = "Run again"
 TICK_MS = 100
 STACK_BELOW = 720
 """Below this width, in pixels, the answers are stacked."""
@@ -47,9 +48,11 @@ class OneAnswer(CompareTab):
     """Shows what a runner does with one task."""
 
     def __init__(self) -> None:
-        super().__init__("Run again")
+        super().__init__(RUN_AGAIN)
         self._stage = Stage.EMPTY
         self._live: AnswerPane | None = None
+        self._has_plain = False
+        """Whether the first run is finished."""
         self.plain = AnswerPane("Without a draft")
         self.drafted = AnswerPane("With a draft")
         self._title = label(role="heading", wraps=True)
@@ -75,21 +78,34 @@ class OneAnswer(CompareTab):
     def prepare(self, asked: RepeatedAnswer) -> None:
         """Show an answer that can be compared; nothing is running yet."""
         self._title.setText(asked.task.prompt.title)
-        self._settings.setText(settings_line(asked.task))
+        self._settings.setText(settings_line(asked.task, on_server=asked.on_server))
         self._notes.setText(" ".join(asked.notes))
         self._notes.setVisible(bool(asked.notes))
         self._pages.setCurrentIndex(1)
+        self.footer.run_button.setText("Compare")
         self._clear(Stage.ASKED)
 
     def begin(self, asked: RepeatedAnswer) -> None:
         """The runner has the task; `set_waiting` says what it waits for, if it hasn't started yet."""
         self.prepare(asked)
         self._draft_failure = ""
+        self.footer.run_button.setText(RUN_AGAIN)
         self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
+
+    def set_servers(self, servers: TwoServers | None) -> None:
+        super().set_servers(servers)
+        plain, drafted = servers or ("", "")
+        self.plain.set_server(plain)
+        self.drafted.set_server(drafted)
 
     def set_waiting(self, waits: str) -> None:
         if self._stage is Stage.READING:
             self.plain.set_note(waits or f"{wording.READING}…")
+        elif self._stage is Stage.WRITING and self._live is not None and waits:
+            self._live.clear(waits)  # interrupted: it begins again
+            self._live = None
+        elif self._stage is Stage.WRITING and self._live is None and self._has_plain:
+            self.drafted.set_note(waits or wording.WAITS_FOR_OTHER_RUN)
 
     @Slot(int, int)
     def set_prompt_progress(self, done: int, total: int) -> None:
@@ -115,13 +131,15 @@ class OneAnswer(CompareTab):
         if self._live is not None:
             self._live.finish(run.figures)
             self._live = None
+            self._has_plain = True
 
     def show_result(self, compared: Compared) -> None:
         """Both runs of the task are finished. Both sides scroll to the first token in which they differ."""
         self._stage = Stage.COMPARED
         self._timer.stop()
         comparison = compared.comparison
-        self._say_result(wording.verdict(comparison, compared.task.command))
+        on_two = self._servers is not None
+        self._say_result(wording.verdict(comparison, compared.task.command, on_two=on_two))
         if comparison.difference is not None:
             for pane, run in ((self.plain, comparison.plain), (self.drafted, comparison.drafted)):
                 in_thinking = is_in_thinking(run, comparison.difference)
@@ -142,9 +160,11 @@ class OneAnswer(CompareTab):
         self.drafted.set_note("")
         self._say_result(Verdict(end.message or wording.STOPPED, mood="bad" if end.kind == "failed" else "plain"))
 
-    def show_compared(self, compared: Compared) -> None:
+    def show_compared(self, compared: Compared, servers: TwoServers | None = None) -> None:
         """Show a comparison that was made before."""
-        self.prepare(RepeatedAnswer(compared.task))
+        self.prepare(RepeatedAnswer(compared.task, on_server=servers is not None))
+        self.set_servers(servers)
+        self.footer.run_button.setText(RUN_AGAIN)
         self._draft_failure = ""
         comparison = compared.comparison
         self.plain.show_run(comparison.plain, compared.plain)
@@ -185,6 +205,8 @@ class OneAnswer(CompareTab):
     def _clear(self, stage: Stage, plain_note: str = "", drafted_note: str = "") -> None:
         self._stage = stage
         self._live = None
+        self._has_plain = False
+        self.set_servers(None)
         self.plain.clear(plain_note)
         self.drafted.clear(drafted_note)
         self.say(Verdict(""))
@@ -196,7 +218,7 @@ class OneAnswer(CompareTab):
             can_run=has_subject and not self._blocked,
             can_export=self._stage is Stage.COMPARED,
             has_subject=has_subject,
-            why_not=self._blocked,
+            why_not=self._blocked if self._blocked != self.verdict.text() else "",
         )
         self.last_button.setEnabled(not self._blocked)
         self.verdict.setVisible(bool(self.verdict.text()))
@@ -233,16 +255,15 @@ def marked(run: Run, difference: Difference, *, in_thinking: bool = False) -> tu
     return start, start + max(1, shown)
 
 
-def settings_line(task: Task) -> str:
-    """The settings of both runs, in one line."""
+def settings_line(task: Task, *, on_server: bool = False) -> str:
+    """The settings of both runs, in one line; a server decides itself how it drafts."""
     command = task.command
     sampling, length, longest = command.sampling, command.draft_length, command.max_tokens
     return " · ".join(
         [
             f"Seed {task.seed}",
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
-            "draft length Auto" if length == "auto" else f"draft length {length}",
-            f"accept rule {command.accept}",
+            *([] if on_server else [f"draft length {str(length).capitalize()}", f"accept rule {command.accept}"]),
             *([f"thinking {title(command.thinking).lower()}"] if command.thinking else []),
             *([f"thinking limit {units.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
             *([FORMAT_TITLES[command.format.kind]] if command.format else []),

@@ -23,10 +23,11 @@ KIND = "chat"
 
 @dataclass(frozen=True)
 class RepeatedAnswer:
-    """An answer to be compared. ``notes``: what will be different, for the user."""
+    """An answer to be compared. ``notes``: what will be different, for the user. ``on_server``: not by our engine."""
 
     task: Task
     notes: tuple[str, ...] = ()
+    on_server: bool = False
 
 
 def repeated_answer(
@@ -63,7 +64,8 @@ def repeated_answer(
     messages = conversation(branch[:place], settings.system_prompt).messages
     seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
     command = msgspec.structs.replace(settings.command(messages, seed), private=is_private)
-    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), tuple(notes))
+    is_remote = pair is not None and pair.remote is not None
+    return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), tuple(notes), is_remote)
 
 
 def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import QObject, Signal
 
 from app.client.connection import Question
 from app.client.state import EngineExit, EngineState, ExitCause
-from app.protocol.commands import Image, Message
+from app.protocol.commands import CountTokens
 from app.protocol.events import Hello
 from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings, Overflow
+from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect
 from app.protocol.serving import AsideQuestion
 
@@ -111,20 +109,8 @@ class Engine(QObject):
         """
         raise NotImplementedError
 
-    def count_tokens(
-        self,
-        messages: Sequence[Message],
-        text: str,
-        overflow: Overflow,
-        thinking: str = "",
-        attached: int = 0,
-        parts: Sequence[str] = (),
-        images: tuple[Image, ...] = (),
-    ) -> int:
-        """Ask how much of the context ``messages`` would take if ``text`` were sent now, even while it computes.
-
-        ``thinking``: how much the model would be asked to think, one of `PairLoaded.thinking` or empty. ``attached``:
-        how many tokens go with the text, besides those of ``images``. ``parts``: texts to be counted on their own.
+    def count_tokens(self, question: CountTokens) -> int:
+        """Ask how much of the context a chat would take, even while it computes; ``request`` is filled in.
 
         Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
         requested, the template refuses the chat, or the engine ends or loads something else.

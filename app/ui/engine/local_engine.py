@@ -14,16 +14,17 @@ from collections.abc import Sequence
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
 from app import paths, program
-from app.client.connection import Connection, Question, Stalled, Timings
+from app.client.connection import Connection, Question
 from app.client.process import engine_command, remote_command
+from app.client.stalls import Stalled, Timings
 from app.client.state import EngineState, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import KnownError
-from app.protocol.commands import Image, Load, Message, Quit
+from app.protocol.commands import CountTokens, Load, Quit
 from app.protocol.events import Event, Forgotten, Hello, MemoryRead
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings, Overflow
+from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, Probe
 from app.protocol.serving import AsideQuestion
 from app.storage.files import erase_files
@@ -140,17 +141,8 @@ class LocalEngine(Engine):
         self._after()
         return request
 
-    def count_tokens(
-        self,
-        messages: Sequence[Message],
-        text: str,
-        overflow: Overflow,
-        thinking: str = "",
-        attached: int = 0,
-        parts: Sequence[str] = (),
-        images: tuple[Image, ...] = (),
-    ) -> int:
-        number = self._connection.count_tokens(messages, text, overflow, thinking, attached, parts, images)
+    def count_tokens(self, question: CountTokens) -> int:
+        number = self._connection.count_tokens(question)
         self._after()
         return number
 

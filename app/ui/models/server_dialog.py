@@ -19,16 +19,12 @@ from PySide6.QtWidgets import (
 
 from app.protocol.remote import MAX_ADDRESS_CHARACTERS, MAX_KEY_CHARACTERS, ServedModel, Server
 from app.ui.models import server_text
-from app.ui.models.server_text import Verdict
+from app.ui.models.server_text import TO_CHAT, Purpose, Verdict
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
-_INTRODUCTION = (
-    "Chat with a model that another program runs: llama-server, vLLM, SGLang, TensorRT-LLM, TGI, Ollama, LM Studio or "
-    "anything else with an API like OpenAI's."
-)
 _WIDTH = 560
 _FOUND_ROWS = 4
 
@@ -41,10 +37,11 @@ class ServerDialog(QDialog):
         test, find_button, remove_key, open_button, local: Its buttons. ``local`` leads to the models on this computer.
     """
 
-    def __init__(self, known: Sequence[str] = (), parent: QWidget | None = None) -> None:
+    def __init__(self, known: Sequence[str] = (), parent: QWidget | None = None, *, purpose: Purpose = TO_CHAT) -> None:
         """``known``: addresses that were used before."""
         super().__init__(parent)
-        self.setWindowTitle("Open a model on a server")
+        self._purpose = purpose
+        self.setWindowTitle(purpose.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(400)
         self._make_fields(known)
@@ -81,7 +78,7 @@ class ServerDialog(QDialog):
         explain(self.test, "Connects to the server and says what it is. Nothing of a chat is sent.")
         self.find_button = QPushButton("Find servers on this computer", autoDefault=False)
         explain(self.find_button, "Asks the ports that such programs usually listen on. Nothing leaves this computer.")
-        self.open_button = QPushButton("Open", default=True)
+        self.open_button = QPushButton(self._purpose.button, default=True)
         theme.set_role(self.open_button, "primary")
         self.local = QPushButton("Models on this computer…", autoDefault=False)
 
@@ -101,7 +98,7 @@ class ServerDialog(QDialog):
         box.addButton(self.open_button, QDialogButtonBox.ButtonRole.AcceptRole)
         box.rejected.connect(self.reject)
         column(
-            label(_INTRODUCTION, "quiet", wraps=True),
+            label(self._purpose.introduction, "quiet", wraps=True),
             2 * SPACING,
             *self._named("Address", self.address),
             self._warning,

@@ -79,9 +79,9 @@ class ServerControl(QObject):
         self._find(replace, self.apply)
 
     def close(self) -> None:
-        """The window is closed."""
+        """The window is closed; returns when the server's process is gone."""
         self._lane.close()
-        self.serving.stop()
+        self.serving.close()
 
     def _find(self, find: Callable[[], tuple[str, SecretPlace]], done: Callable[[], object]) -> None:
         def found(result: tuple[str, SecretPlace]) -> None:

@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, Signal, Slot
+from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
 
 from app import program
 from app.client.state import LogLines
@@ -39,19 +39,53 @@ class ServerProcess(QObject):
         super().__init__(parent)
         self._command = list(command or server_command())
         self._process: QProcess | None = None
+        self._ending: QProcess | None = None
+        """It has been told to end, and must be gone before the next one starts, which may need its port."""
+        self._unsent: list[bytes] = []
+        """For the next process, which starts when the one before is gone; empty if there is to be none."""
         self._reader = FrameReader()
         self._lines = LogLines()
+        self._patience = QTimer(self, singleShot=True)
+        self._patience.timeout.connect(self._on_patience_ended)
 
     def process_id(self) -> int:
         """0 when there is none."""
         return int(self._process.processId()) if self._process else 0
 
-    def is_running(self) -> bool:
-        return self._process is not None
-
     def start(self, first: Serve) -> None:
-        """Start the process, with what it needs to know first; one that runs is ended before."""
+        """Start the process, with what it needs to know first; one that is running is ended before."""
         self.stop()
+        self._unsent.append(protocol.encode(first))
+        self._launch()
+
+    def send(self, message: ToServer) -> None:
+        """Nothing happens when there is no process. Raises `ProtocolError` for what is too large."""
+        if self._process is not None:
+            self._process.write(protocol.encode(message))
+        elif self._unsent:
+            self._unsent.append(protocol.encode(message))
+
+    def stop(self) -> None:
+        """End the process, by force if it doesn't end by itself. Doesn't wait, but hears nothing more of it."""
+        self._unsent.clear()
+        if (process := self._process) is not None:
+            self._let_go(process)
+            self._ending = process
+            process.stateChanged.connect(self._on_ending_changed)
+            process.closeWriteChannel()  # which tells it
+            self._patience.start(_QUIT_MS)
+            self._on_ending_changed(process.state())
+
+    def close(self) -> None:
+        """The same for the last time; returns when the process is gone."""
+        self.stop()
+        if (process := self._ending) is not None and not process.waitForFinished(_QUIT_MS):
+            process.kill()
+            process.waitForFinished(_QUIT_MS)
+
+    def _launch(self) -> None:
+        if self._ending is not None or not self._unsent:
+            return
         self._reader, self._lines = FrameReader(), LogLines()
         self._process = process = QProcess(self)
         process.setProgram(self._command[0])
@@ -64,32 +98,33 @@ class ServerProcess(QObject):
         process.readyReadStandardError.connect(self._on_log_output)
         process.finished.connect(self._on_ended)
         process.errorOccurred.connect(self._on_error)
+        first = b"".join(self._unsent)
+        self._unsent.clear()
         process.start()
-        self.send(first)
+        if self._process is process:  # it has not failed at once
+            process.write(first)
 
-    def send(self, message: ToServer) -> None:
-        """Nothing happens when there is no process. Raises `ProtocolError` for what is too large."""
-        if self._process is not None:
-            self._process.write(protocol.encode(message))
+    def _let_go(self, process: QProcess) -> None:
+        process.readyReadStandardOutput.disconnect(self._on_output)
+        process.readyReadStandardError.disconnect(self._on_log_output)
+        process.finished.disconnect(self._on_ended)
+        process.errorOccurred.disconnect(self._on_error)
+        self._process = None
 
-    def stop(self) -> None:
-        """End the process, by force if it doesn't end by itself; returns when it is gone."""
-        process = self._let_go()
-        if process is not None:
-            process.closeWriteChannel()  # which tells it
-            if not process.waitForFinished(_QUIT_MS):
-                process.kill()
-                process.waitForFinished(_QUIT_MS)
-            process.deleteLater()
+    @Slot(QProcess.ProcessState)
+    def _on_ending_changed(self, state: QProcess.ProcessState) -> None:
+        process = self._ending
+        if process is None or state is not QProcess.ProcessState.NotRunning:
+            return
+        self._ending = None
+        self._patience.stop()
+        process.deleteLater()
+        self._launch()
 
-    def _let_go(self) -> QProcess | None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.readyReadStandardOutput.disconnect(self._on_output)
-            process.readyReadStandardError.disconnect(self._on_log_output)
-            process.finished.disconnect(self._on_ended)
-            process.errorOccurred.disconnect(self._on_error)
-        return process
+    @Slot()
+    def _on_patience_ended(self) -> None:
+        if self._ending is not None:
+            self._ending.kill()
 
     @Slot()
     def _on_output(self) -> None:
@@ -112,17 +147,25 @@ class ServerProcess(QObject):
 
     @Slot()
     def _on_ended(self) -> None:
+        process = self._process
+        if process is None:
+            return
         self._on_output()  # what it said last
         self._on_log_output()
+        if self._process is not process:
+            return  # whoever received that has started another one, or none
         self._lines.end()
-        if (process := self._let_go()) is not None:
-            _log.warning("the server's process ended: %s", process.exitCode())
-            process.deleteLater()
-            self.ended.emit()
+        _log.warning("the server's process ended: %s", process.exitCode())
+        self._drop(process)
 
     @Slot(QProcess.ProcessError)
     def _on_error(self, error: QProcess.ProcessError) -> None:
-        if error is QProcess.ProcessError.FailedToStart and (process := self._let_go()) is not None:
+        process = self._process
+        if process is not None and error is QProcess.ProcessError.FailedToStart:
             _log.warning("the server's process didn't start: %s", process.errorString())
-            process.deleteLater()
-            self.ended.emit()
+            self._drop(process)
+
+    def _drop(self, process: QProcess) -> None:
+        self._let_go(process)
+        process.deleteLater()
+        self.ended.emit()

@@ -177,12 +177,17 @@ class Serving(QObject):
 
     @Slot()
     def stop(self) -> None:
-        """Serve nobody any more; returns when the process is gone."""
+        """Serve nobody any more. The process may take a moment to end."""
         self._serve = None
         self._drop()
         self._process.stop()
         self._notice_list.remove(NOTICE)
         self._set_state(ServerState())
+
+    def close(self) -> None:
+        """The same for the last time; returns when the process is gone."""
+        self.stop()
+        self._process.close()
 
     @Slot()
     def interrupt(self) -> None:

@@ -77,7 +77,7 @@ class ServerPage(QWidget):
         self._address.setAccessibleName("Address for other computers")
         guard_wheel(self._address)
         self._hosts = QLineEdit(placeholderText="my-computer.lan")
-        self._hosts.setAccessibleName("More names of this computer")
+        self._hosts.setAccessibleName("Other names for this computer")
         self._origins = QLineEdit(placeholderText="https://example.org")
         self._origins.setAccessibleName("More web pages that may use the server")
         self._examples = _Examples()
@@ -149,11 +149,11 @@ class ServerPage(QWidget):
     def _lay_out(self) -> None:
         headings = {
             title: label(title, "heading")
-            for title in ("Address", "API key", "Other computers", "More names of this computer", "More web pages")
+            for title in ("Address", "API key", "Other computers", "Other names for this computer", "More web pages")
         }
         headings["Address"].setBuddy(self._url.field)
         headings["API key"].setBuddy(self._key.field)
-        headings["More names of this computer"].setBuddy(self._hosts)
+        headings["Other names for this computer"].setBuddy(self._hosts)
         headings["More web pages"].setBuddy(self._origins)
         port, listen = label("Port:"), label("Listen at:")
         port.setBuddy(self._port)
@@ -180,7 +180,7 @@ class ServerPage(QWidget):
             label("Examples", "heading"),
             self._examples,
             2 * SPACING,
-            headings["More names of this computer"],
+            headings["Other names for this computer"],
             self._hosts,
             _help(_HOSTS),
             headings["More web pages"],

@@ -202,7 +202,7 @@ class _Beginning(QObject):
         if self._controller is None:
             self._file = name
         else:
-            self._controller.commands.open_file(name)
+            self._controller.commands.opening.open_file(name)
 
     @Slot(object)
     def serve_chats(self, connection: QLocalSocket) -> None:
@@ -234,7 +234,7 @@ class _Beginning(QObject):
             self._controller.notice_list.changed.connect(self._on_trial_notices_changed)
         self._controller.begin(self._found)
         if self._file:
-            self._controller.commands.open_file(self._file)
+            self._controller.commands.opening.open_file(self._file)
         for connection in self._connections:
             self._controller.chat_requests.serve(connection)
         self._connections.clear()

@@ -7,14 +7,12 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 
 from app import paths
-from app.errors import KnownError
 from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
-from app.models.opened_file import path_of
 from app.models.text import printable
 from app.protocol.commands import MeasurePlain
 from app.settings import Pair, Settings
@@ -31,20 +29,16 @@ from app.ui.notices import Action, NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
+from app.ui.shell.open_models import OpenModels
 from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
-    from app.ui.models.fit import PairCheck, PairChecker
-    from app.ui.models.open_dialog import OpenModelsDialog
     from app.ui.models.presenter import ModelsPresenter
-    from app.ui.models.server_presenter import ServerPresenter
     from app.ui.settings.presenter import SettingsPresenter
 
 QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
-_FILE = "file"
-"""Subject of the notice about a file that was to be opened from outside."""
 
 
 class AppCommands(QObject):
@@ -53,6 +47,7 @@ class AppCommands(QObject):
 
     Attributes:
         notifier: The notifications of the system.
+        opening: What lets the user choose another pair.
 
     Signals:
         settings_changed: A command changed them; they are to be applied and saved.
@@ -92,15 +87,13 @@ class AppCommands(QObject):
         self._save = save
         self._models: ModelsPresenter | None = None
         self._settings: SettingsPresenter | None = None
-        self._dialog: OpenModelsDialog | None = None
-        self._servers: ServerPresenter | None = None
-        self._checker: PairChecker | None = None
-        self._file = ""
-        """The file that another program asked to open, while it is being read."""
         self._downloaded: Pair | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
         self.notifier = Notifier(self)
+        self.opening = OpenModels(
+            window, pair_loader, notice_list, models, values, self._load, self.settings_changed.emit, self
+        )
         self._buttons = self._notice_buttons()
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
@@ -117,14 +110,13 @@ class AppCommands(QObject):
             self._settings.window.close()
         if self._models is not None:
             self._models.close()
-        if self._servers is not None:
-            self._servers.close()
+        self.opening.close()
 
     def _actions(self) -> dict[str, Callable[[], object]]:
         window = self._window
         return {
-            "open_models": self.open_local_models,
-            "open_server": self.open_server,
+            "open_models": self.opening.open_local_models,
+            "open_server": self.opening.open_server,
             "load_guide": self.load_guide,
             "show_library": lambda: self.models().show_library(),
             "get_models": lambda: self.models().show_recommended(),
@@ -216,120 +208,10 @@ class AppCommands(QObject):
         """Load the bundled pair."""
         self._pair_loader.load(in_use.guide_to_load(self._values))
 
-    @Slot()
-    def open_models(self) -> None:
-        """Let the user choose what is used: another model on the server in use, or files."""
-        files = self._pair_loader.refused() or self._pair_loader.files()
-        if files is not None and files.server:
-            self.open_server()
-        else:
-            self.open_local_models()
-
-    @Slot()
-    def open_server(self, *, for_key: bool = False) -> None:
-        """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
-        files = self._pair_loader.files()
-        address, model = (files.server, files.target) if files is not None and files.server else ("", "")
-        self.servers().open(self._window, address, model, for_key=for_key)
-
-    def servers(self) -> ServerPresenter:
-        """What opens models on servers, made now if there is none yet."""
-        if self._servers is None:
-            from app.ui.models.server_presenter import ServerPresenter
-
-            keys = self._coordinator.server_keys
-            self._servers = ServerPresenter(self._values, keys, self._load, self.open_local_models, self)
-        return self._servers
-
-    @Slot()
-    def open_local_models(self) -> None:
-        """Let the user choose the files of a pair and how they are used."""
-        if self._dialog is None:
-            pair_loader = self._pair_loader
-            self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
-        else:
-            self._dialog.activateWindow()
-
     @Slot(str, str)
     def open_pair(self, target: str, draft: str = "") -> None:
-        """The same with these files chosen; ``draft`` is empty for none."""
-        bring_to_front(self._window)
-        self._open_files(target, draft)
-
-    @Slot(str)
-    def open_file(self, name: str) -> None:
-        """The same with a file from a file manager or a terminal, and the draft that suits it best.
-
-        ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
-        """
-        bring_to_front(self._window)
-        self._notice_list.remove(_FILE)
-        try:
-            self._file = str(path_of(name))
-        except KnownError as error:
-            self._notice_list.show(_FILE, notices.not_opened(str(error)))
-            return
-        if self._checker is None:
-            from app.ui.models.fit import PairChecker
-
-            self._checker = PairChecker(self)
-            self._checker.checked.connect(self._on_file_checked)
-        self._checker.check(self._file, None)
-
-    @Slot(object)
-    def _on_file_checked(self, check: PairCheck) -> None:
-        if check.can_load:
-            self._open_files(self._file).propose_draft()
-        else:
-            self._notice_list.show(_FILE, notices.not_opened(check.verdict))
-
-    def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
-        if (dialog := self._dialog) is None:
-            dialog = self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
-            dialog.propose_head()
-            return dialog
-        dialog.show_files(target, draft)
-        dialog.activateWindow()
-        return dialog
-
-    def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
-        from app.ui.models.open_dialog import OpenModelsDialog
-
-        self._dialog = dialog = OpenModelsDialog(
-            in_use.choice_in_use(self._values, files),
-            [pair for pair in self._values.recent_pairs if not pair.server],
-            gpus=self._coordinator.memory.devices(),
-            is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
-            load_for=self._values.load_for,
-            head_for=self._values.head_for,
-            library=self._coordinator.library(),
-            memory=self._coordinator.memory,
-            parent=self._window,
-        )
-        dialog.accepted.connect(self._on_accepted)
-        dialog.server_button.clicked.connect(self._on_server_instead)
-        dialog.finished.connect(self._on_dialog_finished)
-        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        dialog.open()
-        return dialog
-
-    @Slot()
-    def _on_accepted(self) -> None:
-        if (dialog := self._dialog) is not None:
-            files = in_use.keep_choice(self._values, dialog.choice())
-            self.settings_changed.emit()
-            if dialog.needs_reload:
-                self._pair_loader.load(files, anyway=dialog.does_not_fit)
-
-    @Slot()
-    def _on_server_instead(self) -> None:
-        if (dialog := self._dialog) is not None:
-            dialog.reject()
-        self.open_server()
-
-    @Slot()
-    def _on_dialog_finished(self) -> None:
-        self._dialog = None
+        """Let the user choose how these files are used; ``draft`` is empty for none."""
+        self.opening.open_pair(target, draft)
 
     # ------------------------------------------------------------ other windows
 
@@ -462,7 +344,7 @@ class AppCommands(QObject):
             Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
             Action.RESTART_ON_CPU: lambda: self._pair_loader.restart(on_cpu=True),
             Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
-            Action.OPEN_MODELS: self.open_models,
+            Action.OPEN_MODELS: self.opening.open_models,
             Action.LOAD_GUIDE: self.load_guide,
             Action.LOAD_AGAIN: self._pair_loader.load_again,
             Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
@@ -470,15 +352,15 @@ class AppCommands(QObject):
             Action.ANSWER: self._regenerate,
             Action.SAVE_AGAIN: self._chats.save_again,
             Action.MEASURE: self.measure_plain,
-            Action.RAISE_CONTEXT: self.open_models,
+            Action.RAISE_CONTEXT: self.opening.open_models,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.GET_PROJECTOR: self.get_projector,
             Action.SHOW_DOWNLOADS: self._show_downloads,
             Action.RESTART_API_SERVER: self._server.serving.restart,
             Action.API_SERVER_SETTINGS: self.show_server,
             Action.CONNECT_AGAIN: self._pair_loader.load_again,
-            Action.OPEN_SERVER: self.open_server,
-            Action.ENTER_KEY: lambda: self.open_server(for_key=True),
+            Action.OPEN_SERVER: self.opening.open_server,
+            Action.ENTER_KEY: lambda: self.opening.open_server(for_key=True),
             Action.SEND_CHAT: self._chats.queue.send_chat,
             Action.DO_NOT_SEND: self._chats.queue.do_not_send,
             Action.ASK_AGAIN: self._ask_again,

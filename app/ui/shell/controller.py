@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import msgspec
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 
 from app import paths
@@ -15,7 +14,7 @@ from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker, Opened
 from app.errors import KnownError
 from app.protocol.events import PairLoaded
-from app.protocol.options import DrafterChoice, DraftLength, Sampling
+from app.protocol.options import Sampling
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.chat.answer_queue import SERVER, AnswerQueue
@@ -25,7 +24,6 @@ from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.chat.markdown.code_headers import code_wrap, set_code_wrap
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
@@ -36,12 +34,10 @@ from app.ui.chat.stored_presets import StoredPresets
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker, PairFiles, is_guide
-from app.ui.engine.pair_names import recent_title
+from app.ui.engine.pair_files import LoadingMarker, is_guide
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, Notice, NoticeList
 from app.ui.settings import in_use
-from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_commands import ChatCommands
 from app.ui.shell.chat_requests import ChatRequests
@@ -51,13 +47,13 @@ from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
+from app.ui.shell.second_servers import SecondServers
 from app.ui.shell.server_wiring import ServerWiring
+from app.ui.shell.settings_wiring import SettingsWiring
 from app.ui.shell.speed_wiring import SpeedWiring
-from app.ui.shell.zoom import Zoom
 from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
-SETTINGS_DELAY_MS = 1000
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -76,7 +72,6 @@ class Controller(QObject):
         self._opened = worker.opened
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
-        self._saver = SettingsSaver(settings, self)
         self._current: list[QMetaObject.Connection] = []
         """To the chat that is shown."""
         self._is_shut_down = False
@@ -105,9 +100,22 @@ class Controller(QObject):
             window.composer, window.drop_area, self.context_meter, self.notice_list, self
         )
         self.operations = ChatOperations(self._chat_store, self)
-        self.compare = CompareLauncher(engine, self.pair_loader, self.chats, self)
         self.models = ModelsCoordinator(
             window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
+        )
+        self.compare = CompareLauncher(
+            engine,
+            self.pair_loader,
+            self.chats,
+            settings.values,
+            self.models.server_keys,
+            self._save_soon,
+            self,
+        )
+        self.second_servers = SecondServers(settings.values, self.models.server_keys, self)
+        self.compare.choose_server = self.second_servers.choose
+        self.settings = SettingsWiring(
+            window, settings, self.chats, self.pair_loader, self.compare, self.notice_list, self
         )
         self.server = ServerWiring(
             window,
@@ -130,7 +138,7 @@ class Controller(QObject):
             self.compare,
             self.server.control,
             settings.values,
-            self._saver.save,
+            self.settings.saver.save,
             self,
         )
         message_operations = MessageOperations(
@@ -159,8 +167,6 @@ class Controller(QObject):
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
         )
-        self._save_timer = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
-        self._save_timer.timeout.connect(self._on_settings_due)
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
         self.speed = SpeedWiring(
@@ -174,15 +180,11 @@ class Controller(QObject):
             self.server.serving.is_own,
             self,
         )
-        self._saver.save_failed.connect(lambda error: self.notice_list.show("settings", notices.plain_text(str(error))))
-        self._zoom = Zoom(window, settings.values, self._save_timer.start)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
         self._connect_chat_views()
-        set_code_wrap(settings.values.code_wrap)
-        code_wrap().changed.connect(self._on_code_wrap_changed)
-        self._apply_settings()
+        self.settings.apply()
         self._on_opened(self.chats.current)
         self._show_chat(self.chats.current)
 
@@ -208,19 +210,18 @@ class Controller(QObject):
         self._is_shut_down = True
         self.server.control.close()
         self.compare.close()
+        self.second_servers.close()
         self.commands.close()
         self.chat_commands.close()
         self.attachments.close()
         self.models.close()
         self.chat_settings.close()
         self.chats.shut_down()
-        self._window.store(self._settings.values)
         self._daily.stop()
-        self._save_timer.stop()
-        self._saver.save()
+        self.settings.save()
         self.pair_loader.shutdown()
         self._chat_store.close()
-        self._saver.close()
+        self.settings.close()
         self.speed.close()
         self.presets.close()
         if self._temporary is not None:
@@ -233,7 +234,6 @@ class Controller(QObject):
         self._engine.state_changed.connect(self._refresh_menus)
         self._engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.pair_changed.connect(self._on_pair_changed)
-        pair_loader.pair_opened.connect(self._on_pair_opened)
         self.compare.engine_wanted.connect(self.models.put_off_trial)
 
     def _connect_chats(self) -> None:
@@ -251,25 +251,22 @@ class Controller(QObject):
 
     def _connect_window(self) -> None:
         window, commands = self._window, self.commands
-        window.top_bar.pair.clicked.connect(commands.open_models)
+        window.top_bar.pair.clicked.connect(commands.opening.open_models)
         window.top_bar.cancel.clicked.connect(self._engine.cancel)
         self.presets.changed.connect(self.chats.use_defaults)
         window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
         panel = window.speed_panel
-        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
-        panel.drafter.choice_changed.connect(self._on_drafter_changed)
         panel.head.choice_changed.connect(self.pair_loader.use_head)
         for button in panel.plain_speed.buttons:
             button.clicked.connect(commands.measure_plain)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.menus.recent_chosen.connect(commands.load_recent)
-        window.panels_changed.connect(self._save_timer.start)
         window.closed.connect(self.shut_down)
-        commands.save_due.connect(self._save_timer.start)
+        commands.save_due.connect(self.settings.save_soon)
         commands.models_moved.connect(self._on_models_moved)
-        commands.save_due.connect(self._on_offline_changed)
-        commands.settings_changed.connect(self._settings_changed)
+        commands.save_due.connect(self.settings.apply_offline)
+        commands.settings_changed.connect(self.settings.change)
         commands.settings_changed.connect(self.speed.refresh_plain_speed)
 
     def _connect_chat_views(self) -> None:
@@ -281,13 +278,13 @@ class Controller(QObject):
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
         chat_commands.load_thumbnail = self.attachments.thumbnails.load
-        self.attachments.open_model = commands.open_file
+        self.attachments.open_model = commands.opening.open_file
         self.attachments.blindness = self.models.blindness
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
         commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
-        chat_commands.open_models = commands.open_models
+        chat_commands.open_models = commands.opening.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.hide_guide_card = self._hide_guide_card
 
@@ -298,7 +295,7 @@ class Controller(QObject):
         self._offer_to_stop_thinking()
         self.speed.show_pair(pair)
         self.chats.use_defaults()
-        self._apply_settings()
+        self.settings.apply()
         self.speed.refresh_plain_speed()
         self._introduce_guide()
 
@@ -311,34 +308,13 @@ class Controller(QObject):
     def _hide_guide_card(self) -> None:
         self._settings.values.guide_introduced = True
         self._introduce_guide()
-        self._save_timer.start()
+        self.settings.save_soon()
         self._window.composer.setFocus()
-
-    @Slot(object)
-    def _on_pair_opened(self, files: PairFiles) -> None:
-        in_use.keep_opened(self._settings.values, files)
-        self._refresh_recent()
-        self._save_timer.start()
-
-    @Slot(object)
-    def _on_draft_length_changed(self, length: DraftLength) -> None:
-        self._settings.values.draft_length = None if length == "auto" else length
-        self._settings_changed()
-
-    @Slot(str)
-    def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
-        current = self.chats.current
-        current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
 
     @Slot(object, object)
     def _on_models_moved(self, old: Path, new: Path) -> None:
         self.pair_loader.models_moved(old, new)
         self.presets.change(lambda presets: presets.models_moved(old, new))
-
-    @Slot()
-    def _settings_changed(self) -> None:
-        self._apply_settings()
-        self._save_timer.start()
 
     # ------------------------------------------------------------ chats
 
@@ -391,7 +367,7 @@ class Controller(QObject):
             QObject.disconnect(connection)
         self._current = [
             model.state_changed.connect(self._refresh_menus),
-            model.settings_changed.connect(self._apply_settings),
+            model.settings_changed.connect(self.settings.apply),
             model.branch_changed.connect(self._refresh_menus),
         ]
         chat_commands = self._window.transcript.commands
@@ -401,7 +377,7 @@ class Controller(QObject):
         chat_commands.choose_version = model.choose_version
         self.messages.show(model)
         self._refresh_menus()
-        self._apply_settings()
+        self.settings.apply()
 
     def _offer_to_stop_thinking(self) -> None:
         """Unless a server writes the answer, which can't be told."""
@@ -418,7 +394,7 @@ class Controller(QObject):
         chat_id = None if model.is_new or model.is_temporary else model.id
         self._window.chat_list.set_current(chat_id)
         self._settings.values.last_chat_id = chat_id
-        self._save_timer.start()
+        self.settings.save_soon()
         self._refresh_menus()
 
     @Slot(object)
@@ -450,25 +426,13 @@ class Controller(QObject):
 
     # ------------------------------------------------------------ notices, settings, dialogs
 
+    def _save_soon(self) -> None:
+        self.settings.save_soon()
+
     def _default_settings(self) -> ChatSettings:
         """The settings of a new chat."""
         files = self.pair_loader.files()
         return self.presets.presets.default_for(files.preset_target() if files else "")
-
-    def _apply_settings(self) -> None:
-        """Apply the settings to panel and transcript."""
-        values, window = self._settings.values, self._window
-        settings = self.queue.settings(self.chats.current.settings)
-        window.speed_panel.set_draft_length(settings.draft_length)
-        window.speed_panel.set_drafter(settings.drafter)
-        window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
-        window.transcript.set_show_drafted(values.drafted_visible)
-        self.compare.set_show_drafted(values.drafted_visible)
-        window.menus.action("show_drafted").setChecked(values.drafted_visible)
-        self._refresh_recent()
-
-    def _refresh_recent(self) -> None:
-        self._window.menus.set_recent([recent_title(pair) for pair in self._settings.values.recent_pairs])
 
     def _refresh_menus(self) -> None:
         current, state = self.chats.current, self._engine.state()
@@ -483,20 +447,3 @@ class Controller(QObject):
         can_measure = remote is None or remote.can_switch_drafting
         action("measure_plain").setEnabled(state is EngineState.READY and can_measure)
         self.messages.refresh()
-
-    @Slot()
-    def _on_offline_changed(self) -> None:
-        """Offline, a server on another computer isn't used any more: connecting again says so."""
-        remote = self.pair_loader.remote()
-        if self._settings.values.offline and remote is not None and not remote.server.is_loopback:
-            self.pair_loader.load_again()
-
-    @Slot()
-    def _on_code_wrap_changed(self) -> None:
-        self._settings.values.code_wrap = code_wrap().is_on
-        self._save_timer.start()
-
-    @Slot()
-    def _on_settings_due(self) -> None:
-        self._window.store(self._settings.values)
-        self._saver.save()

@@ -1,4 +1,4 @@
-"""Answers with calls of tools: as the chat template writes them, with arguments by their schema, or none at all."""
+"""Answers with tool calls: as the chat template writes them, with arguments by their schema, or none at all."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from app.models.downloads import part
 from app.models.downloads.disk import DiskFullError
 from app.models.downloads.transfer import Transfer
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, is_complete
+from tests.support.small_disk import remount, small_disk
 
 
 def test_too_little_room_is_said_before_a_byte_comes(fetching: Fetching) -> None:
@@ -27,27 +27,21 @@ def test_too_little_room_is_said_before_a_byte_comes(fetching: Fetching) -> None
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB of its own."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if sys.platform != "linux" or shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
-        pytest.skip("needs the right to mount")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    with small_disk(tmp_path / "small", "size=2m") as folder:
+        yield folder
 
 
-def test_a_disk_that_fills_up(fetching: Fetching, small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fetching.models = small_disk / "models"
-    # As if somebody else took the room after it was checked.
+def test_a_disk_that_fills_up(fetching: Fetching, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetching.models = disk / "models"
     # As if somebody else took the space after it was checked.
     monkeypatch.setattr("app.models.downloads.transfer.check_space", lambda *_: None)
     with pytest.raises(DiskFullError, match=r"The disk is full: .* Free up some space, then press Resume\."):
         fetching.transfer().run()
     there = fetching.part.stat().st_size
     assert there > MIB and not fetching.destination.exists()
-    subprocess.run(["mount", "-o", "remount,size=8m", str(small_disk)], check=True)
+    remount(disk, "size=8m")
     fetching.transfer().run()
     assert is_complete(fetching)
     assert [request.start for request in fetching.hub.bodies(FILE)] == [0, there]

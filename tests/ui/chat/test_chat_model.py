@@ -19,7 +19,8 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
-from app.client.connection import Timings
+from app.client.stalls import Timings
+from app.errors import KnownError
 from app.protocol.commands import MeasurePlain, Message
 from app.protocol.options import LoadSettings
 from app.settings import Pair
@@ -708,3 +709,30 @@ def test_an_attached_file_of_a_temporary_chat_is_never_written(qtbot: QtBot, mak
     qtbot.waitUntil(lambda: rig.model.state is ChatState.IDLE and len(rig.model.messages) == 2, timeout=WAIT_MS)
     assert rig.model.messages[0].attachments[0].text == "Green tea: 80 degrees."
     assert not (tmp_path / "attachments").exists()
+
+
+def test_a_message_leaves_the_composer_in_the_moment_in_which_it_is_stored(
+    make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by ``make proof``: a kill in between left the text in both places."""
+    rig = make_rig()
+    rig.load()
+    rig.chats.begin(None)
+    rig.settle()
+    rig.model.unsent.type("Half of it")
+    rig.model.unsent.save()
+    rig.settle()
+    with monkeypatch.context() as patch:
+
+        def refuse(*_arguments: object) -> None:
+            raise KnownError("The disk is full.")
+
+        patch.setattr(ChatStore, "set_unsent", refuse)
+        assert rig.model.send(rig.model.unsent.text)
+        rig.qtbot.waitUntil(lambda: "save" in rig.notice_list.notices(), timeout=WAIT_MS)
+        assert rig.stored(ChatStore.chats) == []
+        assert rig.stored(lambda store: store.unsent(None)) == "Half of it"
+    rig.chats.save_again()
+    rig.settle()
+    assert rig.stored(lambda store: store.branch(rig.model.id))[0].text == "Half of it"
+    assert rig.stored(lambda store: store.unsent(None)) == ""

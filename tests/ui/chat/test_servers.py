@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.protocol.commands import CountTokens
 from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatModel, ChatState
@@ -16,178 +17,162 @@ from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 
 FAR, NEAR = "http://far.example:8000", "http://127.0.0.1:8000"
-OpenRig = Callable[[str], Rig]
 
 
 @pytest.fixture
-def open_rig(qtbot: QtBot, tmp_path: Path) -> Iterator[OpenRig]:
-    rigs: list[Rig] = []
+def rig(request: pytest.FixtureRequest, qtbot: QtBot, tmp_path: Path) -> Iterator[Rig]:
+    """Nothing is loaded. `behaves` says how the engine behaves."""
+    made = Rig(qtbot, tmp_path, getattr(request, "param", "far"))
+    yield made
+    made.close()
 
-    def open_it(behavior: str) -> Rig:
-        rigs.append(Rig(qtbot, tmp_path, behavior))
-        return rigs[-1]
 
-    yield open_it
-    for rig in rigs:
-        rig.close()
+def behaves(behavior: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("rig", [behavior], indirect=True)
+
+
+@pytest.fixture
+def far(rig: Rig) -> Rig:
+    """Connected to another computer."""
+    rig.connect(FAR)
+    return rig
+
+
+@pytest.fixture
+def moved(rig: Rig) -> Rig:
+    """With a chat that has been nowhere else, and now connected to another computer."""
+    rig.load()
+    rig.ask("Hello")
+    assert rig.model.messages[-1].settings["server"] == ""
+    rig.connect(FAR)
+    return rig
+
+
+@pytest.fixture
+def asking(moved: Rig) -> Rig:
+    """The same, with a message that waits for the user's consent."""
+    assert moved.model.send("And then?")
+    until_asked(moved)
+    return moved
 
 
 def waits_for_consent(rig: Rig) -> bool:
     return CONSENT in rig.notice_list.notices()
 
 
-def local_chat(rig: Rig) -> None:
-    """A chat that has been nowhere else."""
-    rig.load()
-    rig.ask("Hello")
-    assert rig.model.messages[-1].settings["server"] == ""
+def until_asked(rig: Rig) -> None:
+    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
 
 
 # ------------------------------------------------------------ consent
 
 
-def test_a_new_chat_goes_to_the_server_that_is_shown(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    rig.connect(FAR)
-    rig.ask("Hello")
-    rig.ask("And then?")
-    assert [one.status for one in rig.model.messages] == ["complete"] * 4
-    assert rig.model.messages[1].settings["server"] == FAR
-    assert rig.model.messages[3].text == " 3"
-    assert not rig.notice_list.notices()
+def test_a_new_chat_goes_to_the_server_that_is_shown(far: Rig) -> None:
+    far.ask("Hello")
+    far.ask("And then?")
+    assert [one.status for one in far.model.messages] == ["complete"] * 4
+    assert far.model.messages[1].settings["server"] == FAR
+    assert far.model.messages[3].text == " 3"
+    assert not far.notice_list.notices()
 
 
-def test_the_history_of_a_local_chat_goes_only_after_a_question(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    rig.connect(FAR)
-    assert rig.model.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    assert (rig.model.state, rig.engine.state()) == (ChatState.WAITING, EngineState.READY)
-    notice = rig.notice_list.notices()[CONSENT]
+def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> None:
+    assert (asking.model.state, asking.engine.state()) == (ChatState.WAITING, EngineState.READY)
+    notice = asking.notice_list.notices()[CONSENT]
     assert notice.actions == (Action.SEND_CHAT, Action.DO_NOT_SEND)
     assert "“Hello”" in notice.text and "far.example" in notice.text
-    rig.queue.send_chat()
-    rig.settle()
-    assert rig.model.messages[-1].text == " 3"
-    assert not waits_for_consent(rig)
-    rig.ask("Once more")  # once per chat and host
-    assert rig.model.messages[-1].text == " 5"
+    asking.queue.send_chat()
+    asking.settle()
+    assert asking.model.messages[-1].text == " 3"
+    assert not waits_for_consent(asking)
+    asking.ask("Once more")  # once per chat and host
+    assert asking.model.messages[-1].text == " 5"
 
 
-def test_what_may_not_be_sent_stays_unanswered(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    rig.connect(FAR)
-    assert rig.model.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    rig.queue.do_not_send()
-    rig.settle()
-    assert not waits_for_consent(rig)
-    assert rig.model.is_unanswered()
-    assert [one.text for one in rig.model.messages] == ["Hello", " 1", "And then?"]
+def test_what_may_not_be_sent_stays_unanswered(asking: Rig) -> None:
+    asking.queue.do_not_send()
+    asking.settle()
+    assert not waits_for_consent(asking)
+    assert asking.model.is_unanswered()
+    assert [one.text for one in asking.model.messages] == ["Hello", " 1", "And then?"]
 
 
-def test_stop_ends_the_question_too(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    rig.connect(FAR)
-    assert rig.model.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    rig.model.stop()
-    assert not waits_for_consent(rig) and rig.model.is_unanswered()
+def test_stop_ends_the_question_too(asking: Rig) -> None:
+    asking.model.stop()
+    assert not waits_for_consent(asking) and asking.model.is_unanswered()
 
 
-def test_a_message_from_before_is_asked_about_even_if_it_is_the_only_one(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    rig.connect(FAR)
-    assert rig.model.regenerate()
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    rig.queue.do_not_send()
-    assert [one.text for one in rig.model.messages] == ["Hello", " 1"]  # the answer is back
+def test_a_message_from_before_is_asked_about_even_if_it_is_the_only_one(moved: Rig) -> None:
+    assert moved.model.regenerate()
+    until_asked(moved)
+    moved.queue.do_not_send()
+    assert [one.text for one in moved.model.messages] == ["Hello", " 1"]  # the answer is back
 
 
-def test_a_message_that_was_sent_before_there_was_a_server_is_asked_about(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
+def test_a_message_that_was_sent_before_there_was_a_server_is_asked_about(rig: Rig) -> None:
     assert rig.model.send("Typed before")
     rig.connect(FAR)
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
+    until_asked(rig)
 
 
-def test_another_chat_does_not_wait_for_the_question(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    first = rig.model
-    rig.connect(FAR)
-    assert first.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    rig.chats.new()
-    rig.ask("Something else")
-    assert rig.model.messages[-1].status == "complete"
-    assert first.state is ChatState.WAITING and waits_for_consent(rig)
+def test_another_chat_does_not_wait_for_the_question(asking: Rig) -> None:
+    first = asking.model
+    asking.chats.new()
+    asking.ask("Something else")
+    assert asking.model.messages[-1].status == "complete"
+    assert first.state is ChatState.WAITING and waits_for_consent(asking)
 
 
-def test_this_computer_needs_no_consent_and_ends_the_question(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    local_chat(rig)
-    rig.connect(FAR)
-    assert rig.model.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
-    rig.connect("http://127.0.0.1:8000")
-    rig.settle()
-    assert not waits_for_consent(rig)
-    assert rig.model.messages[-1].settings["server"] == "http://127.0.0.1:8000"
+def test_this_computer_needs_no_consent_and_ends_the_question(asking: Rig) -> None:
+    asking.connect(NEAR)
+    asking.settle()
+    assert not waits_for_consent(asking)
+    assert asking.model.messages[-1].settings["server"] == NEAR
 
 
-def test_a_temporary_chat_asks_too(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
+def test_a_temporary_chat_asks_too(rig: Rig) -> None:
     rig.load()
     rig.chats.new_temporary()
     rig.ask("Hello")
     rig.connect(FAR)
     assert rig.model.is_temporary and rig.model.send("And then?")
-    rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
+    until_asked(rig)
 
 
-def test_after_a_restart_the_chat_itself_tells_where_it_has_been(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    rig.connect(FAR)
-    rig.ask("Hello")
-    assert not rig.queue.consent.is_needed("as after a restart", rig.model.messages)
-    rig.connect("http://elsewhere.example:8000")
-    assert rig.queue.consent.is_needed("as after a restart, too", rig.model.messages)
+def test_after_a_restart_the_chat_itself_tells_where_it_has_been(far: Rig) -> None:
+    far.ask("Hello")
+    assert not far.queue.consent.is_needed("as after a restart", far.model.messages)
+    far.connect("http://elsewhere.example:8000")
+    assert far.queue.consent.is_needed("as after a restart, too", far.model.messages)
 
 
 # ------------------------------------------------------------ answers that aren't finished
 
 
-def test_a_cut_answer_keeps_what_came_and_goes_on_when_asked(open_rig: OpenRig) -> None:
-    rig = open_rig("far cut")
-    rig.connect(FAR)
-    rig.ask("Hello")
-    cut = rig.model.messages[-1]
+@behaves("far cut")
+def test_a_cut_answer_keeps_what_came_and_goes_on_when_asked(far: Rig) -> None:
+    far.ask("Hello")
+    cut = far.model.messages[-1]
     assert (cut.text, cut.status, cut.figures["failure"]) == ("Hello there", "interrupted", "It is cut.")
-    assert rig.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.CONTINUE, Action.DISMISS)
-    assert len(rig.model.messages) == 2 and rig.engine.state() is EngineState.READY  # nothing is sent again by itself
-    assert rig.model.continue_answer(cut.id, by_text=True)
-    rig.settle()
-    whole = rig.model.messages[-1]
+    assert far.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.CONTINUE, Action.DISMISS)
+    assert len(far.model.messages) == 2 and far.engine.state() is EngineState.READY  # nothing is sent again by itself
+    assert far.model.continue_answer(cut.id, by_text=True)
+    far.settle()
+    whole = far.model.messages[-1]
     assert (whole.id, whole.text, whole.status) == (cut.id, "Hello there 2", "complete")
-    assert SERVER not in rig.notice_list.notices()
+    assert SERVER not in far.notice_list.notices()
 
 
-def test_an_answer_that_never_began_says_why(open_rig: OpenRig) -> None:
-    rig = open_rig("far lost")
-    rig.connect(FAR)
-    rig.ask("Hello")
-    lost = rig.model.messages[-1]
+@behaves("far lost")
+def test_an_answer_that_never_began_says_why(far: Rig) -> None:
+    far.ask("Hello")
+    lost = far.model.messages[-1]
     assert (lost.text, lost.status, lost.figures["failure"]) == ("", "failed", "It is unreachable.")
-    assert rig.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.DISMISS)
+    assert far.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.DISMISS)
 
 
-def test_a_notice_is_about_the_chat_that_is_shown(open_rig: OpenRig) -> None:
-    rig = open_rig("far lost")
+@behaves("far lost")
+def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
     rig.queue.is_shown = lambda _chat_id: False
     rig.connect(FAR)
     rig.ask("Hello")
@@ -205,12 +190,10 @@ def meter_of(rig: Rig) -> ContextMeter:
     return meter
 
 
-def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answer(open_rig: OpenRig) -> None:
-    rig = open_rig("far")
-    rig.connect(FAR)
-    meter = meter_of(rig)
-    rig.ask("Hello")
-    rig.qtbot.waitUntil(lambda: meter.use is not None, timeout=WAIT_MS)
+def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answer(far: Rig) -> None:
+    meter = meter_of(far)
+    far.ask("Hello")
+    far.qtbot.waitUntil(lambda: meter.use is not None, timeout=WAIT_MS)
     assert meter.use is not None
     assert (meter.use.total, meter.use.length) == (14, 2048)
     assert meter.use.rows()[0][0] == "As of the last answer"
@@ -221,18 +204,17 @@ def test_a_full_context_of_a_server_is_not_loaded_longer_here() -> None:
     assert full.warning().endswith("or give the model a longer context on its server.")
 
 
-def test_only_what_was_sent_is_counted_elsewhere(open_rig: OpenRig) -> None:
-    rig = open_rig("far counting")
-    rig.connect(FAR)
-    meter = meter_of(rig)
-    rig.ask("One two three")
-    rig.model.unsent.type("four five")
-    rig.qtbot.waitUntil(lambda: meter.use is not None and meter.use.messages == 4, timeout=WAIT_MS)
+@behaves("far counting")
+def test_only_what_was_sent_is_counted_elsewhere(far: Rig) -> None:
+    meter = meter_of(far)
+    far.ask("One two three")
+    far.model.unsent.type("four five")
+    far.qtbot.waitUntil(lambda: meter.use is not None and meter.use.messages == 4, timeout=WAIT_MS)
     assert meter.use is not None and meter.use.text == 0
 
 
-def test_this_computer_counts_what_is_typed_too(open_rig: OpenRig) -> None:
-    rig = open_rig("far counting")
+@behaves("far counting")
+def test_this_computer_counts_what_is_typed_too(rig: Rig) -> None:
     rig.connect(NEAR)
     assert (remote := rig.pair_loader.remote()) is not None and remote.server.is_loopback
     meter = meter_of(rig)
@@ -240,27 +222,23 @@ def test_this_computer_counts_what_is_typed_too(open_rig: OpenRig) -> None:
     rig.qtbot.waitUntil(lambda: meter.use is not None and meter.use.text == 2, timeout=WAIT_MS)
 
 
-def test_a_chat_that_has_not_been_sent_is_not_counted_either(
-    open_rig: OpenRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig = open_rig("far counting")
-    local_chat(rig)
-    rig.connect(FAR)
-    counts: list[object] = []
+@behaves("far counting")
+def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[CountTokens] = []
     asked: list[ChatModel] = []
 
-    def count_tokens(*given: object) -> int:
-        counts.append(given)
+    def count_tokens(question: CountTokens) -> int:
+        counts.append(question)
         return 0
 
-    monkeypatch.setattr(rig.engine, "count_tokens", count_tokens)
-    meter = ContextMeter(rig.engine, parent=rig.queue, pair=rig.pair_loader.pair)
+    monkeypatch.setattr(moved.engine, "count_tokens", count_tokens)
+    meter = ContextMeter(moved.engine, parent=moved.queue, pair=moved.pair_loader.pair)
 
     def may_be_sent(chat: ChatModel) -> bool:
         asked.append(chat)
-        return not rig.queue.consent.is_needed(chat.id, chat.messages)
+        return not moved.queue.consent.is_needed(chat.id, chat.messages)
 
     meter.may_be_sent = may_be_sent
-    meter.show(rig.model)
-    rig.qtbot.waitUntil(lambda: bool(asked), timeout=WAIT_MS)
+    meter.show(moved.model)
+    moved.qtbot.waitUntil(lambda: bool(asked), timeout=WAIT_MS)
     assert meter.use is None and not counts

@@ -17,44 +17,17 @@ from shiboken6 import isValid
 from app.chats.store import ChatStore
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.tab import CompareTab
-from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
+from app.ui.engine.pair_files import PairFiles
+from tests.ui.compare.comparing import Comparing
 from tests.ui.compare.conftest import MakeRig
-from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.parts import WAIT_MS
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 TEXT = "".join(PLAIN_WORDS)
-
-
-class Comparing:
-    """A chat with a Compare window."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.chat = rig
-        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.chats)
-        self.qtbot = rig.qtbot
-
-    @property
-    def window(self) -> CompareWindow:
-        return self.presenter.window
-
-    def last_answer(self) -> str:
-        return self.chat.model.messages[-1].id
-
-    def idle(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
-
-    def verdict(self) -> str:
-        return self.window.one.verdict.text()
-
-    def escape(self) -> None:
-        with self.qtbot.waitActive(self.window, timeout=WAIT_MS):
-            pass
-        QTest.keyClick(self.window.windowHandle(), Qt.Key.Key_Escape)
 
 
 MakeComparing = Callable[[str], Comparing]
@@ -72,6 +45,7 @@ def make(make_rig: MakeRig, dressed: None) -> Iterator[MakeComparing]:
     for one in made:
         if isValid(one.presenter):
             one.presenter.close()
+        one.close()
 
 
 def test_an_answer_is_compared_with_its_own_settings(make: MakeComparing) -> None:
@@ -291,13 +265,29 @@ def test_a_chat_is_not_compared_on_a_server_it_has_not_been_sent_to(make: MakeCo
     assert at.verdict().startswith("✓ Same text")
 
 
-def test_a_server_that_cannot_switch_drafting_off_has_nothing_to_compare(make: MakeComparing) -> None:
+def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waited(make: MakeComparing) -> None:
+    at = make("far switching")
+    at.chat.ask("Only for this computer")
+    begun: list[object] = []
+    at.chat.engine.generation_started.connect(begun.append)
+    at.chat.pair_loader.load(PairFiles("", server="http://far.example:8000"))
+    at.presenter.compare_answer(at.last_answer())
+    assert at.presenter.runner.is_waiting()
+    at.idle()
+    assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 yet")
+    assert begun == []
+
+
+def test_a_server_that_cannot_switch_drafting_off_needs_a_second_one(make: MakeComparing) -> None:
     at = make("far")
     at.chat.connect("http://127.0.0.1:8000")
     at.chat.ask("Hello")
     at.presenter.compare_answer(at.last_answer())
-    assert at.verdict() == wording.CANT_SWITCH.format(server="vLLM 0.29.0")
+    assert at.verdict() == wording.NO_SECOND.format(server="vLLM 0.29.0")
+    assert at.window.one.server.isVisible() and at.window.one.server.text() == "none yet"
     assert not at.window.many.footer.run_button.isEnabled()
+    at.chat.load()
+    assert not at.window.one.server.isVisible()  # our engine needs none
 
 
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:

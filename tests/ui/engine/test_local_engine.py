@@ -14,9 +14,9 @@ from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
+from app.protocol.commands import CountTokens, Generate, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted
 from app.protocol.options import LoadSettings
 from app.ui.engine import local_engine
@@ -139,14 +139,14 @@ def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
 
 
 def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("endless")
-    assert (engine.count_tokens(HI, "", "stop"), engine.check_text("a b")) == (0, 0)
+    engine, question = make_engine("endless"), CountTokens(request=0, messages=HI, text="two words")
+    assert (engine.count_tokens(question), engine.check_text("a b")) == (0, 0)
     load(qtbot, engine)
     generate(engine)
     told: list[object] = []
     engine.tokens_counted.connect(told.append)
     engine.text_checked.connect(told.append)
-    numbers = [engine.count_tokens(HI, "two words", "stop"), engine.check_text("two words")]
+    numbers = [engine.count_tokens(question), engine.check_text("two words")]
     qtbot.waitUntil(lambda: len(told) == 2)
     count, check = told
     assert isinstance(count, TokensCounted) and isinstance(check, TextChecked)
@@ -165,7 +165,7 @@ def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine:
     timer = QTimer(interval=0)
     timer.timeout.connect(lambda: turns.append(len(told)))
     timer.start()
-    number = engine.count_tokens(chat, "two words", "stop")
+    number = engine.count_tokens(CountTokens(request=0, messages=chat, text="two words"))
     qtbot.waitUntil(lambda: bool(told), timeout=WAIT_MS)
     timer.stop()
     assert isinstance(told[0], TokensCounted) and told[0].request == number

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.protocol.commands import Generate, MeasurePlain, Message
 from app.protocol.options import LoadSettings, Sampling
 from app.ui.engine.interface import EngineState

@@ -10,7 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, Probe, ServerProbed, ServersFound

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pytestqt.qtbot import QtBot
 
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.protocol.options import LoadSettings
 from app.protocol.serving import Serve
 from app.ui.chat.conversation import AnswerSettings
@@ -66,7 +66,7 @@ class ServingRig(Rig):
         return self.until_done(self.submit(self.client.chat, **fields))
 
     def close(self) -> None:
-        self.serving.stop()
+        self.serving.close()
         self._pool.shutdown()
         super().close()
         self.serving.deleteLater()

@@ -348,7 +348,20 @@ def test_it_is_gone_when_it_is_stopped(rig: ServingRig) -> None:
     process.send_signal(signal.SIGINT)  # meant for the window
     assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
     rig.serving.stop()
-    assert not process.is_running() and rig.serving.state.kind == "off"
+    assert rig.serving.state.kind == "off" and not rig.serving.process_id()
+    rig.until(lambda: not process.is_running())
+
+
+def test_stopped_and_started_at_once(rig: ServingRig) -> None:
+    port = rig.serving.state.addresses[0][1]
+    before = psutil.Process(rig.serving.process_id())
+    rig.serving.stop()
+    rig.serving.start(Serve(host=None, port=port, key=None))
+    assert rig.serving.state.kind == "starting"
+    rig.until(lambda: rig.serving.state.kind != "starting")
+    assert rig.serving.state.addresses[0][1] == port and not before.is_running()
+    rig.until_done(rig.submit(rig.client.wait_until_healthy))
+    assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2, "it was told which model is loaded"
 
 
 def test_its_notices_are_not_those_of_other_peoples_servers() -> None:

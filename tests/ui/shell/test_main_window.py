@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import SIGNAL, QCoreApplication, Qt
@@ -28,14 +27,11 @@ from app.settings import Settings, SettingsFile
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.engine.pair_files import PairFiles
-from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import Action
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.menus import Menus
 from app.ui.speed.parts import CurveSection
-from tests.support.gguf_files import make_model
 from tests.ui.shell.desktop import Desktop
 from tests.ui.speed.parts import rows_of, status_of
 
@@ -558,104 +554,6 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before
-
-
-# ---------------------------------------------------------------- the Open models dialog
-
-
-def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
-    open_window: Callable[[], Running], tmp_path: Path
-) -> None:
-    running = open_window()
-    running.ready()
-    opening = running.controller.commands
-    opening.open_models()
-    opening.open_pair(str(tmp_path / "target.gguf"))
-    opening.open_models()
-    (dialog,) = running.window.findChildren(OpenModelsDialog)
-    assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
-    assert dialog.needs_reload
-    dialog.reject()
-    opening.open_models()
-    assert opening._dialog is not dialog
-    assert opening._dialog is not None
-    assert not opening._dialog.needs_reload  # the pair that is loaded
-    opening._dialog.reject()
-
-
-def test_after_a_refusal_the_dialog_shows_what_was_refused(open_window: Callable[[], Running], tmp_path: Path) -> None:
-    running = open_window()
-    running.ready()
-    running.controller.pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
-    opening = running.controller.commands
-    running.qtbot.waitUntil(lambda: running.controller.pair_loader.refused() is not None, timeout=WAIT_MS)
-    opening.open_models()
-    assert opening._dialog is not None
-    assert opening._dialog.choice().target == str(tmp_path / "gone.gguf")
-    assert opening._dialog.needs_reload
-    opening._dialog.reject()
-
-
-def models_folder() -> Path:
-    folder = paths.models_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it(
-    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
-) -> None:
-    fits = make_model(models_folder() / "fits.gguf", layers=1)
-    make_model(models_folder() / "other.gguf", vocab_size=700)
-    target = make_model(tmp_path / "target.gguf", layers=20)
-    opening = open_window().controller.commands
-    for _ in range(2):  # without a dialog, then with one that shows something else
-        opening.open_file(target.as_uri())
-        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
-        assert opening._dialog is not None
-        assert opening._dialog.choice().target == str(target)
-        assert opening._dialog.choice().draft == str(fits)
-        opening.open_pair(str(tmp_path / "else.gguf"))
-    assert opening._dialog is not None
-    opening._dialog.reject()
-
-
-def test_a_proposed_draft_does_not_replace_a_chosen_one(
-    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path
-) -> None:
-    make_model(models_folder() / "fits.gguf", layers=1)
-    target, chosen = make_model(tmp_path / "target.gguf", layers=20), make_model(tmp_path / "chosen.gguf", layers=1)
-    opening = open_window().controller.commands
-    opening.open_file(str(target))
-    qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
-    assert opening._dialog is not None and opening._dialog._picks is not None
-    with qtbot.waitSignal(opening._dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
-        opening._dialog.show_files(str(target), str(chosen))
-    assert opening._dialog.choice().draft == str(chosen)
-    opening._dialog.reject()
-
-
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("gone.gguf", "gone.gguf no longer exists"),
-        ("notes.txt", "is not a GGUF model"),
-        ("broken.gguf", "not a GGUF model file"),
-    ],
-)
-def test_a_file_from_outside_that_is_no_model_is_a_notice(
-    qtbot: QtBot, open_window: Callable[[], Running], tmp_path: Path, name: str, sentence: str
-) -> None:
-    (tmp_path / "broken.gguf").write_bytes(b"no model")
-    controller = open_window().controller
-    controller.commands.open_file(str(tmp_path / name))
-    qtbot.waitUntil(lambda: "file" in controller.notice_list.notices(), timeout=WAIT_MS)
-    assert sentence in controller.notice_list.notices()["file"].text
-    controller.commands.open_file(str(make_model(tmp_path / "target.gguf")))
-    qtbot.waitUntil(lambda: controller.commands._dialog is not None, timeout=WAIT_MS)
-    assert "file" not in controller.notice_list.notices()
-    assert controller.commands._dialog is not None
-    controller.commands._dialog.reject()
 
 
 def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Callable[[], Running]) -> None:

@@ -55,7 +55,7 @@ def windows(running: Running) -> list[QWidget]:
     for name in ("show_shortcuts", "show_figures", "show_about", "chat_settings", "compare_last"):
         running.choose(name)
     LicensesDialog(paths.licenses(), main).open()
-    commands.open_models()
+    commands.opening.open_models()
     commands.settings().show_general()
     with running.qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
         commands.models().show_library()

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.connection import Timings
+from app.client.stalls import Timings
 from app.settings import Pair, SettingsFile
 from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
@@ -132,7 +132,10 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
     running = open_window(far="far")
     connect(running, "http://127.0.0.1:8000")
     tab = running.window.settings_tab
-    assert not tab.parameters["top_k"].isEnabled() and "no such setting" in tab.parameters["top_k"].field.toolTip()
+    assert (
+        not tab.parameters["top_k"].isEnabled()
+        and "doesn't have this setting" in tab.parameters["top_k"].field.toolTip()
+    )
     assert not tab.overflow.isEnabled() and "up to vLLM" in tab.overflow.toolTip()
     assert not tab.drafter.isEnabled() and tab.parameters["temperature"].isEnabled()
     formats = tab.answer_format.model()
@@ -215,8 +218,8 @@ def test_a_local_chat_asks_before_it_goes_anywhere(open_window: OpenWindow) -> N
     running.controller.commands.on_notice(Action.SEND_CHAT, CONSENT)
     running.settle()
     assert running.model.messages[-1].text == " 3" and not notices_of(running)
-    running.controller.commands.open_server()  # what is used is what the dialog begins with
-    servers = running.controller.commands.servers()
+    running.controller.commands.opening.open_server()  # what is used is what the dialog begins with
+    servers = running.controller.commands.opening.servers()
     assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
 
 
@@ -239,6 +242,52 @@ def test_compare_says_why_it_cannot(open_window: OpenWindow, vllm: ModelServer) 
     assert "vLLM 0.29.0 can't switch drafting off" in window.one.verdict.text()
     assert not window.one.footer.run_button.isEnabled()
     assert "Without a draft" not in running.entries(-1)
+
+
+def test_compare_with_a_second_server(open_window: OpenWindow) -> None:
+    with (
+        ModelServer(remote_streams.llama_server()) as drafting,
+        ModelServer(remote_streams.llama_server(is_drafting=False)) as plain,
+    ):
+        running = open_window(Pair("/models/q.gguf", server=drafting.url))
+        connected(running)
+        running.ask("What happened?")
+        running.choose("compare_last")
+        one = running.controller.compare.presenter().window.one
+        one.server.button.click()
+        presenter = running.controller.second_servers.presenter
+        assert presenter is not None and presenter.dialog is not None
+        dialog = presenter.dialog
+        assert (dialog.windowTitle(), dialog.local.isVisible()) == ("Server without a draft", False)
+        dialog.address.setText(plain.url)
+        dialog.test.click()
+        running.qtbot.waitUntil(lambda: "Model: q" in dialog.verdict(), timeout=WAIT_MS)
+        assert "--spec" not in dialog.verdict()  # what it says of its drafting doesn't matter
+        running.qtbot.waitUntil(dialog.open_button.isEnabled, timeout=WAIT_MS)
+        dialog.open_button.click()
+        running.qtbot.waitUntil(one.footer.run_button.isEnabled, timeout=WAIT_MS)
+        assert (one.footer.run_button.text(), one.verdict.text()) == ("Compare", "")
+        assert plain.bodies(CHAT) == []
+        one.footer.run_button.click()
+        running.qtbot.waitUntil(lambda: "Same text" in one.verdict.text(), timeout=WAIT_MS)
+        assert one.footer.run_button.text() == "Run again"
+        running.close()
+        assert SettingsFile(paths.settings_file()).values.plain_servers == {
+            drafting.url: Pair("/models/q.gguf", server=plain.url)
+        }
+
+
+def test_offline_a_second_server_is_left(open_window: OpenWindow) -> None:
+    with ModelServer(remote_streams.llama_server()) as drafting:
+        running = open_window(Pair("/models/q.gguf", server=drafting.url))
+        connected(running)
+        left: list[bool] = []
+        running.controller.compare.presenter().second.go_offline = lambda: left.append(True)  # type: ignore[method-assign]
+        running.controller.commands.save_due.emit()
+        assert left == []
+        running.settings.values.offline = True
+        running.controller.commands.save_due.emit()
+        assert left == [True]
 
 
 def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:

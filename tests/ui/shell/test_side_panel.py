@@ -67,11 +67,11 @@ def test_names_of_pages_that_have_no_room_are_icons(open_window: Callable[[], Ru
         return [(bar.tabText(place), bar.tabIcon(place).isNull(), bar.tabToolTip(place)) for place in places]
 
     assert shown() == [(name, True, "") for name in names]
-    running.controller._zoom.set(200)
+    running.controller.settings.zoom.set(200)
     assert shown() == [("", False, name) for name in names]
     assert [bar.accessibleTabName(place) for place in range(bar.count())] == names
     assert bar.tabRect(1).right() < running.window._side.width()
-    running.controller._zoom.set(100)
+    running.controller.settings.zoom.set(100)
     assert shown() == [(name, True, "") for name in names]
 
 

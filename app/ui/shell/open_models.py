@@ -1,0 +1,178 @@
+"""Lets the user choose what is used: the files of a pair, a model on a server, or a file that comes from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Qt, Slot
+
+from app.errors import KnownError
+from app.models.opened_file import path_of
+from app.settings import Settings
+from app.ui import notices
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import PairFiles
+from app.ui.models.coordinator import ModelsCoordinator
+from app.ui.notices import NoticeList
+from app.ui.settings import in_use
+from app.ui.shell.main_window import MainWindow
+from app.ui.widgets.tabbed_window import bring_to_front
+
+if TYPE_CHECKING:
+    from app.ui.models.fit import PairCheck, PairChecker
+    from app.ui.models.open_dialog import OpenModelsDialog
+    from app.ui.models.server_presenter import ServerPresenter
+
+_FILE = "file"
+"""Subject of the notice about a file that was to be opened from outside."""
+
+
+class OpenModels(QObject):
+    """One for a main window; the dialogs are imported when they are first wanted."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        pair_loader: PairLoader,
+        notice_list: NoticeList,
+        models: ModelsCoordinator,
+        values: Settings,
+        load: Callable[[PairFiles], None],
+        settings_changed: Callable[[], None],
+        parent: QObject | None = None,
+    ) -> None:
+        """``load`` loads a model on a server; ``settings_changed`` is called when ``values`` are to be saved."""
+        super().__init__(parent)
+        self._window = window
+        self._pair_loader = pair_loader
+        self._notice_list = notice_list
+        self._models = models
+        self._values = values
+        self._load = load
+        self._settings_changed = settings_changed
+        self._dialog: OpenModelsDialog | None = None
+        self._servers: ServerPresenter | None = None
+        self._checker: PairChecker | None = None
+        self._file = ""
+        """The file that another program asked to open, while it is being read."""
+
+    def close(self) -> None:
+        """The main window is closed."""
+        if self._servers is not None:
+            self._servers.close()
+
+    @Slot()
+    def open_models(self) -> None:
+        """Let the user choose what is used: another model on the server in use, or files."""
+        files = self._pair_loader.refused() or self._pair_loader.files()
+        if files is not None and files.server:
+            self.open_server()
+        else:
+            self.open_local_models()
+
+    @Slot()
+    def open_server(self, *, for_key: bool = False) -> None:
+        """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
+        files = self._pair_loader.files()
+        address, model = (files.server, files.target) if files is not None and files.server else ("", "")
+        self.servers().open(self._window, address, model, for_key=for_key)
+
+    def servers(self) -> ServerPresenter:
+        """What opens models on servers, made now if there is none yet."""
+        if self._servers is None:
+            from app.ui.models.server_presenter import ServerPresenter
+
+            keys = self._models.server_keys
+            self._servers = ServerPresenter(self._values, keys, self._load, self.open_local_models, self)
+        return self._servers
+
+    @Slot()
+    def open_local_models(self) -> None:
+        """Let the user choose the files of a pair and how they are used."""
+        if self._dialog is None:
+            pair_loader = self._pair_loader
+            self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
+        else:
+            self._dialog.activateWindow()
+
+    @Slot(str, str)
+    def open_pair(self, target: str, draft: str = "") -> None:
+        """The same with these files chosen; ``draft`` is empty for none."""
+        bring_to_front(self._window)
+        self._open_files(target, draft)
+
+    @Slot(str)
+    def open_file(self, name: str) -> None:
+        """The same with a file from a file manager or a terminal, and the draft that suits it best.
+
+        ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
+        """
+        bring_to_front(self._window)
+        self._notice_list.remove(_FILE)
+        try:
+            self._file = str(path_of(name))
+        except KnownError as error:
+            self._notice_list.show(_FILE, notices.not_opened(str(error)))
+            return
+        if self._checker is None:
+            from app.ui.models.fit import PairChecker
+
+            self._checker = PairChecker(self)
+            self._checker.checked.connect(self._on_file_checked)
+        self._checker.check(self._file, None)
+
+    @Slot(object)
+    def _on_file_checked(self, check: PairCheck) -> None:
+        if check.can_load:
+            self._open_files(self._file).propose_draft()
+        else:
+            self._notice_list.show(_FILE, notices.not_opened(check.verdict))
+
+    def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
+        if (dialog := self._dialog) is None:
+            dialog = self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
+            dialog.propose_head()
+            return dialog
+        dialog.show_files(target, draft)
+        dialog.activateWindow()
+        return dialog
+
+    def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
+        from app.ui.models.open_dialog import OpenModelsDialog
+
+        self._dialog = dialog = OpenModelsDialog(
+            in_use.choice_in_use(self._values, files),
+            [pair for pair in self._values.recent_pairs if not pair.server],
+            gpus=self._models.memory.devices(),
+            is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
+            load_for=self._values.load_for,
+            head_for=self._values.head_for,
+            library=self._models.library(),
+            memory=self._models.memory,
+            parent=self._window,
+        )
+        dialog.accepted.connect(self._on_accepted)
+        dialog.server_button.clicked.connect(self._on_server_instead)
+        dialog.finished.connect(self._on_dialog_finished)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()
+        return dialog
+
+    @Slot()
+    def _on_accepted(self) -> None:
+        if (dialog := self._dialog) is not None:
+            files = in_use.keep_choice(self._values, dialog.choice())
+            self._settings_changed()
+            if dialog.needs_reload:
+                self._pair_loader.load(files, anyway=dialog.does_not_fit)
+
+    @Slot()
+    def _on_server_instead(self) -> None:
+        if (dialog := self._dialog) is not None:
+            dialog.reject()
+        self.open_server()
+
+    @Slot()
+    def _on_dialog_finished(self) -> None:
+        self._dialog = None

@@ -1,0 +1,119 @@
+"""The Open models dialog, and files that are opened from outside, in the whole window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app import paths
+from app.ui.engine.pair_files import PairFiles
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.shell.open_models import OpenModels
+from tests.support.gguf_files import make_model
+from tests.ui.shell.test_main_window import WAIT_MS, Running
+
+
+@pytest.fixture
+def running(qtbot: QtBot) -> Iterator[Running]:
+    made = Running(qtbot)
+    made.begin()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def opening(running: Running) -> Iterator[OpenModels]:
+    """The dialog that is open at the end of a test is closed."""
+    opening = running.controller.commands.opening
+    yield opening
+    if opening._dialog is not None:
+        opening._dialog.reject()
+
+
+@pytest.fixture
+def fits() -> Path:
+    """A draft in the models folder that fits, beside one that doesn't. To be there before the window opens."""
+    paths.models_dir().mkdir(parents=True, exist_ok=True)
+    make_model(paths.models_dir() / "other.gguf", vocab_size=700)
+    return make_model(paths.models_dir() / "fits.gguf", layers=1)
+
+
+def dialog_of(opening: OpenModels) -> OpenModelsDialog:
+    assert opening._dialog is not None
+    return opening._dialog
+
+
+def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
+    running: Running, opening: OpenModels, tmp_path: Path
+) -> None:
+    running.ready()
+    opening.open_models()
+    opening.open_pair(str(tmp_path / "target.gguf"))
+    opening.open_models()
+    (dialog,) = running.window.findChildren(OpenModelsDialog)
+    assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
+    assert dialog.needs_reload
+    dialog.reject()
+    opening.open_models()
+    assert opening._dialog is not dialog
+    assert not dialog_of(opening).needs_reload  # the pair that is loaded
+
+
+def test_after_a_refusal_the_dialog_shows_what_was_refused(
+    running: Running, opening: OpenModels, tmp_path: Path
+) -> None:
+    running.ready()
+    pair_loader = running.controller.pair_loader
+    pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
+    running.qtbot.waitUntil(lambda: pair_loader.refused() is not None, timeout=WAIT_MS)
+    opening.open_models()
+    assert dialog_of(opening).choice().target == str(tmp_path / "gone.gguf")
+    assert dialog_of(opening).needs_reload
+
+
+def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it(
+    qtbot: QtBot, fits: Path, opening: OpenModels, tmp_path: Path
+) -> None:
+    target = make_model(tmp_path / "target.gguf", layers=20)
+    for _ in range(2):  # without a dialog, then with one that shows something else
+        opening.open_file(target.as_uri())
+        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
+        assert dialog_of(opening).choice().target == str(target)
+        assert dialog_of(opening).choice().draft == str(fits)
+        opening.open_pair(str(tmp_path / "else.gguf"))
+
+
+@pytest.mark.usefixtures("fits")
+def test_a_proposed_draft_does_not_replace_a_chosen_one(qtbot: QtBot, opening: OpenModels, tmp_path: Path) -> None:
+    target, chosen = make_model(tmp_path / "target.gguf", layers=20), make_model(tmp_path / "chosen.gguf", layers=1)
+    opening.open_file(str(target))
+    qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
+    dialog = dialog_of(opening)
+    assert dialog._picks is not None
+    with qtbot.waitSignal(dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
+        dialog.show_files(str(target), str(chosen))
+    assert dialog.choice().draft == str(chosen)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("gone.gguf", "gone.gguf no longer exists"),
+        ("notes.txt", "is not a GGUF model"),
+        ("broken.gguf", "not a GGUF model file"),
+    ],
+)
+def test_a_file_from_outside_that_is_no_model_is_a_notice(
+    qtbot: QtBot, running: Running, opening: OpenModels, tmp_path: Path, name: str, sentence: str
+) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"no model")
+    notice_list = running.controller.notice_list
+    opening.open_file(str(tmp_path / name))
+    qtbot.waitUntil(lambda: "file" in notice_list.notices(), timeout=WAIT_MS)
+    assert sentence in notice_list.notices()["file"].text
+    opening.open_file(str(make_model(tmp_path / "target.gguf")))
+    qtbot.waitUntil(lambda: opening._dialog is not None, timeout=WAIT_MS)
+    assert "file" not in notice_list.notices()
