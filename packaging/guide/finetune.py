@@ -38,6 +38,7 @@ from guide.make import (
     ship,
 )
 from guide.model import Llama
+from guide.questions import blind, labels
 from guide.tokenizer import Encoder
 from guide.train import HELD_SHARE, Lesson, held_out, teach
 
@@ -46,8 +47,8 @@ HEAD_PEAK = 5e-3
 ROUNDS, OPENING_ROUNDS = 2, 12
 DROPOUT = 0.1
 LEAST_ACCEPTANCE, MOST_LOST = 0.90, 0.02
-"""A new pair may keep so much less of its guesses than the one in place, with the same questions, but never less than
-the first: that its answers are true counts for more."""
+"""With the same questions, a new pair's acceptance rate may be so much lower than that of the pair in place, but never
+below the first: that its answers are true counts for more."""
 
 
 def finetune(options: argparse.Namespace) -> None:
@@ -55,6 +56,7 @@ def finetune(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(6)
     topics = load_corpus()
+    check_questions(topics)
     changed = changed_topics(load_corpus(options.before), topics)
     work = work_folder(options)
     work.mkdir(parents=True, exist_ok=True)
@@ -69,8 +71,8 @@ def finetune(options: argparse.Namespace) -> None:
     draft, losses["draft"] = go_on_with_draft(samples, work, options, log)
     name = f"Slipstream Guide draft {millions(draft)}M"
     write_gguf(draft, vocabulary, work / evaluate.DRAFT.name, name, DRAFT_LENGTH)
-    before = figures_of(evaluate.RESOURCES, topics, changed, options.questions, work / "answers-before.jsonl")
-    after = figures_of(work, topics, changed, options.questions, work / "answers-after.jsonl")
+    before = figures_of(evaluate.RESOURCES, topics, changed, options, work / "answers-before.jsonl")
+    after = figures_of(work, topics, changed, options, work / "answers-after.jsonl")
     log(f"before {json.dumps(before)}")
     log(f"after  {json.dumps(after)}")
     models = {"target": target, "draft": draft}
@@ -87,9 +89,12 @@ def finetune(options: argparse.Namespace) -> None:
     (work / PROVENANCE.name).write_text(json.dumps(provenance, indent=2) + "\n", encoding="utf-8")
 
 
-def figures_of(folder: Path, topics: list[Topic], changed: set[str], questions: int, answers: Path) -> dict:
-    """Held-out figures of the pair in `folder`, changed topics and the others apart too, and blind questions."""
-    figures = measure(topics, folder, questions, answers) | {"blind": blind_facts(topics, folder)}
+def figures_of(
+    folder: Path, topics: list[Topic], changed: set[str], options: argparse.Namespace, answers: Path
+) -> dict:
+    """Held-out figures of the pair in `folder`, changed topics and the others apart too, blind questions and labels."""
+    figures = measure(topics, folder, options.questions, answers, options.threads)
+    figures |= shares_of_others(topics, folder, options.threads)
     given = [json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines()]
     for name, is_in in (("changed", True), ("others", False)):
         right = [answer["right"] for answer in given if answer["facts"] and (answer["topic"] in changed) == is_in]
@@ -97,10 +102,23 @@ def figures_of(folder: Path, topics: list[Topic], changed: set[str], questions: 
     return figures
 
 
-def blind_facts(topics: list[Topic], folder: Path) -> float:
-    """Share of the questions of `blind.jsonl` that the pair in `folder` answers with all their facts."""
-    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
-    return evaluate.quality(pair, evaluate.blind(topics), pair.draft_length).facts
+def shares_of_others(topics: list[Topic], folder: Path, threads: int) -> dict[str, float]:
+    """Share of the blind questions that the pair in `folder` answers with all their facts, and of those about labels
+    that get their own answer.
+    """
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads)
+    about_labels = labels(topics)
+    return {
+        "blind": evaluate.quality(pair, blind(topics), pair.draft_length).facts,
+        "labels": evaluate.own_share(about_labels, evaluate.missed(pair, about_labels, topics)),
+    }
+
+
+def check_questions(topics: list[Topic]) -> None:
+    """Raise now rather than after the training where a question to measure with asks for no topic."""
+    blind(topics)
+    if not labels(topics):
+        raise ValueError("No label has a topic of the corpus.")
 
 
 def work_folder(options: argparse.Namespace) -> Path:
@@ -111,7 +129,7 @@ def put_in_place(work: Path) -> None:
     """Ship the finished run in `work`; raises SystemExit where it is worse than the pair in place, same questions."""
     provenance = json.loads((work / PROVENANCE.name).read_text(encoding="utf-8"))
     before, after = provenance["fine_tuned"]["held_out_before"], provenance["held_out"]
-    worse = any(after[share] < before[share] for share in ("facts", "blind"))
+    worse = any(after[share] < before[share] for share in ("facts", "blind", "labels"))
     if worse or after["acceptance"] < max(LEAST_ACCEPTANCE, before["acceptance"] - MOST_LOST):
         raise SystemExit("The new pair is worse than the one in place, so it was not shipped.")
     ship(work, provenance)

@@ -22,6 +22,7 @@ from guide.convert import write_gguf
 from guide.corpus import Topic, corpus_hash, load_corpus
 from guide.distil import own_answers, prompts_of, train_draft
 from guide.model import DRAFT, TARGET, Llama
+from guide.questions import held_out
 from guide.tokenizer import Encoder, train_tokenizer
 from guide.train import Lesson, train_target
 
@@ -108,10 +109,10 @@ def answers_of_target(topics: list[Topic], encoder: Encoder, work: Path, log: Lo
     return pickle.loads(path.read_bytes())
 
 
-def measure(topics: list[Topic], folder: Path, questions: int | None, answers: Path) -> dict:
+def measure(topics: list[Topic], folder: Path, questions: int | None, answers: Path, threads: int = 2) -> dict:
     """Held-out figures of the pair in `folder` with the app's engine; the speed only roughly, on a busy machine."""
-    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads=2)
-    asked = evaluate.held_out(topics)[:questions]
+    pair = evaluate.Pair(folder / evaluate.TARGET.name, folder / evaluate.DRAFT.name, threads)
+    asked = held_out(topics)[:questions]
     figures = asdict(evaluate.quality(pair, asked, pair.draft_length, answers))
     speeds = evaluate.speed(pair, asked[:60], [pair.draft_length])
     return figures | {"tokens_per_second": speeds}
