@@ -16,6 +16,7 @@ import pytest
 
 from app import __version__
 from app.paths import HOME_VARIABLE
+from tests.conftest import GUIDE
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.display import Display
@@ -77,7 +78,11 @@ def test_what_0_1_0_wrote_is_there_after_the_upgrade(
     shutil.copytree(DATA_OF_0_1_0, installed.path(home), copy_function=shutil.copy)
     installed.run("chown", "-R", app.user.name, home)
     app.env[HOME_VARIABLE] = home
-    opened = app.open(display)
+    # The model that 0.1.0 had loaded last isn't on this computer.
+    model = f"{app.user.home}/guide.gguf"
+    shutil.copyfile(GUIDE / "guide-target.gguf", installed.path(model))
+    opened = app.open(display, model)
+    display.press(opened.window("^Open models"), "Return")
     opened.wait_until_ready()
     before = (app.titles(), app.questions())
     assert {"Wie wird das Wetter in Tromsø?", "Renamed by hand"} <= set(before[0])
