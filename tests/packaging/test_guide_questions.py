@@ -42,7 +42,6 @@ def test_no_question_about_a_label_occurs_twice() -> None:
     assert sorted(asked) == sorted(set(asked))
 
 
-@pytest.mark.skipif(not questions.LABEL_TOPICS.exists(), reason="the labels have no topics yet")
 def test_each_label_has_a_topic_of_the_corpus(topics: list[Topic]) -> None:
     of_label = questions.label_topics()
     assert of_label.keys() == questions.label_questions().keys()

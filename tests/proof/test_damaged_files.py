@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from app.ui.chat.live_answer import asked_with
 from tests.proof.conftest import Proof, StartWindow
 from tests.proof.damage import check_sentence, damaged, damaged_json
 from tests.proof.data_folder import bugs
+from tests.proof.window_process import WindowProcess
 from tests.support import damaged_headers
 from tests.support.chats import add_question, begin_answer
 from tests.support.hub_server import HubServer
@@ -144,9 +146,9 @@ def test_damaged_chats(proof: Proof, tmp_path: Path) -> None:
         path = _chats(folder, chance)
         path.write_bytes(damaged(path.read_bytes(), chance))
         with proof.naming(f"chats {number}"):
-            outcomes[_outcome(lambda path=path: _use_chats(path))] += 1  # type: ignore[misc]
+            outcomes[_outcome(partial(_use_chats, path))] += 1
             # What was wrong is over with the next start, or is said again; nothing is thrown away.
-            again = _outcome(lambda path=path: _use_chats(path))  # type: ignore[misc]
+            again = _outcome(partial(_use_chats, path))
         outcomes[f"{again} at the second start"] += again != "read"
         shutil.rmtree(folder)
         proof.progress(f"{number + 1} of {wanted}: {dict(outcomes)}")
@@ -218,40 +220,50 @@ def test_damaged_settings_and_lists(proof: Proof, tmp_path: Path) -> None:
             folder.mkdir()
             (folder / name).write_bytes(damaged_json(source.read_bytes(), chance))
             with proof.naming(f"{name} {number}"):
-                outcomes[_outcome(lambda: uses[name](folder / name))] += 1  # noqa: B023
+                outcomes[_outcome(partial(uses[name], folder / name))] += 1
             shutil.rmtree(folder)
             proof.progress(f"{number + 1} of {wanted}: {dict(outcomes)}")
     proof.found(f"{wanted} damaged settings, presets and lists of downloads: {_listed(outcomes)}")
+
+
+def _damaged_home(home: Path, chance: random.Random) -> None:
+    """Files of a user, most of them damaged."""
+    home.mkdir()
+    chats = _chats(home, chance)
+    chats.write_bytes(damaged(chats.read_bytes(), chance))
+    for source in (DATA / "version-324c867").glob("*.json"):
+        content = source.read_bytes()
+        (home / source.name).write_bytes(damaged_json(content, chance) if chance.random() < 0.7 else content)
+    (home / "cache").mkdir()
+    (home / "loading.json").write_bytes(chance.randbytes(20))
+
+
+def _notices_of(window: WindowProcess) -> list[str]:
+    """What it says at its start, after a question was stored; if it can't start, it says why and ends."""
+    if not window.wait_until(lambda: window.counts["ready"] > 0, "ready"):
+        window.end()
+        check_sentence(window.errors.strip())
+        return []
+    window.say("ask", "What is a draft model?")
+    assert window.wait_until(lambda: bool(window.acknowledged), "saved")
+    notices = list(window.told["ready"][-1].values())
+    for text in notices:
+        check_sentence(text.replace("\n", " "))
+    return notices
 
 
 def test_starts_with_damaged_files(proof: Proof, tmp_path: Path, start_window: StartWindow) -> None:
     """All of them at once, in the real window."""
     wanted, slowest, told = proof.count(2, 20, 200), (0, ""), 0
     for number in range(wanted):
-        chance = random.Random(f"{proof.seed} {number}")
         home = tmp_path / f"home {number}"
-        home.mkdir()
-        chats = _chats(home, chance)
-        chats.write_bytes(damaged(chats.read_bytes(), chance))
-        for source in (DATA / "version-324c867").glob("*.json"):
-            content = source.read_bytes()
-            (home / source.name).write_bytes(damaged_json(content, chance) if chance.random() < 0.7 else content)
-        (home / "cache").mkdir()
-        (home / "loading.json").write_bytes(chance.randbytes(20))
+        _damaged_home(home, random.Random(f"{proof.seed} {number}"))
         window = start_window(home, "idle")
-        if window.wait_until(lambda window=window: window.counts["ready"] > 0, "ready"):  # type: ignore[misc]
-            window.say("ask", "What is a draft model?")
-            assert window.wait_until(lambda window=window: bool(window.acknowledged), "saved")  # type: ignore[misc]
-            notices = window.told["ready"][-1]
-            for text in notices.values():
-                check_sentence(text.replace("\n", " "))
-            told += len(notices)
+        told += len(_notices_of(window))
+        if window.counts["ready"]:
             slowest = max(slowest, (window.told.get("longest step", [[0, 0]])[-1][0], window.slow()))
             status, left = window.end()
             assert (status, left) == (0, []), window.errors
-        else:
-            window.end()
-            check_sentence(window.errors.strip())
         assert not bugs(home), f"home {number}"
         shutil.rmtree(home)
         proof.progress(f"{number + 1} of {wanted} starts")
