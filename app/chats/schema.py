@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from app.errors import KnownError
+
 APPLICATION_ID = 0x534C5053  # "SLPS"
 
 _VERSION_1 = (
@@ -129,8 +131,14 @@ _COLUMNS = {
 """What a file of this version has. SQLite's integrity check doesn't notice if a table is called something else."""
 
 
-class MigrationError(Exception):
+class MigrationError(KnownError):
     """A migrated file is inconsistent; it was left as it was."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Your chats can't be converted for this version of Slipstream, because the chat file is damaged: parts of it "
+            "refer to others that are missing. Nothing was changed. The version you used before can still open them."
+        )
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
@@ -145,7 +153,7 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
                 else:
                     statement(connection)
         if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            raise MigrationError("rows refer to rows that are not there")
+            raise MigrationError
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {len(migrations)}")
 
