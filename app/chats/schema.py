@@ -136,8 +136,9 @@ class MigrationError(KnownError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Your chats can't be converted for this version of Slipstream, because the chat file is damaged: parts of it "
-            "refer to others that are missing. Nothing was changed. The version you used before can still open them."
+            "Your chats can't be converted for this version of Slipstream, because the chat file is damaged: parts of "
+            "it refer to others that are missing. Nothing was changed. The version you used before can still open "
+            "them."
         )
 
 
