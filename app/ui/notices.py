@@ -170,7 +170,11 @@ def no_model() -> Notice:
     return Notice("info", "No model is loaded. Open one to get an answer.", (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 
 
-def file_missing(name: str) -> Notice:
+def file_missing(name: str, *, is_loaded: bool) -> Notice:
+    """``is_loaded``: other models are, and stay so."""
+    if is_loaded:
+        text = f"The model file {name} has been moved or deleted. The current models stay loaded."
+        return Notice("bad", text, (Action.OPEN_MODELS, Action.DISMISS))
     text = f"The model file {name} has been moved or deleted. Choose it again, or load the Slipstream Guide."
     return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
 

@@ -28,7 +28,7 @@ ALL = [
     notices.may_be_sent("Hello", "gpu-box"),
     notices.answer_not_finished("cut", has_begun=True, can_continue=True),
     notices.no_model(),
-    notices.file_missing("big.gguf"),
+    notices.file_missing("big.gguf", is_loaded=False),
     notices.guide_missing(),
     notices.slow_drive(),
     notices.not_opened("notes.txt is no model."),

@@ -62,17 +62,27 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
 
 @contextlib.contextmanager
 def translated(host: str) -> Iterator[None]:
-    """Raise httpx2's network failures as `UnreachableError`, with a sentence about ``host``."""
+    """Raise httpx2's network failures as `UnreachableError`, with a sentence about ``host`` or about the one that it
+    redirected to.
+    """
     try:
         yield
     except httpx2.TooManyRedirects as error:
         raise RefusedError(f"{printable(host)} keeps redirecting to other addresses.") from error
     except (httpx2.TransportError, httpx2.StreamError) as error:
-        raise UnreachableError(_reason(error, printable(host))) from error
+        raise UnreachableError(_reason(error, printable(_host_of(error) or host))) from error
     except httpx2.InvalidURL as error:
         raise RefusedError(
             f"{printable(host)} redirected to an address that can't be used: {printable(str(error))}."
         ) from error
+
+
+def _host_of(error: httpx2.TransportError | httpx2.StreamError) -> str:
+    """The host of the request that failed; empty if the error doesn't know it."""
+    if isinstance(error, httpx2.RequestError):
+        with contextlib.suppress(RuntimeError):  # it was raised outside a request
+            return error.request.url.host
+    return ""
 
 
 def _reason(error: Exception, host: str) -> str:

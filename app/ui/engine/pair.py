@@ -168,7 +168,7 @@ class PairLoader(QObject):
         if self.is_remote() and not files.server:
             self._leave_server()
         if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
-            self._refuse(notices.guide_missing() if is_bundled else notices.file_missing(missing.name))
+            self._refuse(notices.guide_missing() if is_bundled else self._file_missing(missing.name))
             self._engine.start()
         elif self._plan is None or anyway or is_bundled:
             self._load_now(files)
@@ -180,12 +180,15 @@ class PairLoader(QObject):
     def _on_planned(self, pair: FittedPair) -> None:
         self._is_planning = False
         if pair.missing is not None:
-            self._refuse(notices.file_missing(pair.missing.name))
+            self._refuse(self._file_missing(pair.missing.name))
         elif pair.fits:
             self._load_now(pair.files, pair.remark, pair.gpu_bytes, pair.connect)
         else:
             self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
+
+    def _file_missing(self, name: str) -> Notice:
+        return notices.file_missing(name, is_loaded=self._pair is not None)
 
     def _refuse(self, notice: Notice) -> None:
         """Leave everything as it is."""

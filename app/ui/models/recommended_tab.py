@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtWidgets import QCheckBox, QFrame, QWidget
+from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 
 from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar
 from app.models.mtp import can_compute
@@ -56,7 +56,10 @@ class RecommendedTab(QWidget):
             margins=PAGE_MARGINS,
             on=inside,
         )
-        column(scrolling(inside), on=self)
+        self._area = scrolling(inside)
+        column(self._area, on=self)
+        self._buttons: dict[str, QAbstractButton] = {}
+        """Those of the cards, by accessible name."""
         self.show_status("")
 
     def show_status(self, text: str, role: str = "quiet") -> None:
@@ -66,7 +69,9 @@ class RecommendedTab(QWidget):
     def show_models(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
         """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
         self._machine.setText(machine)
+        focused = self._leave_cards()
         clear_layout(self._cards)
+        self._buttons.clear()
         if best is not None:
             self._cards.addWidget(label("Best for this computer", "heading"))
             self._cards.addWidget(self._card(best, is_best=True))
@@ -79,6 +84,20 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(label("Other models", "heading"))
         for one in others:
             self._cards.addWidget(self._card(one, is_best=False))
+        if (button := self._buttons.get(focused)) is not None:
+            self._cards.activate()
+            button.setFocus()
+
+    def _leave_cards(self) -> str:
+        """Take the focus away from a card that is to be replaced, or Qt would give it to the next one and scroll there.
+
+        Returns the accessible name of what had it, empty if none did.
+        """
+        focused = self._area.focusWidget()
+        if focused is None or not focused.hasFocus() or focused in (self.search, self._area):
+            return ""
+        self._area.setFocus()
+        return focused.accessibleName()
 
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
         model, card = one.offer.model, QFrame()
@@ -91,16 +110,19 @@ class RecommendedTab(QWidget):
         images = QCheckBox(images_text(one.offer))
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
         images.setAccessibleName(f"{images.text()}: {model.title}")
-        images.setVisible(model.mmproj is not None and get.isEnabled())
+        if model.mmproj is None or not get.isEnabled():
+            images.hide()
         get.clicked.connect(lambda: self._get(one.offer, images.isChecked()))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
         details.setAccessibleName(f"Other files of {model.title}")
         details.clicked.connect(lambda: self._show_details(one.offer))
+        self._buttons |= {button.accessibleName(): button for button in (get, images, details)}
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
         measured = label(measured_text(one.offer), "quiet", wraps=True)
-        measured.setVisible(bool(measured.text()))
+        if not measured.text():
+            measured.hide()  # to show it would open a window, because it has no parent yet
         column(
             row((label(model.title, "heading", wraps=True), 1), fit),
             label(model.why, wraps=True),

@@ -158,7 +158,7 @@ class RepositoryPage(QWidget):
         self.find_draft = QPushButton("Find a draft for this model")
         self.get = QPushButton("Get")
         theme.set_role(self.get, "primary")
-        column(
+        layout = column(
             self._title,
             self._facts,
             self._gated,
@@ -174,6 +174,7 @@ class RepositoryPage(QWidget):
             margins=4 * SPACING,
             on=self,
         )
+        layout.insertStretch(layout.count() - 1, 0)  # takes the space only when there is no list
         self._files.itemSelectionChanged.connect(self._on_file_selected)
         self._drafts.itemSelectionChanged.connect(self._refresh)
         self._with_head.toggled.connect(self._refresh)
@@ -226,6 +227,8 @@ class RepositoryPage(QWidget):
         for model in repository.models:
             self._dress(self._files.add((), model), model, fits[model])
         self._files.setVisible(bool(repository.models))
+        if len(repository.models) == 1:
+            self._files.setCurrentItem(self._files.item_of(repository.models[0]))
         if not repository.models:
             only = "only MTP heads, without the models they belong to" if repository.heads else "no GGUF models"
             self._facts.setText(f"{self._facts.text()}\nIt has {only}.")

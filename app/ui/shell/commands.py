@@ -94,6 +94,7 @@ class AppCommands(QObject):
         self.opening = OpenModels(
             window, pair_loader, notice_list, models, values, self._load, self.settings_changed.emit, self
         )
+        pair_loader.load_begun.connect(self._on_load_begun)
         self._buttons = self._notice_buttons()
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
@@ -295,6 +296,13 @@ class AppCommands(QObject):
         self._window.transcript.set_proposal("")
         self._notice_list.remove("download")
         self._notice_list.show("downloaded", notices.downloaded(title))
+
+    @Slot(object)
+    def _on_load_begun(self, _: object) -> None:
+        """The download that a notice offers to load may be what is loaded, by another way."""
+        files = self._pair_loader.files()
+        if self._downloaded is not None and files is not None and files.target == self._downloaded.target:
+            self._notice_list.remove("downloaded")
 
     def tell_download_stopped(self, title: str, message: str) -> None:
         """This download has stopped, and the user has to do something about it."""

@@ -256,7 +256,7 @@ def _stopped_heading(now: Situation) -> str:
 def _paused(now: Situation, pause: Pause) -> Status:
     accepted, needed = _told_apart(pause)
     needs = f", and this computer needs about{NO_BREAK}{needed} to break even" if needed else ""
-    detail = f"It isn't saving time on this text: {accepted} of the draft tokens were accepted{needs}."
+    detail = f"It isn't saving time on this text: about{NO_BREAK}{accepted} of the draft tokens are accepted{needs}."
     return Status(_paused_heading(now), detail, why=_why(now, pause, accepted, needed))
 
 
@@ -283,7 +283,7 @@ def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
         drafted, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
         times = f" In this answer, a pass took {drafted} with a draft and {plain} without one."
     return (
-        f"{accepted} of the draft tokens were accepted in this answer. {reason}{times}\n"
+        f"Going by the latest passes, about {accepted} of the draft tokens are accepted here. {reason}{times}\n"
         "While drafting is paused, the target model writes on its own, which is faster. Slipstream keeps testing a few "
         "draft tokens and resumes on its own."
     )

@@ -249,7 +249,7 @@ def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
 def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
     one = network(hub, stall_seconds=0.2)
     hub.faults.add(FILE, Fault(redirect=f"http://{CDN_HOST}:9/"), at="resolve")
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match=f"^{CDN_HOST} can't be reached"):
         one.get(url(hub), purpose="download")
     assert [(entry.host, entry.received) for entry in one.traffic()] == [(CDN_HOST, 0), ("127.0.0.1", 0)]
 

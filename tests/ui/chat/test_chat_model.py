@@ -570,7 +570,17 @@ def test_missing_file_is_named(make_rig: MakeRig) -> None:
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
     assert "draft.gguf" in rig.notice_list.notices()["load"].text
+    assert Action.LOAD_GUIDE in rig.notice_list.notices()["load"].actions
     assert rig.engine.state() is EngineState.STARTING
+
+
+def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.load()
+    rig.draft.unlink()
+    rig.pair_loader.load(rig.files())
+    assert "draft.gguf" in rig.notice_list.notices()["load"].text
+    assert Action.DISMISS in rig.notice_list.notices()["load"].actions
 
 
 def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:

@@ -112,6 +112,21 @@ def test_a_file_is_downloaded(hub: Windows) -> None:
     assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
 
 
+def test_a_file_alone_needs_no_choice(hub: Windows) -> None:
+    hub.search("DRAFT")
+    hub.until(lambda: DRAFT in hub.results())
+    hub.show_repository(DRAFT)
+    hub.until(button(hub.page, "Get").isEnabled)
+
+
+def test_without_a_list_the_page_is_filled_from_the_top(hub: Windows) -> None:
+    hub.window.show()
+    hub.window.show_tab(hub.window.search)
+    hub.qtbot.waitExposed(hub.window)
+    start = next(label for label in hub.page.findChildren(QLabel) if label.text() == START)
+    hub.until(lambda: 0 < start.y() < hub.page.height() // 4)
+
+
 def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     find_drafts(hub)
     drafts = tree(hub.page, "Drafts found")

@@ -290,3 +290,12 @@ def test_a_head_in_use_is_not_deleted(chatting: WithHead, heads: Path) -> None:
     page.delete.trigger()
     assert "This model is loaded. Open another model first, then delete this one." in texts(page)
     assert head.is_file()
+
+
+def test_a_download_is_no_longer_offered_once_it_is_being_loaded(chatting: WithHead, heads: Path) -> None:
+    commands = chatting.controller.commands
+    commands.tell_downloaded("A model", Pair(target=str(heads / "model.gguf")))
+    chatting.load(heads / "draft.gguf")
+    assert chatting.notice("downloaded")
+    chatting.load(heads / "model.gguf")
+    assert not chatting.notice("downloaded")

@@ -23,8 +23,8 @@ HEAD = PairLoaded(request=4, target=PAIR.target, has_head=True, default_draft_le
 OFF = PairLoaded(request=3, target=PAIR.target, drafting_off="The target cannot be rolled back.")
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 _REASON = (
-    "It isn't saving time on this text: 22% of the draft tokens were accepted, and this computer needs about 41% to "
-    "break even."
+    "It isn't saving time on this text: about 22% of the draft tokens are accepted, and this computer needs about "
+    "41% to break even."
 )
 PAUSED = f"Drafting is paused · {_REASON}"
 N_GRAMS_PAUSED = f"Drafting with n-grams is paused · {_REASON}"

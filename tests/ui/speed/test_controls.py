@@ -222,7 +222,7 @@ def test_why_shows_its_explanation_also_without_a_pointer(panel: SpeedPanel, qtb
     qtbot.waitUntil(why.isVisible)
     QTest.keyClick(why, Qt.Key.Key_Space)
     shown = " ".join(QToolTip.text().replace("\u00a0", " ").split())
-    assert "22% of the draft tokens were accepted" in shown
+    assert "22% of the draft tokens are accepted" in shown
     assert "once about 41% of the draft tokens" in shown
     assert "90.0 ms with a draft and 80.0 ms without one" in shown
     assert why.accessibleName() == "Why is drafting paused?"

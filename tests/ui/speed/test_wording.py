@@ -272,7 +272,7 @@ def test_a_pause_is_explained_with_its_figures_and_what_passes_cost() -> None:
     now = Situation(pair=PAIR, paused=PAUSE, plain_pass=0.0081, drafted_pass=0.0194)
     why = status(now).why.replace("\u00a0", " ")
     for figure in (
-        "22% of the draft tokens were accepted",
+        "about 22% of the draft tokens are accepted",
         "about 41% of the draft tokens",
         "19.4 ms with a draft",
         "8.1 ms without",
@@ -297,7 +297,7 @@ def test_a_pause_names_no_needed_rate_where_none_would_help(pause: Pause, reason
     found = status(Situation(pair=PAIR, paused=pause))
     assert (
         found.sentence
-        == "Drafting is paused · It isn't saving time on this text: 60% of the draft tokens were accepted."
+        == "Drafting is paused · It isn't saving time on this text: about 60% of the draft tokens are accepted."
     )
     assert reason in found.why
     assert "saves time once" not in found.why

@@ -1,0 +1,61 @@
+"""The list of recommended models is shown again whenever the memory changes, and stays where it was."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QApplication, QPushButton, QScrollArea
+from pytestqt.qtbot import QtBot
+
+from app.models.hub.catalog import load_catalog
+from app.ui.models.fit_badge import badge_for_size
+from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from tests.ui.models.windows import GB, MACHINE
+
+
+@pytest.fixture
+def tab(qtbot: QtBot) -> RecommendedTab:
+    tab = RecommendedTab(lambda _offer, _images: None, lambda _offer: None)
+    qtbot.addWidget(tab)
+    tab.resize(700, 500)
+    show(tab)
+    tab.show()
+    qtbot.waitExposed(tab)
+    tab.activateWindow()
+    qtbot.waitUntil(tab.isActiveWindow)
+    return tab
+
+
+def show(tab: RecommendedTab, count: int | None = None) -> None:
+    best, *others = (
+        Recommendation(offer, badge_for_size(offer.needed, MACHINE)) for offer in load_catalog().offers(MACHINE)
+    )
+    tab.show_models(f"memory: {MACHINE.memory_free // GB} GB", best, others[:count])
+
+
+def details(tab: RecommendedTab) -> list[QPushButton]:
+    """Its buttons "Other files…", in order."""
+    return [one for one in tab.findChildren(QPushButton) if one.text() == "Other files…" and one.isVisible()]
+
+
+def test_the_list_keeps_its_place_and_the_focus(tab: RecommendedTab, qtbot: QtBot) -> None:
+    bar = tab.findChildren(QScrollArea)[0].verticalScrollBar()
+    assert bar.maximum() > 1000
+    second = details(tab)[1]
+    second.setFocus()
+    bar.setValue(100)
+    show(tab)
+    qtbot.wait_until(lambda: len(details(tab)) > 1 and details(tab)[1] is not second)
+    assert bar.value() == 100
+    assert QApplication.focusWidget() is details(tab)[1]
+
+
+def test_the_list_keeps_its_place_where_the_focused_model_has_gone(tab: RecommendedTab, qtbot: QtBot) -> None:
+    bar = tab.findChildren(QScrollArea)[0].verticalScrollBar()
+    details(tab)[-1].setFocus()
+    bar.setValue(50)
+    show(tab, count=4)
+    qtbot.wait_until(lambda: len(details(tab)) == 5)
+    assert bar.value() == 50
+    tab.search.setFocus()
+    show(tab)
+    assert tab.search.hasFocus()
