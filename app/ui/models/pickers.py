@@ -64,7 +64,6 @@ class FileRow(QWidget):
         icons.set_icon(clear, "close")
         clear.setAccessibleName(f"No {title.lower()}")
         clear.setToolTip(f"No {title.lower()}")
-        clear.setVisible(can_be_empty)
         self._info = label(role="quiet", wraps=True)
         self._info.setMinimumHeight(self._info.fontMetrics().height())
         self._pause = QTimer(self, singleShot=True, interval=_TYPING_MS)
@@ -73,6 +72,7 @@ class FileRow(QWidget):
         for part in (heading, self._edit):
             explain(part, help_text)
         column(heading, row((self._edit, 1), clear, self.picker, choose), self._info, gap=SPACING, on=self)
+        clear.setVisible(can_be_empty)  # now that it has a parent, or it would be a window of its own for a moment
         self.setAcceptDrops(True)
         self._edit.setAcceptDrops(False)  # it would insert the URL as text
         self._edit.textEdited.connect(self._pause.start)

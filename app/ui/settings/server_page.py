@@ -228,16 +228,15 @@ class _CopiedField(QWidget):
         copy = QPushButton("Copy", autoDefault=False)
         copy.setAccessibleName(f"Copy the {name if name.startswith('API') else name.lower()}")
         copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.field.text()))
+        if not is_secret:
+            row((self.field, 1), copy, on=self)
+            return
         show = QPushButton("Show", autoDefault=False)
         show.setCheckable(True)
         show.setAccessibleName(f"Show the {name}")
         show.toggled.connect(self._show)
-        show.setVisible(is_secret)
-        if is_secret:
-            self._show(False)
-            row((self.field, 1), show, copy, on=self)
-        else:
-            row((self.field, 1), copy, on=self)
+        self._show(False)
+        row((self.field, 1), show, copy, on=self)
 
     def set_text(self, text: str) -> None:
         if text != self.field.text():

@@ -1,0 +1,70 @@
+"""A widget that is shown before it has a parent is a window for a moment, which flashes and takes the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from PySide6.QtCore import QEvent, QObject
+from PySide6.QtWidgets import QApplication, QWidget
+from pytestqt.qtbot import QtBot
+
+from app.models.hub.catalog import load_catalog
+from app.ui.models.choice import OpenModelsChoice
+from app.ui.models.fit_badge import badge_for_size
+from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.models.recommended_tab import Recommendation, RecommendedTab
+from tests.ui.models.windows import MACHINE, Windows
+
+
+class Watcher(QObject):
+    """Notes what is shown as a window."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[str] = []
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Show and isinstance(watched, QWidget) and watched.isWindow():
+            self.shown.append(type(watched).__name__)
+        return False
+
+
+@pytest.fixture
+def watcher(qapp: QApplication) -> Iterator[Watcher]:
+    watcher = Watcher()
+    qapp.installEventFilter(watcher)
+    yield watcher
+    qapp.removeEventFilter(watcher)
+
+
+def test_a_widget_that_is_shown_too_early_is_found(watcher: Watcher) -> None:
+    early = QWidget()
+    early.setVisible(True)
+    early.deleteLater()
+    assert watcher.shown == ["QWidget"]
+
+
+def test_windows_show_nothing_before_themselves(watcher: Watcher, closed_windows: Windows) -> None:
+    closed_windows.open()
+    closed_windows.window.show()
+    for place in range(closed_windows.window.tabs.count()):
+        closed_windows.window.tabs.setCurrentIndex(place)
+    closed_windows.settings_presenter.show_server()
+    assert watcher.shown == ["ModelsWindow", "SettingsWindow"]
+
+
+def test_open_models_shows_nothing_before_itself(watcher: Watcher, qtbot: QtBot) -> None:
+    dialog = OpenModelsDialog(OpenModelsChoice())
+    qtbot.addWidget(dialog)
+    dialog.show()
+    assert watcher.shown == ["OpenModelsDialog"]
+
+
+def test_recommended_models_show_nothing_before_themselves(watcher: Watcher, qtbot: QtBot) -> None:
+    tab = RecommendedTab(lambda _offer, _images: None, lambda _offer: None)
+    qtbot.addWidget(tab)
+    offers = load_catalog().offers(MACHINE)
+    best, *others = (Recommendation(offer, badge_for_size(offer.needed, MACHINE)) for offer in offers)
+    tab.show_models("", best, others)
+    assert watcher.shown == []
