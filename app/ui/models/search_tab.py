@@ -224,11 +224,12 @@ class RepositoryPage(QWidget):
         license = printable(repository.license) if repository.license else "not specified"
         self._facts.setText(f"License: {license} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
-        for model in repository.models:
-            self._dress(self._files.add((), model), model, fits[model])
-        self._files.setVisible(bool(repository.models))
-        if len(repository.models) == 1:
-            self._files.setCurrentItem(self._files.item_of(repository.models[0]))
+        items = [self._files.add((), model) for model in repository.models]
+        for item, model in zip(items, repository.models, strict=True):
+            self._dress(item, model, fits[model])
+        self._files.setVisible(bool(items))
+        if len(items) == 1:
+            self._files.setCurrentItem(items[0])
         if not repository.models:
             only = "only MTP heads, without the models they belong to" if repository.heads else "no GGUF models"
             self._facts.setText(f"{self._facts.text()}\nIt has {only}.")
