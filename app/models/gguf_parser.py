@@ -8,6 +8,7 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 an
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import struct
@@ -352,10 +353,11 @@ def _padded(position: int, alignment: int) -> int:
 
 
 def _decoded(raw: bytes, what: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise HeaderError(f"is damaged: {what} in its header is not text.") from None
+    """A name; no file has control characters in one, and a sentence about such a name couldn't be read."""
+    with contextlib.suppress(UnicodeDecodeError):
+        if (text := raw.decode("utf-8")).isprintable():
+            return text
+    raise HeaderError(f"is damaged: {what} in its header is not text.")
 
 
 def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:

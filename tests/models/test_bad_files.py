@@ -187,6 +187,8 @@ LLAMA = string("general.architecture", "llama")
         (header([struct.pack("<Q", 2**62) + bytes(8)]), "has a name of 4,611,686,018,427,387,904 bytes"),
         (header([pair("", U32, bytes(4))]), "an entry without a name"),
         (header([pair(b"\xff\xfe", U32, bytes(4))]), "a name in its header is not text"),
+        (header([pair("a\0b", U32, bytes(4))]), "a name in its header is not text"),
+        (header(tensors=[tensor("t\n", [1], 0, 0)]), "a tensor name in its header is not text"),
         (header([LLAMA, LLAMA]), "has the entry general.architecture twice"),
         (header([pair("key", 77, bytes(4))]), "its entry key has the unknown type 77"),
         (header([pair("key", STRING, struct.pack("<Q", 2**63))]), "a text of 9,223,372,036,854,775,808 bytes"),
