@@ -69,7 +69,8 @@ class RecommendedTab(QWidget):
     def show_models(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
         """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
         self._machine.setText(machine)
-        focused = self._leave_cards()
+        focused = self._area.focusWidget()
+        name = focused.accessibleName() if focused is not None and focused.hasFocus() else ""
         clear_layout(self._cards)
         self._buttons.clear()
         if best is not None:
@@ -84,20 +85,9 @@ class RecommendedTab(QWidget):
             self._cards.addWidget(label("Other models", "heading"))
         for one in others:
             self._cards.addWidget(self._card(one, is_best=False))
-        if (button := self._buttons.get(focused)) is not None:
-            self._cards.activate()
+        if (button := self._buttons.get(name)) is not None:
+            self._cards.activate()  # shows the cards: what isn't visible can't have the focus
             button.setFocus()
-
-    def _leave_cards(self) -> str:
-        """Take the focus away from a card that is to be replaced, or Qt would give it to the next one and scroll there.
-
-        Returns the accessible name of what had it, empty if none did.
-        """
-        focused = self._area.focusWidget()
-        if focused is None or not focused.hasFocus() or focused in (self.search, self._area):
-            return ""
-        self._area.setFocus()
-        return focused.accessibleName()
 
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
         model, card = one.offer.model, QFrame()
@@ -111,7 +101,7 @@ class RecommendedTab(QWidget):
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
         images.setAccessibleName(f"{images.text()}: {model.title}")
         if model.mmproj is None or not get.isEnabled():
-            images.hide()
+            images.hide()  # to show it, without a parent, would open a window; so would the next one
         get.clicked.connect(lambda: self._get(one.offer, images.isChecked()))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
@@ -122,7 +112,7 @@ class RecommendedTab(QWidget):
         fit.setToolTip(one.fit.detail)
         measured = label(measured_text(one.offer), "quiet", wraps=True)
         if not measured.text():
-            measured.hide()  # to show it would open a window, because it has no parent yet
+            measured.hide()
         column(
             row((label(model.title, "heading", wraps=True), 1), fit),
             label(model.why, wraps=True),

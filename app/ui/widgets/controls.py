@@ -9,7 +9,17 @@ from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QResizeEvent
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QSizePolicy, QSplitter, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QLabel,
+    QLayout,
+    QPushButton,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QWidget,
+)
 
 from app.models.text import visible
 from app.ui.widgets import theme
@@ -157,9 +167,16 @@ class _WheelGuard(QObject):
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Remove everything from a layout, including layouts inside it, and delete the widgets."""
+    """Remove everything from a layout, including layouts inside it, and delete the widgets.
+
+    The focus of one of them goes to the widget around it; Qt would give it to the next one, and scroll there.
+    """
+    focused = QApplication.focusWidget()
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
+            around = widget.parentWidget()
+            if around is not None and focused is not None and (widget is focused or widget.isAncestorOf(focused)):
+                around.setFocus()
             widget.hide()
             widget.deleteLater()
         elif (inner := item.layout()) is not None:
