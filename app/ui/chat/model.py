@@ -120,7 +120,7 @@ class ChatModel(QObject):
         self.settings = settings
         self.live: LiveAnswer | None = None
         self.saver = ChatSaver(chat_store, self)
-        self.unsent = UnsentMessage(self.saver, lambda: None if self.is_new else self.id, self, is_known=self.is_new)
+        self.unsent = UnsentMessage(self.saver, chat_id or None, self, is_known=self.is_new)
         self._has_chosen = False
         """Whether the settings are this chat's own."""
         self._queue = queue
@@ -498,7 +498,7 @@ class ChatModel(QObject):
         self.saver.write(write, written)
         if self.is_new:
             self.is_new, self.title, self._has_chosen = False, title_for(question), True
-            self.unsent.is_known = True
+            self.unsent.key, self.unsent.is_known = self.id, True
             self.created.emit()
             self.settings_changed.emit()
         if live is not None:

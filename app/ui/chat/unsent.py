@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -23,6 +23,7 @@ class UnsentMessage(QObject):
     """One for each open chat.
 
     Attributes:
+        key: The id of the chat under which it is stored; ``None`` while the chat doesn't exist yet.
         text: As it is now.
         attachments: So are these.
         reading: Names of files that are still being read, to be attached.
@@ -38,16 +39,15 @@ class UnsentMessage(QObject):
     replaced = Signal(str)
     attachments_changed = Signal()
 
-    def __init__(self, saver: ChatSaver, key: Callable[[], str | None], parent: QObject, *, is_known: bool) -> None:
-        """``key``: under which id it is stored at the moment, ``None`` for a chat that doesn't exist yet."""
+    def __init__(self, saver: ChatSaver, key: str | None, parent: QObject, *, is_known: bool) -> None:
         super().__init__(parent)
+        self.key = key
         self.text = ""
         self.attachments: tuple[Attachment, ...] = ()
         self.reading: dict[int, str] = {}
         self._begun = 0
         self.is_known = is_known
         self._saver = saver
-        self._key = key
         self._timer = QTimer(self, interval=INTERVAL_MS, singleShot=True)
         self._timer.timeout.connect(self.save)
 
@@ -116,12 +116,12 @@ class UnsentMessage(QObject):
         """Save it now."""
         self._timer.stop()
         if self.is_known:
-            key, text = self._key(), self.text
+            key, text = self.key, self.text
             self._saver.write(lambda store: store.set_unsent(key, text), replaces="unsent")
 
     def _save_attachments(self) -> None:
         if self.is_known:
-            key, attachments = self._key(), self.attachments
+            key, attachments = self.key, self.attachments
             self._saver.write(lambda store: store.set_unsent_attachments(key, attachments), replaces="unsent files")
 
     def save_if_changed(self) -> None:
@@ -140,9 +140,9 @@ class UnsentMessage(QObject):
         if self.is_known and not not_sent:
             self.save_if_changed()
         elif typed:
-            key = self._key()
+            key = self.key
             self._saver.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
         added = [*attachments, *(() if self.is_known else self.attachments)]
         if added:
-            key = self._key()
+            key = self.key
             self._saver.write(lambda store: store.set_unsent_attachments(key, [*store.unsent_attachments(key), *added]))

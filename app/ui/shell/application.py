@@ -262,13 +262,14 @@ class _Beginning(QObject):
 
 
 def collect_seldom() -> None:
-    """Keep Python's garbage collection from being noticed: a full collection takes about 40 ms.
+    """Keep Python's garbage collection from being noticed: a full collection of everything takes about 40 ms.
 
-    Objects that exist now are excluded, because they stay anyway. A full collection is made when the user switches to
-    another app, and otherwise a tenth as often as usual. Those between come more often, so that each is short.
+    Objects that exist now are excluded, because they stay anyway; of what comes later, it takes 1 to 10 ms. A full
+    collection is made when the user switches to another app, and otherwise half as often as usual. Those between come
+    more often, so that each is short.
     """
     gc.freeze()
-    gc.set_threshold(700, 2, 500)
+    gc.set_threshold(700, 2, 100)
     application = QGuiApplication.instance()
     assert isinstance(application, QGuiApplication)
     GarbageCollector(application)  # Python's own is off since the start, see `app.__main__`

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -280,6 +281,7 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
     return low, min(_first(setting.high, number.le, _LARGEST), _LARGEST)
 
 
+@cache
 def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:
     """Title and description of a setting in the table; empty if it has none."""
     kind = type_info(next(field.type for field in msgspec.structs.fields(table) if field.name == key))

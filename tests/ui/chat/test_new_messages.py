@@ -28,7 +28,7 @@ def unsent(tmp_path: Path) -> Iterator[UnsentMessage]:
     """Nothing of it is in the composer any more but what was typed since."""
     owner, notice_list = QObject(), NoticeList()
     chats = StoredChats(ChatWorker(tmp_path / "other.sqlite"), notice_list)
-    made = UnsentMessage(ChatSaver(chats, owner), lambda: None, owner, is_known=True)
+    made = UnsentMessage(ChatSaver(chats, owner), None, owner, is_known=True)
     made.text = "typed since"
     yield made
     chats.close()

@@ -14,7 +14,6 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import (
     QTextBlock,
     QTextBlockFormat,
-    QTextCharFormat,
     QTextCursor,
     QTextDocument,
     QTextFormat,
@@ -27,9 +26,9 @@ from app.models.text import is_right_to_left
 from app.ui.chat.markdown.block_splitter import close_inline
 from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind
 from app.ui.chat.markdown.code_blocks import CodeRun
+from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import (
     CHECKED,
-    CODE,
     CONTINUED,
     DEPTH,
     QUOTE,
@@ -99,26 +98,27 @@ class BlockWriter:
         self.formats = formats
         self.margin = margin
         self._cursor = cursor
-        self._is_free = True
+        self._end = DocumentEnd(cursor, formats)
         self._scratch = _scratch()
         self._lists: dict[int, QTextList] = {}
-        self._inline = InlineWriter(cursor, formats, places, self._begin)
+        self._inline = InlineWriter(self._end, formats, places)
 
     # -- where
 
     @property
     def position(self) -> int:
         """The end of what is written."""
-        return self._cursor.position()
+        return self._end.position
 
     @property
     def next_position(self) -> int:
         """Where the text of the next block will begin."""
-        return self._cursor.position() + (0 if self._is_free else 1)
+        return self._end.next_position
 
     def save(self) -> Mark:
         """The present state, for `restore`."""
-        return Mark(self.position, self._is_free, self._cursor.blockFormat(), len(self.code_runs), len(self.table_runs))
+        form, is_free = self._cursor.blockFormat(), self._end.is_free
+        return Mark(self.position, is_free, form, len(self.code_runs), len(self.table_runs))
 
     def restore(self, mark: Mark) -> None:
         """Remove everything that was written since."""
@@ -128,32 +128,9 @@ class BlockWriter:
         if self._cursor.block().length() <= 1:
             # Qt gives an emptied block the format of what was removed behind it.
             self._cursor.setBlockFormat(mark.format)
-        self._is_free = mark.is_free
+        self._end.is_free = mark.is_free
         del self.code_runs[mark.code_runs :]
         del self.table_runs[mark.table_runs :]
-
-    def _begin(self, block: QTextBlockFormat, characters: QTextCharFormat) -> None:
-        if not self._is_free:
-            self._cursor.insertBlock(block, characters)
-            return
-        if self._cursor.position() == 0:
-            self._set_space_above(block)
-        self._cursor.setBlockFormat(block)
-        present = self._cursor.blockCharFormat()
-        present.clearProperty(_Property.ObjectIndex.value)  # that of the table before
-        if present != characters:
-            # Only then: it makes Qt lay out a table before it again.
-            self._cursor.setBlockCharFormat(characters)
-        self._is_free = False
-
-    def _set_space_above(self, first: QTextBlockFormat) -> None:
-        """Qt ignores the space above the first block; a code block needs it for its header."""
-        space = self.formats.code_header if first.intProperty(ROLE) == CODE else 0.0
-        frame = self._cursor.document().rootFrame()
-        form = frame.frameFormat()
-        if form.topMargin() != space:
-            form.setTopMargin(space)
-            frame.setFrameFormat(form)
 
     # -- blocks
 
@@ -169,7 +146,7 @@ class BlockWriter:
             form.setBottomMargin(0)
             self._cursor.setBlockFormat(form)
         if block.kind is Kind.RULE:
-            self._begin(self.formats.rule(self.margin), self.formats.characters(Look()))
+            self._end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
         elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
             self._write_plain(block)
         elif block.kind is Kind.FORMULA:
@@ -183,7 +160,7 @@ class BlockWriter:
             form = self.formats.prose(self.margin, gap=0.0)
             if not index and block.joined:
                 form.setProperty(CONTINUED, True)
-            self._begin(form, characters)
+            self._end.begin(form, characters)
             self._cursor.insertText(line, characters)
 
     def _write_formula(self, block: Block) -> None:
@@ -194,7 +171,7 @@ class BlockWriter:
         form, look = self.formats.prose(self.margin), Look()
         if block.continued:
             form.setTopMargin(0)
-        self._begin(form, self.formats.characters(look))
+        self._end.begin(form, self.formats.characters(look))
         self._inline.is_final = block.closed
         self._inline.write_formula(formula, look, form)
         self._cursor.insertText(text[formula.end :], self.formats.characters(look))
@@ -230,7 +207,7 @@ class BlockWriter:
         items: QTextList | None = part.textList()  # PySide's stubs deny the None
         characters = self.formats.characters(Look())
         if origin.hasProperty(_Property.BlockTrailingHorizontalRulerWidth.value):
-            self._begin(self.formats.rule(self.margin), characters)
+            self._end.begin(self.formats.rule(self.margin), characters)
             return
         if part.length() <= 1 and items is None:
             return
@@ -241,7 +218,7 @@ class BlockWriter:
             form.setTopMargin(0)
             if block.joined:
                 form.setProperty(CONTINUED, True)
-        self._begin(form, self.formats.characters(Look(heading=level)))
+        self._end.begin(form, self.formats.characters(Look(heading=level)))
         if task is not None:
             self._cursor.insertText(f"{task} ", self.formats.characters(Look()))
         elif items is not None:
@@ -279,8 +256,8 @@ class BlockWriter:
     # -- tables
 
     def _write_table(self, origin: QTextTable, block: Block) -> None:
-        if self._is_free:
-            self._begin(self.formats.nothing, self.formats.tiny)
+        if self._end.is_free:
+            self._end.begin(self.formats.nothing, self.formats.tiny)
         rows, columns = origin.rows(), origin.columns()
         run = self._table_run(origin, block)
         table = self._cursor.insertTable(rows, columns, run.format(self.formats, self.width, self.margin))
@@ -300,7 +277,7 @@ class BlockWriter:
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
         self._cursor.setBlockFormat(self.formats.nothing)
         self._cursor.setBlockCharFormat(self.formats.tiny)
-        self._is_free = True
+        self._end.is_free = True
 
     def _table_run(self, origin: QTextTable, block: Block) -> TableRun:
         """A table that goes on with the one before it has the same columns."""
@@ -329,7 +306,8 @@ class BlockWriter:
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
         """A new code block; its lines follow through `code_line`."""
         if self.position > 0:
-            self._is_free = False  # Qt drops the space above a block that follows a table, and the header stands there
+            # Qt drops the space above a block that follows a table, and the header stands there.
+            self._end.is_free = False
         wraps = self.wrap_choices.get(len(self.code_runs), self.wraps_code)
         run = CodeRun(self.next_position, self.next_position, language, left, is_wrapped=wraps)
         self.code_runs.append(run)
@@ -341,7 +319,7 @@ class BlockWriter:
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
-        self._begin(form, plain)
+        self._end.begin(form, plain)
         self._cursor.insertText(text, plain)
         run.end = self._cursor.position()
         run.width = max(run.width, self.formats.code_width(text))

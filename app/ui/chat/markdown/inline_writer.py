@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from PySide6.QtCore import QUrl
-from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextCursor, QTextFormat
+from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextFormat
 
 from app.chats.formats.formulas import Formula, formulas_in
+from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import Formats, Look
 from app.ui.chat.markdown.formula_objects import OBJECT, TYPE
 from app.ui.chat.markdown.formula_places import FormulaPlaces, WaitingFormula
@@ -36,25 +37,19 @@ def checked_link(target: str) -> str:
 
 
 class InlineWriter:
-    """Writes at a cursor.
+    """Writes at the end of a document.
 
     Attributes:
         is_final: Whether the block is finished: what it has of formulas is drawn, else shown as source.
     """
 
-    def __init__(
-        self,
-        cursor: QTextCursor,
-        formats: Formats,
-        places: FormulaPlaces | None,
-        begin: Callable[[QTextBlockFormat, QTextCharFormat], None],
-    ) -> None:
-        """``places``: without them all formulas are shown as source. ``begin`` begins a block."""
+    def __init__(self, end: DocumentEnd, formats: Formats, places: FormulaPlaces | None) -> None:
+        """``places``: without them all formulas are shown as source."""
         self.is_final = False
-        self._cursor = cursor
+        self._end = end
+        self._cursor = end.cursor
         self._formats = formats
         self._places = places
-        self._begin = begin
         self._formulas: Sequence[Formula] = ()
         self._resumed: QTextBlockFormat | None = None
         """What goes on behind a formula on a line of its own has this format."""
@@ -167,7 +162,7 @@ class InlineWriter:
                 text = text[sign.end() :].lstrip(" ")
             if not text:
                 return
-            self._begin(self._resumed, characters)
+            self._end.begin(self._resumed, characters)
             self._resumed = None
         self._cursor.insertText(text, characters)
 
@@ -177,7 +172,7 @@ class InlineWriter:
         """Write one formula, on a line of its own where it is such a one and ``form`` is given."""
         block = self._begin_display(form, look) if formula.is_display and form is not None else None
         if block is None and self._resumed is not None:
-            self._begin(self._resumed, self._formats.characters(look))
+            self._end.begin(self._resumed, self._formats.characters(look))
         self._resumed = QTextBlockFormat(block) if block is not None else None
         drawn = self._form(formula, look)
         if drawn is not None and self._places is not None:
@@ -212,5 +207,5 @@ class InlineWriter:
         if items is not None:  # PySide's stubs deny the None
             result.setIndent(items.format().indent())
         if block.length() > 1:
-            self._begin(result, self._formats.characters(look))
+            self._end.begin(result, self._formats.characters(look))
         return result
