@@ -76,20 +76,29 @@ def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
     return (data,) if isinstance(data, bytes) else data
 
 
-def remove_strays(path: Path) -> None:
-    """Delete what processes that were killed while writing ``path`` left next to it.
+def strays(path: Path) -> list[Path]:
+    """What processes that were killed while writing ``path`` left next to it.
 
-    The caller must have the lock of ``path``. Version 0.1.0 wrote without a lock, under names without the dot: such
-    files stay for an hour, in case it is running.
+    The caller must have the lock of ``path``; otherwise, it may also be what another one is writing now. Version 0.1.0
+    wrote without a lock, under names without the dot: such files count after an hour, in case it is running.
     """
     stray = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8}|[a-z0-9_]{8})\.part")
+    found: list[Path] = []
     with contextlib.suppress(OSError):
-        for entry in list(os.scandir(path.parent)):
-            if (found := stray.fullmatch(entry.name)) is None:
+        for entry in os.scandir(path.parent):
+            if (name := stray.fullmatch(entry.name)) is None:
                 continue
             age = time.time() - entry.stat(follow_symlinks=False).st_mtime
-            if found[1].startswith(".") or abs(age) > _STRAY_SECONDS:
-                os.unlink(entry)  # noqa: PTH108 - an entry is no Path
+            if name[1].startswith(".") or abs(age) > _STRAY_SECONDS:
+                found.append(Path(entry.path))
+    return found
+
+
+def remove_strays(path: Path) -> None:
+    """Delete them. The caller must have the lock of ``path``."""
+    for stray in strays(path):
+        with contextlib.suppress(OSError):
+            stray.unlink()
 
 
 def sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -13,7 +14,7 @@ import msgspec
 
 from app import decoders
 from app.errors import KnownError
-from app.storage.files import broken_name, remove_strays, write_whole
+from app.storage.files import broken_name, remove_strays, strays, write_whole
 from app.storage.lock import Lock
 
 _MAX_BYTES = 64 * 1024 * 1024
@@ -131,9 +132,6 @@ class JsonFile(Generic[T]):
         state = self._current()
         try:
             with self.lock.held(self._patience):
-                if not self._is_swept:
-                    remove_strays(self.path)
-                self._is_swept = True
                 if state.failure is not None:
                     self._state = _State(self, state.content, None)  # the problem may be over
                 content = self.load()
@@ -147,6 +145,8 @@ class JsonFile(Generic[T]):
 
     def _current(self) -> _State[T]:
         """What is known about the file, which is read again if it has changed."""
+        if not self._is_swept:
+            self._sweep()
         stamp = _stamp(self.path)  # before reading, so that a change in the meantime is seen the next time
         state = self._state
         if stamp != state.stamp:
@@ -157,6 +157,13 @@ class JsonFile(Generic[T]):
                 self._tell(f"{self.path.name} can't be used: {_reason(error)}")
             self._state = state
         return state
+
+    def _sweep(self) -> None:
+        """Delete what killed processes left, unless another process is busy with the file; then it is tried again."""
+        self._is_swept = not strays(self.path)
+        if not self._is_swept:
+            with contextlib.suppress(OSError), self.lock.held(0):
+                remove_strays(self.path)
 
     def _load(self, *, is_locked: bool = False) -> T:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def strays(home: Path) -> list[str]:
     """Files that no running app needs and no user put there."""
     names = (path.relative_to(home).as_posix() for path in files(home))
     return sorted(name for name in names if not _KNOWN.fullmatch(name))
+
+
+def lasting_strays(home: Path) -> list[str]:
+    """Those of a running app that are still there after a second: not what it is writing."""
+    first = strays(home)
+    if first:
+        time.sleep(1)
+    return sorted(set(first) & set(strays(home))) if first else []
 
 
 def size(home: Path) -> int:

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.proof.conftest import Proof, StartWindow
-from tests.proof.data_folder import bugs, strays
+from tests.proof.data_folder import bugs, lasting_strays, strays
 from tests.proof.window_process import WindowProcess, still_alive
 
 pytestmark = [
@@ -54,7 +54,7 @@ class Life:
         assert not bugs(self.home)
         # A pair that was being loaded when the window was killed isn't loaded again without asking.
         assert set(notices) <= {"load", "unanswered"}, notices
-        assert not strays(self.home)
+        assert not lasting_strays(self.home)
         return window
 
     def check(self, words: list[str]) -> None:

@@ -51,11 +51,15 @@ _PAUSE_MS = 60
 _SPOKEN_STEP_MS = 20
 """Shorter steps of the event loop aren't told."""
 _LONG_STEP_SECONDS = 0.1
+_telling = threading.Lock()
 
 
 def tell(kind: str, value: Any = None) -> None:
-    """Something for `WindowProcess`. What was told before a kill is in the pipe and not lost."""
-    os.write(1, (json.dumps([kind, value]) + "\n").encode())
+    """Something for `WindowProcess`. What was told before a kill is in the pipe and not lost. From any thread."""
+    line = (json.dumps([kind, value]) + "\n").encode()
+    with _telling:
+        while line:  # a pipe takes 64 KiB at a time
+            line = line[os.write(1, line) :]
 
 
 def look_at_stored(store: ChatStore) -> dict[str, list[str]]:

@@ -114,8 +114,8 @@ class WindowProcess:
         return f"longest step {step[0]} ms ({step[1]} ms on the processor){where}"
 
     def _state(self) -> str:
-        log = self.home / "logs" / "slipstream.log"
-        lines = log.read_text(encoding="utf-8").splitlines()[-30:] if log.exists() else []
+        logs = [self.home / "logs" / name for name in ("slipstream.log", "slipstream-crash.txt")]
+        lines = [line for log in logs if log.exists() for line in log.read_text(encoding="utf-8").splitlines()[-30:]]
         last = {kind: told[-1] for kind, told in self.told.items()}
         return f"{last} {dict(self.counts)} exit {self.process.poll()} {self.errors}\n" + "\n".join(lines)
 

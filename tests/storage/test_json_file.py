@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import threading
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import filelock
 import pytest
 
 from app.storage.json_file import JsonFile, NewerFileError, NotSavedError, Versioned
+from app.storage.lock import Lock
 from tests.support.permissions import reachable, without_rights
 
 SOON_S = 30
@@ -176,14 +176,20 @@ def test_nothing_is_written_where_nothing_changed(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat() == before
 
 
-def test_what_a_killed_process_left_goes_with_the_first_change(tmp_path: Path) -> None:
-    stray = tmp_path / f"{NAME}01234567.part"
+def test_what_a_killed_process_left_goes_at_the_first_look(tmp_path: Path) -> None:
+    stray = tmp_path / f"{NAME}.01234567.part"
     stray.write_bytes(b"half")
-    os.utime(stray, (1, 1))
-    a_file(tmp_path).read()
+    file = a_file(tmp_path)
+    with Lock(tmp_path / NAME).held(0.0):  # as while another process is writing it
+        file.read()
     assert stray.exists()
-    a_file(tmp_path).update(counted)
+    file.read()
     assert not stray.exists()
+
+
+def test_looking_at_a_file_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    a_file(tmp_path).read()
+    assert not list(tmp_path.iterdir())
 
 
 def test_names_that_are_no_text_survive(tmp_path: Path) -> None:

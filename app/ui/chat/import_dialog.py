@@ -57,14 +57,14 @@ class ImportDialog(QDialog):
         self._text = label(wraps=True)
         self._left_out = label(role="quiet", wraps=True)
         self._sources = _sources_part()
-        self._into_folder = QCheckBox("Put them into the folder")
+        self._into_folder = QCheckBox("Put into the folder")
         self._folder = QLineEdit()
         self._folder_part = QWidget()
         self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
         self._choose_files = QPushButton("Choose files…")
         self._choose_folder = QPushButton("Choose folder…")
         self._import = QPushButton("Import")
-        self._show = QPushButton("Show them")
+        self._show = QPushButton("Show")
         self._close = QPushButton("Cancel", autoDefault=False)
         self._build()
         self._show_choice()
@@ -161,7 +161,7 @@ class ImportDialog(QDialog):
         if not summary.chats:
             self._arrange("No chats found", _NOTHING, self._choose_files, self._choose_folder, close="Cancel")
         else:
-            text = f"{_contents(summary)} Chats that are already here won’t be added again."
+            text = f"{_contents(summary)} What is already here won’t be added again."
             self._arrange(_found(summary.chats), text, self._folder_part, self._import, close="Cancel")
             self._folder.setText(summary.folder() or "Imported chats")
             self._into_folder.setChecked(bool(summary.folder()))

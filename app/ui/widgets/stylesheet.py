@@ -130,10 +130,6 @@ QSpinBox::down-arrow, QDoubleSpinBox::down-arrow { image: url(slipstream:down.sv
 QComboBox { padding-right: 22px; }
 QComboBox::drop-down { subcontrol-origin: border; subcontrol-position: center right; width: 22px; border: none; }
 QComboBox::down-arrow { image: url(slipstream:down.svg); width: 10px; height: 10px; }
-QComboBox QAbstractItemView {
-    background: $surface; border: 1px solid $control_line; padding: 4px; outline: none;
-    selection-background-color: $selection; selection-color: $text;
-}
 
 QCheckBox, QRadioButton { spacing: 8px; padding: 2px 2px 2px 0px; border: 1px solid transparent; border-radius: 4px; }
 QCheckBox:focus, QRadioButton:focus { border-color: $focus_line; }
@@ -163,10 +159,10 @@ QSlider::handle:horizontal:disabled { border-color: $line; background: $raised; 
 QProgressBar { background: $track; border: none; border-radius: 2px; min-height: 4px; max-height: 4px; }
 QProgressBar::chunk { background: $accent; border-radius: 2px; }
 
-QListView, QTreeView {
-    background: transparent; border: none; outline: none;
-    selection-background-color: $selection; selection-color: $text;
-}
+QListView, QTreeView { outline: none; selection-background-color: $selection; selection-color: $text; }
+QListView { background: $surface; border: 1px solid $control_line; }
+QWidget QListView, QWidget QTreeView { background: transparent; border: none; }
+QComboBox QAbstractItemView { background: $surface; border: 1px solid $control_line; padding: 4px; }
 QListView::item { border: 1px solid transparent; border-radius: 6px; padding: 3px 5px; min-height: 20px; }
 QTreeView::item {
     border: none; border-top: 1px solid transparent; border-bottom: 1px solid transparent; padding: 2px 6px;

@@ -11,8 +11,17 @@ from typing import get_args
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
-from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QImage, QPalette
+from PySide6.QtWidgets import (
+    QApplication,
+    QCompleter,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -373,3 +382,23 @@ def test_icon_follows_the_theme(qtbot: QtBot) -> None:
 def test_application_icon_has_small_and_large_sizes(qapp: QApplication) -> None:
     assert qapp is not None
     assert {16, 256} <= {size.width() for size in icons.application().availableSizes()}
+
+
+@THEMES
+def test_a_list_that_is_a_window_has_a_ground(qtbot: QtBot, qapp: QApplication, chosen: Theme) -> None:
+    """What a field proposes. Lists in windows stand on the ground of these."""
+    theme.override(chosen)
+    stylesheet.apply(qapp)
+    field = QLineEdit()
+    qtbot.addWidget(field)
+    completer = QCompleter(["draft", "target"], field)
+    field.setCompleter(completer)
+    field.show()
+    completer.complete()
+    popup = completer.popup()
+    assert popup is not None
+    image = QImage(popup.size(), QImage.Format.Format_ARGB32)
+    image.fill(Qt.GlobalColor.transparent)
+    popup.render(image, renderFlags=QWidget.RenderFlag.DrawChildren)
+    assert image.pixelColor(popup.width() - 4, popup.height() // 2) == chosen.surface
+    popup.hide()
