@@ -8,15 +8,16 @@ in the same form; `tests.proof.window_process` reads it. Everything typed consis
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import os
 import random
 import re
 import sys
+import tempfile
 import threading
 import time
-import traceback
 import uuid
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ _PAUSE_MS = 60
 _SPOKEN_STEP_MS = 20
 """Shorter steps of the event loop aren't told."""
 _LONG_STEP_SECONDS = 0.1
+_FRAME = re.compile(r'File "(.*)", line (\d+) in (.*)')
 _telling = threading.Lock()
 
 
@@ -110,8 +112,20 @@ class Steps(QObject):
             since = self._since
             if since and since != told and time.perf_counter() - since > _LONG_STEP_SECONDS:
                 told = since
-                frames = traceback.extract_stack(sys._current_frames()[self._thread_id])
-                tell("long step", [f"{Path(one.filename).name}:{one.lineno} {one.name}" for one in frames[-24:]])
+                tell("long step", self._stack())
+
+    def _stack(self) -> list[str]:
+        """Where the window's thread is, the innermost function last.
+
+        Not from `sys._current_frames`: whoever has a frame also has its variables. If it returns meanwhile, they are
+        destroyed later, and in this thread. A `QPainter` that outlives its paint event ends the process.
+        """
+        with tempfile.TemporaryFile() as file:
+            faulthandler.dump_traceback(file)
+            file.seek(0)
+            threads = file.read().decode(errors="replace").split("\n\n")
+        (own,) = (one for one in threads if one.startswith(f"Thread 0x{self._thread_id:016x}"))
+        return [f"{Path(file).name}:{line} {name}" for file, line, name in reversed(_FRAME.findall(own))][-24:]
 
 
 class User(QObject):
