@@ -124,7 +124,7 @@ class Steps(QObject):
             faulthandler.dump_traceback(file)
             file.seek(0)
             threads = file.read().decode(errors="replace").split("\n\n")
-        (own,) = (one for one in threads if one.startswith(f"Thread 0x{self._thread_id:016x}"))
+        own = next((one for one in threads if one.startswith(f"Thread 0x{self._thread_id:016x}")), "")
         return [f"{Path(file).name}:{line} {name}" for file, line, name in reversed(_FRAME.findall(own))][-24:]
 
 
