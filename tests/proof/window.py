@@ -52,6 +52,7 @@ _PAUSE_MS = 60
 _SPOKEN_STEP_MS = 20
 """Shorter steps of the event loop aren't told."""
 _LONG_STEP_SECONDS = 0.1
+_REST_MS = 200
 _FRAME = re.compile(r'File "(.*)", line (\d+) in (.*)')
 _telling = threading.Lock()
 
@@ -340,13 +341,17 @@ class User(QObject):
         def shown(entries: list[LibraryEntry]) -> None:
             tell("library", [entry.problem for entry in entries])
 
-        models = self.controller.commands.models()
-        models.library.scanned.connect(shown)
-        models.show_library()
+        self.controller.commands._coordinator.library().scanned.connect(shown)
+        self.window.menus.action("show_library").trigger()
+
+    def rest(self) -> None:
+        """Tell when the event loop has waited."""
+        QTimer.singleShot(_REST_MS, self, lambda: tell("rested"))
 
     def forget_steps(self) -> None:
         """Measure the steps of the event loop anew."""
         self._steps.longest = float(_SPOKEN_STEP_MS)
+        tell("steps forgotten")
 
     def erase_old(self, kept: int) -> None:
         """Delete all chats but the newest for good."""

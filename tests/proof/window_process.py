@@ -87,6 +87,9 @@ class WindowProcess:
                 self.typed.add(value)
             case "acknowledged":
                 self.acknowledged.update(value)
+            case "steps forgotten":
+                self.told.pop("longest step", None)
+                self.told.pop("long step", None)
             case _:
                 self.told[kind] = [value] if kind == "longest step" else [*self.told.get(kind, [])[-50:], value]
 
@@ -108,6 +111,9 @@ class WindowProcess:
 
     def slow(self) -> str:
         """The longest step of its event loop, and where those of more than 100 ms were most often."""
+        rested = self.counts["rested"]
+        self.say("rest")  # a step is told when it is over
+        self.wait_for("rested", rested)
         step = self.told.get("longest step", [[0, 0]])[-1]
         places = Counter(" < ".join(reversed(stack[-4:])) for stack in self.told.get("long step", ()))
         where = "".join(f"; {count} × in {place}" for place, count in places.most_common(3))

@@ -119,8 +119,8 @@ class AppCommands(QObject):
             "open_models": self.opening.open_local_models,
             "open_server": self.opening.open_server,
             "load_guide": self.load_guide,
-            "show_library": lambda: self.models().show_library(),
-            "get_models": lambda: self.models().show_recommended(),
+            "show_library": lambda: self._with_models(lambda models: models.show_library()),
+            "get_models": lambda: self._with_models(lambda models: models.show_recommended()),
             "show_settings": self.show_settings,
             "quit": window.close,
             "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
@@ -224,6 +224,20 @@ class AppCommands(QObject):
             self._models = ModelsPresenter(self._values, self._coordinator.library(), self, self)
         return self._models
 
+    def _with_models(self, act: Callable[[ModelsPresenter], object]) -> None:
+        """Do something with the window with models.
+
+        The first time, what it needs is imported before, in another thread: the window can't stand still for so long.
+        """
+
+        def imported(_: None) -> None:
+            act(self.models())
+
+        if self._models is None:
+            self._coordinator.lane.submit(import_models, imported)
+        else:
+            act(self._models)
+
     def settings(self) -> SettingsPresenter:
         """The window with the settings, made now if there is none yet."""
         if self._settings is None:
@@ -242,22 +256,22 @@ class AppCommands(QObject):
 
     @Slot()
     def show_settings(self) -> None:
-        self.settings().show_general()
+        self._with_models(lambda _: self.settings().show_general())
 
     @Slot()
     def show_server(self) -> None:
         """Let the user choose how other programs may use the model."""
-        self.settings().show_server()
+        self._with_models(lambda _: self.settings().show_server())
 
     @Slot()
     def show_folders(self) -> None:
         """Let the user choose the folders for models."""
-        self.settings().show_models()
+        self._with_models(lambda _: self.settings().show_models())
 
     @Slot()
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""
-        self.settings().ask_for_token()
+        self._with_models(lambda _: self.settings().ask_for_token())
 
     def _show_shortcuts(self) -> None:
         from app.ui.shell.shortcuts import ShortcutsDialog
@@ -280,14 +294,15 @@ class AppCommands(QObject):
     def get_proposal(self) -> None:
         """Download the model that is proposed instead of the guide."""
         if (offer := self._coordinator.proposal) is not None:
-            self.models().get_offer(offer)
+            self._with_models(lambda models: models.get_offer(offer))
 
     def get_projector(self) -> None:
         """Download what the loaded model needs to see images."""
         pair, model = self._pair_loader.pair(), self._coordinator.seeing_model()
         if pair is not None and model is not None:
             self._notice_list.remove("blind")
-            self.models().get_projector(model, Path(pair.target.path))
+            path = Path(pair.target.path)
+            self._with_models(lambda models: models.get_projector(model, path))
 
     def tell_downloaded(self, title: str, pair: Pair) -> None:
         """This download is complete."""
@@ -321,16 +336,16 @@ class AppCommands(QObject):
 
     def _show_downloads(self) -> None:
         self._notice_list.remove("download")
-        self.models().show_downloads()
+        self._with_models(lambda models: models.show_downloads())
 
     @Slot()
     def _on_quiet(self) -> None:
-        self._coordinator.lane.submit(has_downloads, self._on_downloads_known)
+        self._coordinator.lane.submit(lambda: has_work(paths.data_dir() / FILE_NAME), self._on_downloads_known)
         self._coordinator.propose()
 
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:
-            self.models()  # which takes them up
+            self._with_models(lambda _: None)  # it takes them up when it is made
 
     # ------------------------------------------------------------ notices
 
@@ -376,13 +391,9 @@ class AppCommands(QObject):
         }
 
 
-def has_downloads() -> bool:
-    """Whether downloads of the last time go on; then what they need is imported. For another thread."""
-    if not has_work(paths.data_dir() / FILE_NAME):
-        return False
+def import_models() -> None:
+    """What the window with models needs, HTTP above all. For another thread."""
     import app.ui.models.presenter  # noqa: F401
-
-    return True
 
 
 def open_log_folder() -> None:

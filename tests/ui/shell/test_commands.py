@@ -11,9 +11,8 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem
+from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.hub.repository import RemoteFile
-from app.ui.shell.commands import has_downloads
 from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 
@@ -36,13 +35,13 @@ def test_the_window_starts_without_the_network() -> None:
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
     file = paths.data_dir() / FILE_NAME
-    assert not has_downloads()
+    assert not has_work(file)
     write_queue(file, [saved(ItemState.DONE), saved(ItemState.PAUSED), saved(ItemState.FAILED)])
-    assert not has_downloads()
+    assert not has_work(file)
     write_queue(file, [saved(ItemState.DONE), saved(ItemState.QUEUED)])
-    assert has_downloads()
+    assert has_work(file)
     file.write_text("broken")
-    assert has_downloads()  # there is something to tell
+    assert has_work(file)  # there is something to tell
 
 
 def saved(state: ItemState) -> SavedItem:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -28,6 +29,7 @@ from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.notices import Action
+from app.ui.shell import commands as commands_module
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.menus import Menus
@@ -572,6 +574,22 @@ def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Ca
     commands.close()
     assert not models.window.isVisible()
     assert not commands.settings().window.isVisible()
+
+
+def test_what_the_window_with_models_needs_is_imported_in_another_thread(
+    qtbot: QtBot, kept: object, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(commands_module, "import_models", lambda: threads.append(threading.current_thread()))
+    commands = open_window().controller.commands
+    for name in ("show_library", "get_models"):
+        commands._window.menus.action(name).trigger()
+    assert commands._models is None
+    qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
+    models = commands.models()
+    qtbot.waitUntil(lambda: models.window.tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
+    assert models.window.isVisible()
+    assert threads and threading.main_thread() not in threads
 
 
 # Connected by what is made for them.
