@@ -79,8 +79,8 @@ def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 def strays(path: Path) -> list[Path]:
     """What processes that were killed while writing ``path`` left next to it.
 
-    The caller must have the lock of ``path``; otherwise, it may also be what another one is writing now. Version 0.1.0
-    wrote without a lock, under names without the dot: such files count after an hour, in case it is running.
+    Without the lock of ``path``, what another process is writing now is among them. Version 0.1.0 wrote without a lock,
+    under names without the dot: such files count after an hour, in case it is running.
     """
     stray = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8}|[a-z0-9_]{8})\.part")
     found: list[Path] = []
@@ -95,7 +95,7 @@ def strays(path: Path) -> list[Path]:
 
 
 def remove_strays(path: Path) -> None:
-    """Delete them. The caller must have the lock of ``path``."""
+    """Delete the `strays` of ``path``. The caller must have its lock."""
     for stray in strays(path):
         with contextlib.suppress(OSError):
             stray.unlink()
