@@ -166,6 +166,10 @@ class WindowProcess:
     def _reap(self) -> None:
         try:
             self.process.wait(WAIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # so that it says where it is
+            self.process.wait(WAIT_SECONDS)
+            raise AssertionError(f"the window doesn't end: {self._state()}") from None
         finally:
             self.process.kill()
             self.process.wait()

@@ -158,6 +158,8 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     instance.chats_requested.connect(beginning.serve_chats)
     signals = EndSignals(application)
     signals.end_requested.connect(window.close)
+    # Qt would wait until no window is visible, and there may be one that nobody sees or closes.
+    window.closed.connect(application.quit)
     window.show()
     try:
         application.exec()
