@@ -22,6 +22,10 @@ _KNOWN = re.compile(
 )
 
 
+_WRITING_SECONDS = 20
+"""A file is written by then, also on a busy machine."""
+
+
 def files(home: Path) -> Iterator[Path]:
     return (path for path in home.rglob("*") if path.is_file() or path.is_symlink() or path.is_socket())
 
@@ -33,11 +37,12 @@ def strays(home: Path) -> list[str]:
 
 
 def lasting_strays(home: Path) -> list[str]:
-    """Those of a running app that are still there after a second: not what it is writing."""
-    first = strays(home)
-    if first:
-        time.sleep(1)
-    return sorted(set(first) & set(strays(home))) if first else []
+    """Those of a running app that don't go by themselves, as what it is writing does."""
+    left, deadline = set(strays(home)), time.monotonic() + _WRITING_SECONDS
+    while left and time.monotonic() < deadline:
+        time.sleep(0.02)
+        left &= set(strays(home))
+    return sorted(left)
 
 
 def size(home: Path) -> int:

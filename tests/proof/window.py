@@ -121,10 +121,10 @@ class Steps(QObject):
         Not from `sys._current_frames`: whoever has a frame also has its variables. If it returns meanwhile, they are
         destroyed later, and in this thread. A `QPainter` that outlives its paint event ends the process.
         """
-        with tempfile.TemporaryFile() as file:
-            faulthandler.dump_traceback(file)
-            file.seek(0)
-            threads = file.read().decode(errors="replace").split("\n\n")
+        with tempfile.TemporaryFile() as dump:
+            faulthandler.dump_traceback(dump)
+            dump.seek(0)
+            threads = dump.read().decode(errors="replace").split("\n\n")
         own = next((one for one in threads if one.startswith(f"Thread 0x{self._thread_id:016x}")), "")
         return [f"{Path(file).name}:{line} {name}" for file, line, name in reversed(_FRAME.findall(own))][-24:]
 

@@ -57,7 +57,7 @@ class ImportDialog(QDialog):
         self._text = label(wraps=True)
         self._left_out = label(role="quiet", wraps=True)
         self._sources = _sources_part()
-        self._into_folder = QCheckBox("Put into the folder")
+        self._into_folder = QCheckBox("Add to folder")
         self._folder = QLineEdit()
         self._folder_part = QWidget()
         self._bar = QProgressBar(textVisible=False, maximum=_STEPS)

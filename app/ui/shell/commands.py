@@ -225,16 +225,16 @@ class AppCommands(QObject):
         return self._models
 
     def _with_models(self, act: Callable[[ModelsPresenter], object]) -> None:
-        """Do something with the window with models.
+        """Do something that needs the window with models.
 
-        The first time, what it needs is imported before, in another thread: the window can't stand still for so long.
+        The first time, modules are imported before, in another thread: it takes longer than a window may stand still.
         """
 
         def imported(_: None) -> None:
             act(self.models())
 
         if self._models is None:
-            self._coordinator.lane.submit(import_models, imported)
+            self._coordinator.lane.submit(import_windows, imported)
         else:
             act(self._models)
 
@@ -391,9 +391,10 @@ class AppCommands(QObject):
         }
 
 
-def import_models() -> None:
-    """What the window with models needs, HTTP above all. For another thread."""
-    import app.ui.models.presenter  # noqa: F401
+def import_windows() -> None:
+    """Import what the windows with models and settings need, HTTP above all. For another thread."""
+    import app.ui.models.presenter
+    import app.ui.settings.presenter  # noqa: F401
 
 
 def open_log_folder() -> None:
