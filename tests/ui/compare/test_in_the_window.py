@@ -18,7 +18,7 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.interface import EngineState
-from tests.ui.shell.test_main_window import LONGEST_ANSWER, WAIT_MS, Running
+from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
 

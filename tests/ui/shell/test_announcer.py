@@ -18,7 +18,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.shell.announcer import end_of_answer
 from app.ui.widgets.announcing import announce
 from tests.ui.shell.hearing import Hearing, listening
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed", "usual_settings_later", "user")
 _Key = Qt.Key

@@ -19,7 +19,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.models.open_dialog import OpenModelsDialog
 from tests.support.gguf_files import make_model
 from tests.ui.settings.test_in_use import FORMER
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import pytest
+from PySide6.QtCore import SIGNAL
+from PySide6.QtWidgets import QMenuBar
 from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.hub.repository import RemoteFile
+from app.ui.shell import commands as commands_module
+from app.ui.shell.menus import Menus
 from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
+from tests.ui.shell.running import WAIT_MS, Running
 
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "filelock")
 OTHERS = (
@@ -54,3 +61,50 @@ def test_where_the_system_has_no_notifications_nothing_happens(qtbot: QtBot) -> 
     notifier.tell("Download complete", "<b>It</b>", lambda: None)
     notifier.clear()
     assert notifier._icon is None
+
+
+def test_other_windows_are_made_once(qtbot: QtBot, kept: object, running: Running) -> None:
+    commands = running.controller.commands
+    with qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
+        models = commands.models()
+    assert commands.models() is models
+    action = commands._window.menus.action
+    action("show_library").trigger()
+    assert models.window.isVisible()
+    assert models.window.tabs.currentWidget() is models.window.library
+    action("get_models").trigger()
+    assert models.window.tabs.currentWidget() is models.window.recommended
+    action("show_settings").trigger()
+    assert commands.settings().window.isVisible()
+    commands.close()
+    assert not models.window.isVisible()
+    assert not commands.settings().window.isVisible()
+
+
+def test_what_other_windows_need_is_imported_in_another_thread(
+    qtbot: QtBot, kept: object, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr(commands_module, "import_windows", lambda: threads.append(threading.current_thread()))
+    commands = running.controller.commands
+    for name in ("show_library", "get_models"):
+        commands._window.menus.action(name).trigger()
+    assert commands._models is None
+    qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
+    models = commands.models()
+    qtbot.waitUntil(lambda: models.window.tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
+    assert models.window.isVisible()
+    assert threads and threading.main_thread() not in threads
+
+
+# Connected by what is made for them.
+def test_each_action_does_something(running: Running, qtbot: QtBot) -> None:
+    menus, bar = running.window.menus, QMenuBar()
+    qtbot.addWidget(bar)
+    bare = Menus(bar, bar)  # the menus themselves listen to their actions, too
+
+    def receivers(of: Menus, name: str) -> int:
+        return of.action(name).receivers(SIGNAL("triggered(bool)"))
+
+    idle = {name for name in menus._actions if receivers(menus, name) == receivers(bare, name)}
+    assert not idle

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from app.ui.chat.import_dialog import ImportDialog
 from tests.ui.chat.test_attachments import drop, mime
-from tests.ui.shell.test_main_window import WAIT_MS, Running, button
+from tests.ui.shell.running import WAIT_MS, Running, button
 
 CHATS = Path(__file__).parents[2] / "data" / "imports" / "openai.jsonl"
-
-
-@pytest.fixture
-def running(qtbot: QtBot) -> Iterator[Running]:
-    window = Running(qtbot)
-    window.begin()
-    yield window
-    window.close()
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -15,7 +15,7 @@ from app.chats.store import ChatStore
 from app.ui.chat.markdown.folding import SHOW_LESS_TEXT, folded_length
 from app.ui.chat.messages import MessageWidget
 from tests.support.chats import add_question, begin_answer
-from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 
 SHIFT = Qt.KeyboardModifier.ShiftModifier

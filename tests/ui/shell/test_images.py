@@ -17,7 +17,7 @@ from app.ui.notices import Action
 from tests.support.hub_server import HubServer
 from tests.support.vision_models import CELLS, make_image, make_projector, make_seeing_model
 from tests.ui.chat.test_attachments import drop, mime
-from tests.ui.shell.test_main_window import WAIT_MS, button
+from tests.ui.shell.running import WAIT_MS, button
 from tests.ui.shell.test_messages import SETTINGS, Chatting
 
 KNOWN = next(model for model in load_catalog().models if model.id == "qwen3.5-4b")

@@ -22,7 +22,7 @@ from app.ui.speed.help_text import HELP
 from app.ui.widgets.explanations import Explanation
 from app.ui.widgets.forms import words_of
 from app.ui.widgets.section import Section
-from tests.ui.shell.test_main_window import WAIT_MS, Running, named
+from tests.ui.shell.running import WAIT_MS, Running, named
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
 _Key = Qt.Key

@@ -8,114 +8,29 @@ import shutil
 import signal
 import sqlite3
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import SIGNAL, QCoreApplication, Qt
+from PySide6.QtCore import QCoreApplication, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QMenuBar, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app import paths
 from app.chats.backup import backup_folder
-from app.chats.model import Chat, unpack
+from app.chats.model import unpack
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
 from app.settings import Settings, SettingsFile
-from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.notices import Action
-from app.ui.shell import commands as commands_module
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.menus import Menus
 from app.ui.speed.parts import CurveSection
 from tests.ui.shell.desktop import Desktop
+from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running, button, named
 from tests.ui.speed.parts import rows_of, status_of
-
-WAIT_MS = 60_000
-LONGEST_ANSWER = 24
-
-
-class Running:
-    """An open window and what is behind it."""
-
-    FIRST_SETTINGS: ChatSettings | None = ChatSettings(max_tokens=LONGEST_ANSWER)
-    """Of the chat to come; ``None``: as the presets say."""
-
-    def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
-        self.qtbot = qtbot
-        self.settings = SettingsFile(paths.settings_file())
-        self.window = MainWindow(self.settings.values)
-        self.engine = engine or LocalEngine(parent=self.window)
-        self.worker = ChatWorker(paths.chat_file())
-        self.controller = Controller(self.window, self.settings, self.engine, self.worker)
-        self.chats = self.controller.chats
-        if self.FIRST_SETTINGS is not None:
-            self.model.set_settings(self.FIRST_SETTINGS)
-        self.window.show()
-        qtbot.waitExposed(self.window)
-
-    def begin(self) -> None:
-        with self.qtbot.waitSignal(self.controller.operations.chats_listed, timeout=WAIT_MS):
-            self.controller.begin()
-        self.qtbot.waitUntil(lambda: self.model.state is not ChatState.OPENING, timeout=WAIT_MS)
-
-    @property
-    def model(self) -> ChatModel:
-        return self.chats.current
-
-    def ready(self) -> None:
-        self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
-
-    def ask(self, text: str) -> None:
-        self.type(text)
-        self.done()
-
-    def type(self, text: str) -> None:
-        """Write into the composer and press Enter."""
-        editor = self.window.composer.editor
-        QTest.keyClicks(editor, text)
-        QTest.keyClick(editor, Qt.Key.Key_Return)
-        self.qtbot.waitUntil(lambda: self.model.state.is_busy, timeout=WAIT_MS)
-
-    def done(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.model.state.is_busy, timeout=WAIT_MS)
-        future = self.worker.submit(lambda store: store.chats())
-        self.qtbot.waitUntil(future.done, timeout=WAIT_MS)
-
-    def titles(self) -> list[str]:
-        model = self.window.chat_list.view.chats
-        return [str(model.data(model.index(place))) for place in range(model.rowCount())]
-
-    def choose(self, name: str) -> None:
-        """Choose an entry of the menu bar."""
-        self.window.menus.action(name).trigger()
-
-    def make_chat(self, title: str) -> Chat:
-        return self.worker.submit(lambda store: store.create_chat(title)).result(timeout=10)
-
-    def close(self) -> None:
-        self.window.close()
-        self.window.deleteLater()
-
-
-@pytest.fixture
-def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
-    opened = []
-
-    def open_it() -> Running:
-        opened.append(Running(qtbot))
-        opened[-1].begin()
-        return opened[-1]
-
-    yield open_it
-    for running in opened:
-        running.close()
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -526,15 +441,6 @@ def test_every_control_has_an_accessible_name(open_window: Callable[[], Running]
     assert unnamed == []
 
 
-def named(widget: QWidget) -> bool:
-    text = widget.text() if isinstance(widget, QAbstractButton) else ""
-    return bool(widget.accessibleName() or text)
-
-
-def button(parent: QWidget, text: str) -> QAbstractButton:
-    return next(one for one in parent.findChildren(QAbstractButton) if one.text() == text)
-
-
 def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
     shortcuts = dict(one for _title, shown in open_window().window.menus.shortcuts() for one in shown)
     assert shortcuts["New chat"] == "Ctrl+N"
@@ -556,53 +462,6 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before
-
-
-def test_other_windows_are_made_once(qtbot: QtBot, kept: object, open_window: Callable[[], Running]) -> None:
-    commands = open_window().controller.commands
-    with qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
-        models = commands.models()
-    assert commands.models() is models
-    action = commands._window.menus.action
-    action("show_library").trigger()
-    assert models.window.isVisible()
-    assert models.window.tabs.currentWidget() is models.window.library
-    action("get_models").trigger()
-    assert models.window.tabs.currentWidget() is models.window.recommended
-    action("show_settings").trigger()
-    assert commands.settings().window.isVisible()
-    commands.close()
-    assert not models.window.isVisible()
-    assert not commands.settings().window.isVisible()
-
-
-def test_what_the_window_with_models_needs_is_imported_in_another_thread(
-    qtbot: QtBot, kept: object, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads: list[threading.Thread] = []
-    monkeypatch.setattr(commands_module, "import_models", lambda: threads.append(threading.current_thread()))
-    commands = open_window().controller.commands
-    for name in ("show_library", "get_models"):
-        commands._window.menus.action(name).trigger()
-    assert commands._models is None
-    qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
-    models = commands.models()
-    qtbot.waitUntil(lambda: models.window.tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
-    assert models.window.isVisible()
-    assert threads and threading.main_thread() not in threads
-
-
-# Connected by what is made for them.
-def test_each_action_does_something(open_window: Callable[[], Running], qtbot: QtBot) -> None:
-    menus, bar = open_window().window.menus, QMenuBar()
-    qtbot.addWidget(bar)
-    bare = Menus(bar, bar)  # the menus themselves listen to their actions, too
-
-    def receivers(of: Menus, name: str) -> int:
-        return of.action(name).receivers(SIGNAL("triggered(bool)"))
-
-    idle = {name for name in menus._actions if receivers(menus, name) == receivers(bare, name)}
-    assert not idle
 
 
 @pytest.mark.usefixtures("guide_pair")

@@ -23,7 +23,7 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 SETTINGS = ChatSettings(max_tokens=8)
 

@@ -25,7 +25,7 @@ from app.ui.models.presenter import ModelsPresenter
 from app.ui.notices import Action
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
-from tests.ui.shell.test_main_window import WAIT_MS, button
+from tests.ui.shell.running import WAIT_MS, button
 from tests.ui.shell.test_messages import Chatting
 from tests.ui.speed.parts import status_of
 

@@ -32,7 +32,7 @@ from app.ui.engine.local_engine import LocalEngine
 from app.ui.settings.network_page import TokenDialog
 from app.ui.shell.help import LicensesDialog
 from tests.support.keyrings import MemoryKeyring
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed", "user")
 

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from pytestqt.qtbot import QtBot
 
 from app.ui.chat.markdown.formulas import formula_service
 from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.model import ChatState
 from app.ui.widgets.turns import turns
-from tests.ui.shell.test_main_window import WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 TEXT = """Look:
 
@@ -27,14 +26,6 @@ return 42
 
 $$\\frac{1}{2}$$
 """
-
-
-@pytest.fixture
-def running(qtbot: QtBot) -> Iterator[Running]:
-    window = Running(qtbot)
-    window.begin()
-    yield window
-    window.close()
 
 
 @pytest.fixture

@@ -13,15 +13,7 @@ from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.shell.open_models import OpenModels
 from tests.support.gguf_files import make_model
-from tests.ui.shell.test_main_window import WAIT_MS, Running
-
-
-@pytest.fixture
-def running(qtbot: QtBot) -> Iterator[Running]:
-    made = Running(qtbot)
-    made.begin()
-    yield made
-    made.close()
+from tests.ui.shell.running import WAIT_MS, Running
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.settings import Pair
 from app.ui.engine.interface import EngineState
-from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 
 

@@ -23,7 +23,7 @@ from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
 from tests.support import remote_streams
 from tests.support.model_server import Cut, ModelServer, Reply
-from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 from tests.ui.speed.parts import status_of
 

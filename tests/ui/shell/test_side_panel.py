@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QCoreApplication, Qt
@@ -14,23 +14,9 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.interface import EngineState
 from app.ui.shell.top_bar import TopBar
-from tests.ui.shell.test_main_window import LONGEST_ANSWER, WAIT_MS, Running
+from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
 
 USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
-
-
-@pytest.fixture
-def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
-    opened = []
-
-    def open_it() -> Running:
-        opened.append(Running(qtbot))
-        opened[-1].begin()
-        return opened[-1]
-
-    yield open_it
-    for running in opened:
-        running.close()
 
 
 # ---------------------------------------------------------------- which page is open

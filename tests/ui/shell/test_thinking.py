@@ -26,7 +26,7 @@ from app.ui.engine.pair_names import speaker
 from tests.support.chats import add_question, begin_answer
 from tests.support.thinking_models import ENDLESS, make_thinking_model
 from tests.ui.shell.hearing import listening
-from tests.ui.shell.test_main_window import WAIT_MS
+from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 
 CONTEXT = 32768

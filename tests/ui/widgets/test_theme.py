@@ -11,13 +11,10 @@ from typing import get_args
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QImage, QPalette
+from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
 from PySide6.QtWidgets import (
     QApplication,
-    QCompleter,
     QLabel,
-    QLineEdit,
-    QPlainTextEdit,
     QPushButton,
     QVBoxLayout,
     QWidget,
@@ -179,20 +176,6 @@ def test_every_outline_of_the_focus_has_that_color() -> None:
     assert set(outlines) == {"$focus_line", "3px double $on_accent"}
 
 
-@THEMES
-@pytest.mark.parametrize("kind", [QLineEdit, QPlainTextEdit])
-def test_what_stands_in_an_empty_field_can_be_read(
-    qtbot: QtBot, qapp: QApplication, chosen: Theme, kind: type[QLineEdit | QPlainTextEdit]
-) -> None:
-    theme.override(chosen)
-    stylesheet.apply(qapp)
-    field = kind()
-    qtbot.addWidget(field)
-    field.setPlaceholderText("Search")
-    field.show()
-    assert field.palette().color(QPalette.ColorRole.PlaceholderText) == chosen.quiet
-
-
 def test_pixels_grow_with_the_zoom_but_hairlines_stay(qapp: QApplication) -> None:
     assert qapp is not None
     usual, large, small = (stylesheet.build(LIGHT, zoom) for zoom in (100, 200, 50))
@@ -316,30 +299,6 @@ def test_follow_calls_until_the_receiver_is_gone(qtbot: QtBot) -> None:
     assert seen == [LIGHT, DARK]
 
 
-@THEMES
-def test_style_sheet_names_no_placeholder_and_is_understood(chosen: Theme, qtbot: QtBot, qapp: QApplication) -> None:
-    sheet = stylesheet.build(chosen)
-    assert "$" not in sheet
-    theme.override(chosen)
-    stylesheet.apply(qapp)  # Qt warns about a sheet it cannot parse, and a warning fails the test
-    window = QWidget()
-    qtbot.addWidget(window)
-    button = QPushButton("press", window)
-    theme.set_role(button, "primary")
-    window.show()
-    assert button.grab().toImage().pixelColor(8, button.height() // 2) == chosen.accent
-
-
-def test_role_changes_color_of_a_shown_label(qtbot: QtBot, qapp: QApplication) -> None:
-    theme.override(LIGHT)
-    stylesheet.apply(qapp)
-    label = QLabel("text")
-    qtbot.addWidget(label)
-    label.show()
-    theme.set_role(label, "bad")
-    assert label.palette().color(QPalette.ColorRole.WindowText) == LIGHT.bad
-
-
 def test_fonts(qapp: QApplication) -> None:
     assert theme.monospace().pointSizeF() == pytest.approx(QGuiApplication.font().pointSizeF())
     assert QFont.Tag("tnum") in theme.tabular(qapp.font()).featureTags()
@@ -382,23 +341,3 @@ def test_icon_follows_the_theme(qtbot: QtBot) -> None:
 def test_application_icon_has_small_and_large_sizes(qapp: QApplication) -> None:
     assert qapp is not None
     assert {16, 256} <= {size.width() for size in icons.application().availableSizes()}
-
-
-@THEMES
-def test_a_list_that_is_a_window_has_a_ground(qtbot: QtBot, qapp: QApplication, chosen: Theme) -> None:
-    """What a field proposes. Lists in windows stand on the ground of these."""
-    theme.override(chosen)
-    stylesheet.apply(qapp)
-    field = QLineEdit()
-    qtbot.addWidget(field)
-    completer = QCompleter(["draft", "target"], field)
-    field.setCompleter(completer)
-    field.show()
-    completer.complete()
-    popup = completer.popup()
-    assert popup is not None
-    image = QImage(popup.size(), QImage.Format.Format_ARGB32)
-    image.fill(Qt.GlobalColor.transparent)
-    popup.render(image, renderFlags=QWidget.RenderFlag.DrawChildren)
-    assert image.pixelColor(popup.width() - 4, popup.height() // 2) == chosen.surface
-    popup.hide()
