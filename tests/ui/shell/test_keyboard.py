@@ -182,6 +182,7 @@ def walked(running: Window, start: QWidget) -> list[str]:
     running.window.activateWindow()
     running.qtbot.waitUntil(running.window.isActiveWindow)
     start.setFocus()
+    assert running.focused() is start, (start.isVisible(), start.isEnabled(), running.window.size())
     running.press(_Key.Key_F1, _Mod.ShiftModifier)
     popup = QApplication.activePopupWidget()
     assert isinstance(popup, Explanation)
