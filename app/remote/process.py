@@ -280,19 +280,24 @@ class RemoteEngine:
         try:
             self._send(await counting.count(question, session))
         except KnownError as error:
-            log.info("not counted: %s", error)
+            log.info("not counted: %s", self._without_keys(str(error)))
 
     def _keep_out(self, key: str) -> None:
-        """No message repeats this key; a short one may be an ordinary word."""
+        """No message and no line of the log repeats this key; a short one may be an ordinary word."""
         if len(key) >= _LEAST_KEY:
             self._keys.add(key)
 
     def _send(self, event: Event) -> None:
         if isinstance(event, GenerationFailed | LoadFailed | ServerProbed):
-            for key in self._keys:  # some servers repeat it when they refuse something
-                event = msgspec.structs.replace(event, message=event.message.replace(key, "…"))
+            event = msgspec.structs.replace(event, message=self._without_keys(event.message))
         self._events.write(encode_frame(event))
         self._events.flush()
+
+    def _without_keys(self, text: str) -> str:
+        """Some servers repeat the key when they refuse something."""
+        for key in self._keys:
+            text = text.replace(key, "…")
+        return text
 
 
 def run(limits: Limits | None = None) -> int:

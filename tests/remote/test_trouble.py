@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.protocol.commands import Cancel, Message, Ping
+from app.protocol.commands import Cancel, CountTokens, Message, Ping
 from app.protocol.events import GenerationFinished, LoadFailed, LoadProgressed, PairLoaded, Pong
 from app.protocol.remote import Connect, ServerFailure
 from tests.support import remote_streams
@@ -276,6 +276,18 @@ def test_a_key_that_the_server_repeats(hasty: RemoteEngine, before: int) -> None
         failed = hasty.answer().failed
     assert "…" in failed.message and "400" in failed.message
     assert not any(key[at : at + 4] in failed.message for at in range(len(key) - 4))
+
+
+def test_a_key_that_the_server_repeats_where_it_cannot_count() -> None:
+    key = "sk-0123456789-abcdefghij"
+    refused = Reply.of({"error": {"message": f"{key} isn't allowed to count."}}, 400)
+    with RemoteEngine() as engine, ModelServer({**remote_streams.vllm(), "/tokenize": refused}) as server:
+        engine.connect(server.url, key=key)
+        engine.send(CountTokens(request=9, messages=QUESTION))
+        assert engine.process.stderr is not None
+        logged = engine.process.stderr.readline().decode()
+    assert "… isn't allowed to count." in logged
+    assert key not in logged
 
 
 @pytest.mark.parametrize("key", ["s3cret\nx", " s3cret", "ключ"])
