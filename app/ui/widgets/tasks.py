@@ -29,7 +29,8 @@ Failed = Callable[[KnownError], None]
 class _Bell(QObject):
     """Runs other threads' calls in the window's thread: the queue contains them, a signal only wakes it.
 
-    There is one, and it exists as long as the process: no thread can wake one that is gone.
+    There is one, which exists until Qt destroys everything at the end of the process. Some threads may still run then:
+    after `close` none can wake it.
     """
 
     _rung = Signal()
@@ -37,11 +38,20 @@ class _Bell(QObject):
     def __init__(self) -> None:
         super().__init__()
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._is_closed = False
+        self._lock = threading.Lock()
+        """Held to wake it and to close it."""
         self._rung.connect(self._on_rung, Qt.ConnectionType.QueuedConnection)
 
     def put(self, call: Callable[[], None]) -> None:
-        self._calls.put(call)
-        self._rung.emit()
+        with self._lock:
+            if not self._is_closed:
+                self._calls.put(call)
+                self._rung.emit()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
 
     @Slot()
     def _on_rung(self) -> None:
@@ -54,6 +64,11 @@ class _Bell(QObject):
 
 
 _bell = cache(_Bell)
+
+
+def end_delivery() -> None:
+    """Bring nothing more back into the window's thread, whoever asked for it: the process is about to end."""
+    _bell().close()
 
 
 class Results:
