@@ -227,14 +227,15 @@ class AppCommands(QObject):
     def _with_models(self, act: Callable[[ModelsPresenter], object]) -> None:
         """Do something that needs the window with models.
 
-        The first time, modules are imported before, in another thread: it takes longer than a window may stand still.
+        The first time, what is behind it is imported before, in another thread: it takes longer than a window may stand
+        still.
         """
 
         def imported(_: None) -> None:
             act(self.models())
 
         if self._models is None:
-            self._coordinator.lane.submit(import_windows, imported)
+            self._coordinator.lane.submit(import_models, imported)
         else:
             act(self._models)
 
@@ -391,10 +392,15 @@ class AppCommands(QObject):
         }
 
 
-def import_windows() -> None:
-    """Import what the windows with models and settings need, HTTP above all. For another thread."""
-    import app.ui.models.presenter
-    import app.ui.settings.presenter  # noqa: F401
+def import_models() -> None:
+    """Import what is behind the windows with models and settings, HTTP above all. For another thread.
+
+    Nothing of Qt's: PySide makes a class when it is first imported or used, and crashes when two threads do that.
+    """
+    import app.models.downloads.queue
+    import app.models.hub.heads
+    import app.models.library.library
+    import app.models.library.moving  # noqa: F401
 
 
 def open_log_folder() -> None:

@@ -85,7 +85,7 @@ def test_what_other_windows_need_is_imported_in_another_thread(
     qtbot: QtBot, kept: object, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(commands_module, "import_windows", lambda: threads.append(threading.current_thread()))
+    monkeypatch.setattr(commands_module, "import_models", lambda: threads.append(threading.current_thread()))
     commands = running.controller.commands
     for name in ("show_library", "get_models"):
         commands._window.menus.action(name).trigger()
@@ -95,6 +95,20 @@ def test_what_other_windows_need_is_imported_in_another_thread(
     qtbot.waitUntil(lambda: models.window.tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
     assert models.window.isVisible()
     assert threads and threading.main_thread() not in threads
+
+
+def test_what_is_imported_in_another_thread_is_http_and_nothing_of_qt() -> None:
+    code = """if True:
+        import sys
+        from app.ui.shell import commands
+        before = set(sys.modules)
+        commands.import_models()
+        print(*set(sys.modules) - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    imported = done.stdout.split()
+    assert "httpx2" in imported
+    assert [name for name in imported if name.startswith(("PySide6", "shiboken6", "app.ui"))] == []
 
 
 # Connected by what is made for them.
