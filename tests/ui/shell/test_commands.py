@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import SIGNAL
+from PySide6.QtCore import SIGNAL, Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMenuBar
 from pytestqt.qtbot import QtBot
 
@@ -79,6 +80,20 @@ def test_other_windows_are_made_once(qtbot: QtBot, kept: object, running: Runnin
     commands.close()
     assert not models.window.isVisible()
     assert not commands.settings().window.isVisible()
+
+
+def test_keys_of_the_app_work_in_its_other_windows(qtbot: QtBot, kept: object, running: Running) -> None:
+    commands = running.controller.commands
+    models, settings = commands.models().window, commands.settings().window
+    commands.models().show_library()
+    qtbot.waitUntil(models.isActiveWindow)
+    QTest.keyClick(models, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(settings.isActiveWindow)
+    QTest.keyClick(settings, Qt.Key.Key_L, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
+    qtbot.waitUntil(models.isActiveWindow)
+    assert models.tabs.currentWidget() is models.recommended
+    QTest.keyClick(models, Qt.Key.Key_Q, Qt.KeyboardModifier.ControlModifier)
+    qtbot.waitUntil(lambda: not running.window.isVisible())
 
 
 def test_what_other_windows_need_is_imported_in_another_thread(
