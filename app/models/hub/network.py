@@ -107,7 +107,7 @@ class Network:
         with (
             self.purpose(purpose),
             translated(httpx2.URL(url).host),
-            client.stream("GET", url, headers=headers) as response,
+            contextlib.closing(_sent(client, url, headers)) as response,
         ):
             yield response
 
@@ -255,6 +255,16 @@ class Network:
         """Raise `RefusedError` in offline mode."""
         if self.settings.offline:
             raise OfflineError("Slipstream is offline: the network is turned off in Settings.")
+
+
+def _sent(client: httpx2.Client, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
+    """Send a request; returns as soon as there is the head of an answer."""
+    try:
+        return client.send(client.build_request("GET", url, headers=headers), stream=True)
+    except RuntimeError as error:
+        if not client.is_closed:
+            raise
+        raise httpx2.ReadError("the network was closed") from error  # by another thread, just before
 
 
 def trusted_authorities() -> str:

@@ -45,7 +45,6 @@ from app.ui.shell.single_instance import SingleInstance, announce_running
 from app.ui.widgets import icons, stylesheet
 from app.ui.widgets.garbage import GarbageCollector
 from app.ui.widgets.tabbed_window import bring_to_front
-from app.ui.widgets.tasks import end_delivery
 
 if TYPE_CHECKING:
     from app.ui.shell.controller import Controller
@@ -166,6 +165,8 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
         application.exec()
         status = beginning.end()
     finally:
+        from app.ui.widgets.tasks import end_delivery  # not needed before the first picture
+
         end_delivery()
         signals.close()
         instance.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -252,6 +253,22 @@ def test_what_was_not_answered_is_listed(hub: HubServer) -> None:
     with pytest.raises(UnreachableError, match=f"^{CDN_HOST} can't be reached"):
         one.get(url(hub), purpose="download")
     assert [(entry.host, entry.received) for entry in one.traffic()] == [(CDN_HOST, 0), ("127.0.0.1", 0)]
+
+
+class ClosedMeanwhile(Asker):
+    """Closed by another thread just before each request."""
+
+    @contextlib.contextmanager
+    def purpose(self, purpose: str) -> Iterator[None]:
+        self.close()
+        with super().purpose(purpose):
+            yield
+
+
+def test_a_request_that_begins_while_the_network_is_closed(hub: HubServer) -> None:
+    one = ClosedMeanwhile(NetworkSettings(endpoint=hub.endpoint))
+    with pytest.raises(UnreachableError, match=r"The connection to 127\.0\.0\.1 was lost\."):
+        one.get(url(hub), purpose="model header")
 
 
 @pytest.fixture
