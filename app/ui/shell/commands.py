@@ -232,7 +232,8 @@ class AppCommands(QObject):
         """
 
         def imported(_: None) -> None:
-            act(self.models())
+            self.models()
+            QTimer.singleShot(0, self, lambda: act(self.models()))  # to make it and to fill it are two steps
 
         if self._models is None:
             self._coordinator.lane.submit(import_models, imported)
