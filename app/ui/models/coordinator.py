@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,23 @@ if TYPE_CHECKING:
     from app.models.hub.catalog import CatalogModel, Offer
     from app.ui.compare.trial import PairTrial
     from app.ui.models.library_service import LibraryService
+
+
+_BEHIND_WINDOWS = (
+    "app.models.downloads.queue",
+    "app.models.hub.heads",
+    "app.models.library.library",
+    "app.models.library.moving",
+)
+
+
+def import_models() -> None:
+    """Import what is behind the windows with models and settings, HTTP above all. For another thread.
+
+    Nothing of Qt's: PySide makes a class when it is first imported or used, and crashes when two threads do that.
+    """
+    for name in _BEHIND_WINDOWS:
+        import_module(name)
 
 
 class ModelsCoordinator(QObject):

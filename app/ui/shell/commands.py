@@ -24,7 +24,7 @@ from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
-from app.ui.models.coordinator import ModelsCoordinator
+from app.ui.models.coordinator import ModelsCoordinator, import_models
 from app.ui.notices import Action, NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
@@ -391,17 +391,6 @@ class AppCommands(QObject):
             Action.ASK_AGAIN: self._ask_again,
             Action.STOP: self._engine.cancel,
         }
-
-
-def import_models() -> None:
-    """Import what is behind the windows with models and settings, HTTP above all. For another thread.
-
-    Nothing of Qt's: PySide makes a class when it is first imported or used, and crashes when two threads do that.
-    """
-    import app.models.downloads.queue
-    import app.models.hub.heads
-    import app.models.library.library
-    import app.models.library.moving  # noqa: F401
 
 
 def open_log_folder() -> None:

@@ -115,9 +115,10 @@ def test_what_other_windows_need_is_imported_in_another_thread(
 def test_what_is_imported_in_another_thread_is_http_and_nothing_of_qt() -> None:
     code = """if True:
         import sys
-        from app.ui.shell import commands
+        import app.ui.shell.controller
+        from app.ui.models.coordinator import import_models
         before = set(sys.modules)
-        commands.import_models()
+        import_models()
         print(*set(sys.modules) - before)
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
