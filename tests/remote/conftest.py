@@ -12,3 +12,10 @@ def engine() -> Iterator[RemoteEngine]:
     """The real process, for the tests of a file."""
     with RemoteEngine() as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def hasty() -> Iterator[RemoteEngine]:
+    """The same, only less patient: `tests.support.hasty_remote`."""
+    with RemoteEngine("tests.support.hasty_remote") as started:
+        yield started
