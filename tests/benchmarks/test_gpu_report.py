@@ -195,6 +195,30 @@ def test_a_step_is_ended_after_its_limit_or_with_the_call(work: Path, monkeypatc
     assert states(work) in ({"devices": ("interrupted", 0)}, {})  # even before it was begun, on a slow machine
 
 
+def test_models_are_made_while_steps_run_that_need_none(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    start, keep = Call._start, Call._keep
+
+    def started(self: Call, entry: Entry) -> running.Running:
+        order.append(f"{entry.name} begins")
+        return start(self, entry)
+
+    def kept(self: Call, entry: Entry, result: StepResult, *, is_cut_short: bool) -> None:
+        order.append(f"{entry.name} ends")
+        keep(self, entry, result, is_cut_short=is_cut_short)
+
+    monkeypatch.setattr(Call, "_start", started)
+    monkeypatch.setattr(Call, "_keep", kept)
+    use(monkeypatch, replace(HYBRIDS, needs_models=True), DEVICES)
+    assert call().run() == 0
+    assert order == ["models begins", "devices begins", "devices ends", "models ends", "hybrids begins", "hybrids ends"]
+    assert set(states(work).values()) == {("done", 1)}
+
+    order.clear()
+    assert call(only=("devices",)).run() == 0
+    assert order == ["devices begins", "devices ends"]
+
+
 def test_what_a_step_had_measured_stays(tmp_path: Path) -> None:
     figures = tmp_path / "figures.jsonl"
     figures.write_text('{"1": 1.5}\n{"2": 2.5}\n{"3": ')

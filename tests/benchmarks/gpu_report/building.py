@@ -22,6 +22,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from tests.benchmarks.gpu_report import cuda
 from tests.benchmarks.gpu_report.packing import LIBRARIES, MANIFEST, PACK, ROOT, SOURCES, WHEELS, WORK
 
 INSTALLED = "installed"
@@ -56,18 +57,11 @@ def environment(backend: str) -> dict[str, str]:
     """For a Python process that uses the libraries of ``backend``."""
     folders = [ROOT] if backend == INSTALLED else [ROOT, site(backend), WORK / WHEELS]
     own = [*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])]
-    cuda = {"LD_LIBRARY_PATH": _with_cuda(os.environ.get("LD_LIBRARY_PATH"))} if backend == "cuda" else {}
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1", **cuda}
-
-
-def _with_cuda(known: str | None) -> str:
-    """CUDA's libraries are where its compiler is; not every system is told."""
-    folder = Path(_cuda_compiler()).resolve().parents[1] / "lib64"
-    return os.pathsep.join([*filter(None, [known]), str(folder)])
-
-
-def _cuda_compiler() -> str:
-    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    made = {**os.environ, "PYTHONPATH": os.pathsep.join(own), "PYTHONUNBUFFERED": "1"}
+    if backend == "cuda":  # not every system is told where CUDA's libraries are
+        known = filter(None, [os.environ.get("LD_LIBRARY_PATH")])
+        made["LD_LIBRARY_PATH"] = os.pathsep.join([*known, *map(str, cuda.library_folders())])
+    return made
 
 
 def unpack() -> None:
@@ -144,27 +138,12 @@ def build(backend: str) -> None:
 
 def _options(backend: str) -> dict[str, str]:
     if backend == "cuda":
-        return {
-            "GGML_CUDA": "ON",
-            "GGML_METAL": "OFF",
-            "CMAKE_CUDA_COMPILER": _cuda_compiler(),
-            "CMAKE_CUDA_ARCHITECTURES": _cuda_architecture(),
-        }
+        return cuda.options(WORK / "source" / "vendor" / "llama.cpp" / "ggml", WORK)
     return {
         "cpu": {"GGML_METAL": "OFF"},
         "metal": {"GGML_METAL": "ON", "GGML_METAL_EMBED_LIBRARY": "ON"},
         "vulkan": {"GGML_METAL": "OFF", "GGML_VULKAN": "ON"},
     }[backend]
-
-
-def _cuda_architecture() -> str:
-    """Of this machine's GPU only, or the build takes ten times as long."""
-    command = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "native"
-    return ";".join(sorted({line.strip().replace(".", "") for line in done.stdout.splitlines()})) or "native"
 
 
 def _make_site(backend: str, libraries: Path) -> None:

@@ -1,7 +1,8 @@
 """Runs the steps on the machine with the GPU, within one call's time; the next call goes on where this one stopped.
 
-While llama.cpp is built for the GPU, the models are made with a build for the processor. Each step has a process of its
-own and a time limit: one that crashes or hangs costs only itself, and what it had measured stays.
+The models are made with a build for the processor while llama.cpp is built for the GPU, and while steps run that don't
+need them. Each step has a process of its own and a time limit: one that crashes or hangs costs only itself, and what it
+had measured stays.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,49 @@ _SMALL_PATIENCE = 5
 _MODELS = Entry("models", 3600, 5)
 
 
+class Running:
+    """The process of a step, which has been started."""
+
+    def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._figures, self._said = WORK / f"{name}.jsonl", WORK / f"{name}.log"
+        self._figures.unlink(missing_ok=True)
+        self._begun = time.monotonic()
+        with self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [*command, "--figures", str(self._figures)],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def is_over(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
+
+    def finish(self, limit: float) -> StepResult:
+        """What came of it; ends it after ``limit`` seconds, and then it is too slow."""
+        code: int | None = None
+        try:
+            code = self._process.wait(limit)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            _kill(self._process)
+        seconds = time.monotonic() - self._begun
+        result = StepResult("done", _merged(self._figures), seconds, date=now())
+        if code is None:
+            result.state, result.error = "too slow", f"ended after {seconds:.0f} s"
+        elif code:
+            result.state = "failed"
+            result.error = self._said.read_text("utf-8", "replace")[-_ERROR_CHARACTERS:]
+            if code < 0:
+                result.error += f"\nended by signal {-code}"
+        return result
+
+
 @dataclass
 class Call:
     """One call of ``scripts/gpu-report run``."""
@@ -55,7 +100,9 @@ class Call:
         name = "small" if self.small else "usual"
         self._folder, self._file = WORK / f"models-{name}", WORK / f"results-{self.backend}-{name}.json"
         self._results = Results()
+        self._models: Running | None = None
         self._has_models = False
+        self._tried: set[str] = set()
         self._background: list[subprocess.Popen[bytes]] = []
         """Builds, which also pack what they have built."""
 
@@ -65,16 +112,14 @@ class Call:
         self._results = Results.read(self._file)
         self._take_over(Results.read(PACK / RESULTS))
         try:
-            steps = entries(self.backend)
-            if self._prepare(any(entry.needs_models for entry in steps if self._is_wanted(entry))):
-                for entry in steps:
-                    if self._is_wanted(entry) and self._left() >= entry.least:
-                        self._make_models(entry.needs_models)
-                        self._carry_out(entry)
+            if self._prepare():
+                while entry := self._next():
+                    self._carry_out(entry)
             self._finish_packing()
         finally:
             for process in self._background:
                 _kill(process)
+            self._finish_models(0)
             self._write()
         return self._summary()
 
@@ -89,19 +134,26 @@ class Call:
         self._results.machine |= {"backend": self.backend, "small": self.small, "commit": _commit()}
 
     def _is_wanted(self, entry: Entry) -> bool:
+        if entry.name in self._tried:
+            return False
         if self.only:
             return entry.name in self.only
         known = self._results.steps.get(entry.name)
         # The devices are cheap to ask, and tell whether the results so far are of this machine.
         return entry.name == "devices" or not _is_settled(known)
 
+    def _possible(self) -> list[Entry]:
+        """What is to be done, and there is time for."""
+        left = self._left()
+        return [entry for entry in entries(self.backend) if entry.least <= left and self._is_wanted(entry)]
+
     def _left(self) -> float:
         return self._end - time.monotonic()
 
     # ------------------------------------------------------------ libraries and models
 
-    def _prepare(self, needs_models: bool) -> bool:
-        """Whether libraries and models are there; if not, there was not enough time."""
+    def _prepare(self) -> bool:
+        """Whether there are libraries, and models are being made; if not, there was not enough time."""
         if self.backend == building.INSTALLED:
             return True
         building.unpack()
@@ -111,15 +163,20 @@ class Call:
         if "cpu" in builds:
             self._wait_for(builds["cpu"], "cpu")
         if building.is_built("cpu"):
-            self._make_models(needs_models)
+            self._make_models()
         if self.backend in builds:
             self._wait_for(builds[self.backend], self.backend)
         return building.is_built(self.backend)
 
-    def _make_models(self, are_needed: bool) -> None:
-        """Once a call, because it may be the first one on this machine."""
-        if are_needed and not self._has_models:
-            self._carry_out(_MODELS)
+    def _make_models(self) -> None:
+        """Begin with it if a step needs them: this call may be the first one on this machine."""
+        if self._models is None and any(entry.needs_models for entry in self._possible()):
+            self._models = self._start(_MODELS)
+
+    def _finish_models(self, limit: float) -> None:
+        """Keep what came of them, at most ``limit`` seconds from now."""
+        if self._models and not self._has_models:
+            self._keep(_MODELS, self._models.finish(limit), is_cut_short=True)
             self._has_models = True
 
     def _wait_for(self, process: subprocess.Popen[bytes], backend: str) -> None:
@@ -142,64 +199,54 @@ class Call:
 
     # ------------------------------------------------------------ steps
 
+    def _next(self) -> Entry | None:
+        """The first there is time for; while models are being made, the first one that doesn't need them."""
+        while possible := self._possible():
+            self._make_models()
+            if self._models and self._models.is_over():
+                self._finish_models(0)
+            ready = (entry for entry in possible if self._has_models or not entry.needs_models)
+            if found := next(ready, None):
+                return found
+            self._finish_models(self._left())
+        return None
+
     def _carry_out(self, entry: Entry) -> None:
         """Run a step and write what came of it."""
-        figures = WORK / "figures.jsonl"
-        figures.unlink(missing_ok=True)
-        known = self._results.steps.get(entry.name)
+        self._tried.add(entry.name)
         own_limit = entry.limit * (_SMALL_PATIENCE if self.small else 1)
         limit = min(own_limit, self._left())
-        begun = time.monotonic()
-        try:
-            code, said = self._process(entry, figures, limit)
-        except subprocess.TimeoutExpired:
-            code, said = None, f"ended after {limit:.0f} s"
-        result = StepResult("done", _merged(figures), time.monotonic() - begun, date=now())
-        attempts = known.attempts if known and known.state != "interrupted" else 0
-        if code is None and limit < own_limit:
-            result.state, result.attempts, result.error = "interrupted", attempts, said
-        elif code != 0:
-            result.state, result.attempts, result.error = "too slow" if code is None else "failed", attempts + 1, said
-        self._keep(entry.name, result)
-        print(f"{result.state:12}{entry.name:34}{result.seconds:7.1f} s", flush=True)
-        self._write()
+        self._keep(entry, self._start(entry).finish(limit), is_cut_short=limit < own_limit)
 
-    def _process(self, entry: Entry, figures: Path, limit: float) -> tuple[int, str]:
-        """Exit status, and the end of what it said. Raises `TimeoutExpired`."""
-        is_first = entry is _MODELS
-        backend = "cpu" if is_first and self.backend != building.INSTALLED else self.backend
-        command = [sys.executable, "-m", _STEPS, entry.name, "--folder", str(self._folder), "--figures", str(figures)]
-        command += ["--small"] * self.small
-        if is_first and shutil.which("nice"):
-            command = ["nice", "-n", "10", *command]  # what is being built is waited for
-        home = {"SLIPSTREAM_HOME": str(WORK / "home")}
-        with (WORK / "step.log").open("w+b") as said:
-            process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**building.environment(backend), **home, **entry.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                code = process.wait(limit)
-            finally:
-                _kill(process)
-            said.seek(0)
-            end = said.read().decode("utf-8", "replace")[-_ERROR_CHARACTERS:]
-            return code, f"{end}\nended by signal {-code}" if code < 0 else end * (code > 0)
+    def _start(self, entry: Entry) -> Running:
+        is_models = entry is _MODELS
+        backend = "cpu" if is_models and self.backend != building.INSTALLED else self.backend
+        # What is being built, or measured, goes first.
+        first = ["nice", "-n", "10"] if is_models and shutil.which("nice") else []
+        command = [*first, sys.executable, "-m", _STEPS, entry.name, "--folder", str(self._folder)]
+        environment = {**building.environment(backend), "SLIPSTREAM_HOME": str(WORK / "home"), **entry.environment}
+        return Running(entry.name, [*command, *["--small"] * self.small], environment)
 
-    def _keep(self, name: str, result: StepResult) -> None:
+    def _keep(self, entry: Entry, result: StepResult, *, is_cut_short: bool) -> None:
+        """Write what came of a step; ``is_cut_short``: if it had no time, it is because the call has none."""
+        name = entry.name
         known = self._results.steps.get(name)
+        if result.state != "done":
+            result.attempts = known.attempts if known and known.state != "interrupted" else 0
+            if result.state == "too slow" and is_cut_short:
+                result.state = "interrupted"
+            else:
+                result.attempts += 1
         if name == "devices" and result.state == "done":
             self._compare_device(_device(result.figures))
         if known and result.state != "done":
             if known.state == "done":
-                return  # it was run again, and that failed
+                print(f"{name}: {result.state}; what was measured before stays", flush=True)
+                return
             result.figures = known.figures | result.figures
         self._results.steps[name] = result
+        print(f"{result.state:12}{name:34}{result.seconds:7.1f} s", flush=True)
+        self._write()
 
     def _compare_device(self, device: str) -> None:
         """Results of another GPU don't belong here."""
