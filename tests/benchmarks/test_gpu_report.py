@@ -174,6 +174,14 @@ def test_results_of_another_gpu_are_left_out(work: Path, monkeypatch: pytest.Mon
     assert results(work).machine["device"] != "Another GPU"
 
 
+def test_without_a_gpu_nothing_large_is_measured(work: Path) -> None:
+    found = StepResult("done", {"devices": [], "processor": "A processor"})
+    with pytest.raises(SystemExit, match="finds no GPU"):
+        replace(call(), small=False)._keep(DEVICES, found, is_cut_short=False)
+    call()._keep(DEVICES, found, is_cut_short=False)
+    assert results(work).machine["device"] == "no GPU (A processor)"
+
+
 def test_a_step_that_fails_is_tried_twice(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, replace(HYBRIDS, name="no such step"))
     assert call().run() == INCOMPLETE

@@ -238,6 +238,8 @@ class Call:
             else:
                 result.attempts += 1
         if name == "devices" and result.state == "done":
+            if not result.figures["devices"] and not self.small:
+                raise SystemExit("llama.cpp finds no GPU here, so there is nothing to measure.")
             self._compare_device(_device(result.figures))
         if known and result.state != "done":
             if known.state == "done":
