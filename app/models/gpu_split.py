@@ -39,6 +39,11 @@ class GpuSplit:
             return self.second(taken)
         return tuple(float(number == self.draft_gpu) for number in range(len(self.free)))
 
+    @property
+    def first(self) -> int:
+        """The index of the first GPU that gets a part of the target."""
+        return next((number for number, share in enumerate(self.shares) if share), 0)
+
     def rows(self) -> tuple[float, ...]:
         """How much of each matrix is on each GPU; the sum is 1."""
         shares = self.shares or self.total

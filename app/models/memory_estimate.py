@@ -156,7 +156,7 @@ class PairMemory:
         on_gpus = [_parts(*each) for each in places]
         sees_on_gpu = self._sees_on_gpu and bool(on_gpus)
         if sees_on_gpu:
-            on_gpus[0] = msgspec.structs.replace(on_gpus[0], projector=self._projector)
+            on_gpus[gpus.first] = msgspec.structs.replace(on_gpus[gpus.first], projector=self._projector)
         return MemoryEstimate(
             system=msgspec.structs.replace(
                 system,
@@ -180,7 +180,6 @@ class PairMemory:
         if not layers:
             return ()
         left = [space - taken for space, taken in zip(spaces, self._target.besides(len(spaces)), strict=True)]
-        left[0] -= self._projector
         if self._draft is not None:
             taken = self._draft.on_gpus(gpus.draft([0] * len(left)))
             left = [space - place.total for space, place in zip(left, taken, strict=True)]
@@ -188,7 +187,11 @@ class PairMemory:
             layers[-1] += sum(place.total for place in self._head.on_gpus((1.0,)))
         together = 2 if self._has_own_head and len(layers) > 1 else 1  # the head is the last layer before the output
         layers[-together:] = [sum(layers[-together:])]
-        counts = filled(layers, left)
+        for first in range(len(left)):
+            # The projector is on the first GPU that gets a layer.
+            counts = filled(layers, [space - self._projector * (gpu == first) for gpu, space in enumerate(left)])
+            if any(counts[: first + 1]):
+                break
         end = max(number for number, count in enumerate(counts) if count)
         return tuple(count + (together - 1) * (number == end) for number, count in enumerate(counts))
 

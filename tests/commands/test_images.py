@@ -10,7 +10,7 @@ import pytest
 from app import paths
 from app.cli import run
 from app.models.gguf import read_header
-from tests.support.vision_models import make_image, make_projector, make_seeing_model
+from tests.support.vision_models import Encoder, make_image, make_projector, make_seeing_model
 
 
 @pytest.fixture
@@ -62,5 +62,5 @@ def test_inspect_tells_what_a_model_sees_with(target: Path, tmp_path: Path, caps
 
 def test_the_projector_of_the_selftest_is_as_it_was_made(tmp_path: Path) -> None:
     width = read_header(paths.resource("guide", "guide-target.gguf")).width
-    made = make_projector(tmp_path / "projector.gguf", "llava", target_width=width, width=8, size=16)
+    made = make_projector(tmp_path / "projector.gguf", "llava", target_width=width, encoder=Encoder(width=8, size=16))
     assert made.read_bytes() == paths.resource("selftest", "projector.gguf").read_bytes()

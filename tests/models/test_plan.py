@@ -589,6 +589,7 @@ WISHES = st.builds(
     main_gpu=st.sampled_from(["", "G1"]),
     tensor_split=st.sampled_from([(), (2.0, 1.0), (0.0, 1.0)]),
     draft_device=st.sampled_from(["", "G1"]),
+    projector_bytes=st.sampled_from([0, GIB // 2, 2 * GIB]),
 )
 TARGETS = st.sampled_from([TARGET, with_head(TARGET), MIXTURE, with_head(MIXTURE)])
 DRAFTS = st.sampled_from([DRAFT, None, beside()])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import read_header
-from app.models.memory_estimate import estimate, shape_of
+from app.models.gpu_split import GpuSplit
+from app.models.memory_estimate import PairMemory, estimate, shape_of
 from app.models.projectors import find_projector, fits, projector_bytes
 from tests.support.gguf_files import make_model
 from tests.support.vision_models import make_image, make_projector, make_seeing_model
@@ -56,6 +57,17 @@ def test_it_is_part_of_the_memory_plan(target: Path, tmp_path: Path) -> None:
     assert seeing.system.total - blind.system.total == seeing.system.projector == needed
     on_gpu = estimate(shape, context_length=512, projector_bytes=needed, target_gpu_layers=-1)
     assert (on_gpu.gpu.projector, on_gpu.system.projector) == (needed, 0)
+
+
+def test_it_is_on_the_first_gpu_that_the_target_is_on(target: Path) -> None:
+    needed = 1 << 29
+    memory = PairMemory(shape_of(read_header(target)), context_length=512, projector_bytes=needed, target_gpu_layers=-1)
+    free = (1 << 30, 1 << 30)
+    for shares, on in (((), 0), ((1.0, 1.0), 0), ((0.0, 1.0), 1)):
+        assert [parts.projector for parts in memory.estimate(GpuSplit(free, free, shares)).gpus].index(needed) == on
+    # Chosen shares have room for it where it goes.
+    assert memory.shares_within(GpuSplit(free, free), free)[0] == 0.0
+    assert memory.shares_within(GpuSplit(free, free), (free[0], needed // 2))[0] > 0.0
 
 
 def test_a_folder_that_is_gone(target: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,19 +32,32 @@ from tests.support.gguf_files import (
 Projector = Literal["llava", "gemma3", "qwen2vl"]
 KINDS: tuple[Projector, ...] = ("llava", "gemma3", "qwen2vl")
 _TYPES = {"llava": "mlp", "gemma3": "gemma3", "qwen2vl": "qwen2vl_merger"}
-PATCH, SIZE, WIDTH, HEADS, LAYERS, HIDDEN = 8, 48, 32, 2, 2, 64
-"""Of the encoder. An image of 48 × 48 pixels, to which llava and gemma3 scale, has 36 patches."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The sizes of what encodes an image. By default, an image of 48 × 48 pixels, to which llava and gemma3 scale, has
+    36 patches.
+    """
+
+    width: int = 32
+    heads: int = 2
+    layers: int = 2
+    feed_forward: int = 64
+    patch: int = 8
+    """Pixels, as the next one."""
+    size: int = 48
+
+
+TINY = Encoder()
 CELLS = {"llava": 36, "gemma3": 9}
 """How many an image takes; with qwen2vl, one for each 16 × 16 pixels."""
 
 
 def make_projector(
-    path: Path, kind: Projector, *, target_width: int = 64, width: int = WIDTH, size: int = SIZE, seed: int = 7
+    path: Path, kind: Projector, *, target_width: int = 64, encoder: Encoder = TINY, seed: int = 7
 ) -> Path:
-    """Write a projector with random weights for models of ``target_width``.
-
-    It has ``width`` numbers for each patch of images that it scales to ``size`` × ``size`` pixels.
-    """
+    """Write a projector with random weights for models of ``target_width``."""
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_type("mmproj")
     writer.add_name(path.stem)
@@ -52,13 +66,13 @@ def make_projector(
     writer.add_string("clip.projector_type", _TYPES[kind])
     writer.add_bool("clip.use_gelu", True)
     for key, value in {
-        "image_size": size,
-        "patch_size": PATCH,
-        "embedding_length": width,
-        "feed_forward_length": HIDDEN,
-        "block_count": LAYERS,
+        "image_size": encoder.size,
+        "patch_size": encoder.patch,
+        "embedding_length": encoder.width,
+        "feed_forward_length": encoder.feed_forward,
+        "block_count": encoder.layers,
         "projection_dim": target_width,
-        "attention.head_count": HEADS,
+        "attention.head_count": encoder.heads,
     }.items():
         writer.add_uint32(f"clip.vision.{key}", value)
     if kind == "gemma3":
@@ -66,7 +80,7 @@ def make_projector(
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
-    for name, array in _weights(kind, target_width, width, size, RandomWeights(seed, 0.0)).items():
+    for name, array in _weights(kind, target_width, encoder, RandomWeights(seed, 0.0)).items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -75,29 +89,29 @@ def make_projector(
     return path
 
 
-def _weights(
-    kind: Projector, target_width: int, width: int, size: int, random: RandomWeights
-) -> dict[str, NDArray[Any]]:
+def _weights(kind: Projector, target_width: int, encoder: Encoder, random: RandomWeights) -> dict[str, NDArray[Any]]:
+    width, hidden, patch = encoder.width, encoder.feed_forward, encoder.patch
+
     def matrix(rows: int, columns: int) -> NDArray[np.float32]:
         return random.matrix(rows, columns, columns**-0.5)
 
     def patches() -> NDArray[np.float32]:
-        return matrix(width, 3 * PATCH * PATCH).reshape(width, 3, PATCH, PATCH)
+        return matrix(width, 3 * patch * patch).reshape(width, 3, patch, patch)
 
     made: dict[str, NDArray[Any]] = {
         "v.patch_embd.weight": patches(),
         "v.post_ln.weight": np.ones(width),
         "v.post_ln.bias": np.zeros(width),
     }
-    for layer in range(LAYERS):
+    for layer in range(encoder.layers):
         block = f"v.blk.{layer}."
         for name in ("attn_q", "attn_k", "attn_v", "attn_out"):
             made |= {f"{block}{name}.weight": matrix(width, width), f"{block}{name}.bias": np.zeros(width)}
         for name in ("ln1", "ln2"):
             made |= {f"{block}{name}.weight": np.ones(width), f"{block}{name}.bias": np.zeros(width)}
-        made |= {f"{block}ffn_up.weight": matrix(HIDDEN, width), f"{block}ffn_up.bias": np.zeros(HIDDEN)}
-        made |= {f"{block}ffn_down.weight": matrix(width, HIDDEN), f"{block}ffn_down.bias": np.zeros(width)}
-    count = (size // PATCH) ** 2
+        made |= {f"{block}ffn_up.weight": matrix(hidden, width), f"{block}ffn_up.bias": np.zeros(hidden)}
+        made |= {f"{block}ffn_down.weight": matrix(width, hidden), f"{block}ffn_down.bias": np.zeros(width)}
+    count = (encoder.size // encoder.patch) ** 2
     if kind == "llava":
         made["v.position_embd.weight"] = matrix(count, width)
         made |= {"mm.0.weight": matrix(width, width), "mm.0.bias": np.zeros(width)}

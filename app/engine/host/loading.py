@@ -218,10 +218,10 @@ class Loader:
             return
         path = self._projector.header.path
         log.info("loading projector %s", path.name)
-        on_gpu = self._settings.target_gpu_layers != 0
+        gpu = self._options.placement.first_gpu() if self._settings.target_gpu_layers else None
         try:
             model.load_projector(
-                path, on_gpu=on_gpu, threads=self._threads.batch, on_progress=lambda _: not self._is_canceled()
+                path, gpu=gpu, threads=self._threads.batch, on_progress=lambda _: not self._is_canceled()
             )
         except KnownError as error:
             log.info("the projector is not used: %s", error)

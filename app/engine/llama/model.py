@@ -88,13 +88,15 @@ class Model:
         """A llama.cpp context handle for `Context`; 0 if there isn't enough memory."""
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
 
-    def load_projector(self, path: Path, *, on_gpu: bool, threads: int, on_progress: Callable[[float], bool]) -> None:
+    def load_projector(
+        self, path: Path, *, gpu: int | None, threads: int, on_progress: Callable[[float], bool]
+    ) -> None:
         """Let it see images. See `Vision`."""
         try:
             from app.engine.llama.vision import Vision
         except (OSError, RuntimeError) as error:
             raise KnownError("This copy of llama.cpp can't read images: its library libmtmd is missing.") from error
-        self.vision = Vision(path, self._handle, on_gpu=on_gpu, threads=threads, on_progress=on_progress)
+        self.vision = Vision(path, self._handle, gpu=gpu, threads=threads, on_progress=on_progress)
 
     @property
     def has_running_state(self) -> bool:

@@ -65,6 +65,10 @@ class Placement:
             return {name: found[name] for name, share in zip(found, self.tensor_split, strict=True) if share}
         return found
 
+    def first_gpu(self) -> int | None:
+        """llama.cpp's handle of the first of them, for what is not split; None if there are none."""
+        return next(iter(self.gpus().values()), None)
+
     def apply(self, params: llama_cpp.llama_model_params) -> list[object]:
         """Set it in ``params``. What is returned must live until the model is loaded.
 

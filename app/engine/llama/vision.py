@@ -77,11 +77,12 @@ class Vision:
     """
 
     def __init__(
-        self, path: Path, model: int, *, on_gpu: bool, threads: int, on_progress: Callable[[float], bool]
+        self, path: Path, model: int, *, gpu: int | None, threads: int, on_progress: Callable[[float], bool]
     ) -> None:
         """Load the projector in ``path`` for ``model``, llama.cpp's handle.
 
-        ``on_progress`` gets the share done; if it returns False, loading stops. Raises `KnownError`, or `Canceled`.
+        ``gpu`` is llama.cpp's handle of the GPU to put it on; None keeps it on the CPU. ``on_progress`` gets the share
+        done; if it returns False, loading stops. Raises `KnownError`, or `Canceled`.
         """
         self.path = path
         self._lock = threading.RLock()
@@ -108,7 +109,8 @@ class Vision:
             return not canceled
 
         params = mtmd_cpp.mtmd_context_params_default()
-        params.use_gpu, params.n_threads, params.print_timings = on_gpu, threads, False
+        params.use_gpu, params.device = gpu is not None, gpu
+        params.n_threads, params.print_timings = threads, False
         params.cb_eval = self._callback
         params.progress_callback = report
         backend.errors.clear()

@@ -22,7 +22,7 @@ from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_models import write_hub_models
 from tests.support.library_parts import small_model
-from tests.support.vision_models import make_projector, make_seeing_model
+from tests.support.vision_models import Encoder, make_projector, make_seeing_model
 from tests.ui.models.windows import GB, GPU, Pages, Windows, button, buttons, cell, rows, texts, tree
 
 TARGET, DRAFT, OTHER = "owner/Mistral-Small-24B-GGUF", "owner/Mistral-Small-DRAFT-GGUF", "b/Mistral-Small-DRAFT-B"
@@ -554,7 +554,7 @@ def test_downloads_and_models_of_an_earlier_catalog(windows: Windows, tmp_path: 
 
 def test_a_projector_beside_a_model_is_offered_with_it(windows: Windows, tmp_path: Path) -> None:
     own, other = (
-        make_projector(tmp_path / f"{width}.gguf", "llava", target_width=width, size=size)
+        make_projector(tmp_path / f"{width}.gguf", "llava", target_width=width, encoder=Encoder(size=size))
         for width, size in ((64, 48), (128, 64))
     )
     model = make_seeing_model(tmp_path / "m.gguf", "llava")
