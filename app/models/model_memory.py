@@ -97,7 +97,7 @@ class ModelMemory:
             places[number].largest_tensor = max(places[number].largest_tensor, self._largest_tensor(layer))
         for number, share in enumerate(rows):
             places[number].weights = round(sum(weights) * share)
-        ahead = self._inputs_ahead() if len(set(where)) > 1 else 0
+        ahead = self._inputs_ahead() if sum(share > 0 for share in shares) > 1 and not rows else 0
         for number in self._computing(where):
             places[number].compute = self._graph() + ahead
         if self._copied():

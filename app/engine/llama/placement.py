@@ -84,8 +84,13 @@ class Placement:
             params.devices, params.main_gpu = ctypes.addressof(gpu), 0  # type: ignore[assignment]
             kept.append(gpu)
         elif self.tensor_split:
-            kept.append(shares := _shares(self.tensor_split))
-            params.tensor_split = shares
+            shares = _shares(self.tensor_split)
+            if used := [gpu for gpu, share in shares.items() if share]:
+                # With the others, llama.cpp would prepare for passing batches from one to the next.
+                kept.append(gpus := (ctypes.c_void_p * (len(used) + 1))(*used, None))
+                params.devices = ctypes.addressof(gpus)  # type: ignore[assignment]
+            kept.append(given := (ctypes.c_float * llama_cpp.llama_max_devices())(*filter(None, shares.values())))
+            params.tensor_split = given
         if self.expert_layers_on_cpu:
             kept.append(overrides := _experts_on_cpu(self.expert_layers_on_cpu))
             params.tensor_buft_overrides = ctypes.addressof(overrides)  # type: ignore[assignment]
@@ -104,7 +109,8 @@ def _handle(name: str) -> int:
     return handles[name]
 
 
-def _shares(split: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
+def _shares(split: Sequence[float]) -> dict[int, float]:
+    """By llama.cpp's handles of the GPUs."""
     gpus = backend.offload_handles()
     if len(split) != len(gpus):
         count = {0: "no GPU", 1: "one GPU"}.get(len(gpus), f"{len(gpus)} GPUs")
@@ -112,8 +118,7 @@ def _shares(split: Sequence[float]) -> ctypes.Array[ctypes.c_float]:
             f"The shares of {len(split)} GPUs are given for this model, but this computer has {count}. Give one share "
             "for each, or none."
         )
-    most: int = llama_cpp.llama_max_devices()
-    return (ctypes.c_float * most)(*split)
+    return dict(zip(gpus.values(), split, strict=True))
 
 
 def _experts_on_cpu(layers: int) -> ctypes.Array[_Override]:
