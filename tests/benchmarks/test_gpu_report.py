@@ -46,7 +46,8 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "source"
     names = ["llama_cpp/__init__.py", "llama_cpp/__pycache__/x.pyc", "docs/index.md", "PKG-INFO"]
     upstream = ["CMakeLists.txt", "LICENSE", "cmake/a", "include/a", "src/a", "models/vocab.gguf", "tools/a"]
-    upstream += ["vendor/hash/a", "vendor/cpp-httplib/a", *(f"ggml/{name}" for name in ("CMakeLists.txt", "cmake/a"))]
+    upstream += ["tools/mtmd/mtmd.cpp", "tools/mtmd/test-2.mp3", "vendor/hash/a", "vendor/cpp-httplib/a"]
+    upstream += [f"ggml/{name}" for name in ("CMakeLists.txt", "cmake/a")]
     upstream += ["ggml/include/a", "ggml/src/ggml.c", "ggml/src/ggml-cuda/a", "ggml/src/ggml-sycl/a"]
     for name in [*names, *(f"vendor/llama.cpp/{name}" for name in upstream)]:
         path = folder / name
@@ -65,7 +66,8 @@ def test_only_what_is_needed_to_build_is_packed(work: Path, source: Path) -> Non
         names = {name for name in archive.getnames() if archive.getmember(name).isfile()}
     prefix = "vendor/llama.cpp/"
     assert "llama_cpp/__init__.py" in names and f"{prefix}ggml/src/ggml-cuda/a" in names
-    left_out = ("models/vocab.gguf", "tools/a", "vendor/cpp-httplib/a", "ggml/src/ggml-sycl/a")
+    assert f"{prefix}tools/mtmd/mtmd.cpp" in names
+    left_out = ("models/vocab.gguf", "tools/a", "vendor/cpp-httplib/a", "tools/mtmd/test-2.mp3", "ggml/src/ggml-sycl/a")
     assert not names & {prefix + name for name in left_out}
     assert not any("__pycache__" in name or name.startswith("docs") for name in names)
     assert json.loads((work / "pack" / packing.MANIFEST).read_text())["python"] == "3.12"
@@ -243,7 +245,7 @@ def test_every_entry_has_a_step() -> None:
 
 # ---------------------------------------------------------------- the page
 
-FAST = ("devices", "widths q8_0", "draft steps", "hybrids", "batch sizes", "bare loop q8_0", "stop", "memory")
+FAST = ("devices", "widths q8_0", "draft steps", "hybrids", "batch sizes", "images", "bare loop q8_0", "stop", "memory")
 
 
 def test_a_small_run_is_written_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,7 +260,7 @@ def test_a_small_run_is_written_as_a_page(tmp_path: Path, capsys: pytest.Capture
     assert text.startswith("# GPUs\n\nWritten by hand.\n\n<!-- gpu-report: A GPU -->\n## A GPU\n")
     headings = ["Does it work", "A verify pass, by its width", "Widths as they come, or padded", "A hybrid model"]
     headings += ["A whole draft, by the order of its passes", "Without a draft: the engine and a bare loop"]
-    headings += ["Batch sizes", "Stop", "Memory on the GPU", "Not finished"]
+    headings += ["Batch sizes", "Images", "Stop", "Memory on the GPU", "Not finished"]
     assert all(f"### {heading}\n" in text for heading in headings)
     assert "### Top-k on the GPU" not in text
     assert "| self-test: program | as it should |" in text and "| selftest | failed | KnownError: no engine |" in text

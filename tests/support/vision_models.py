@@ -47,6 +47,8 @@ class Encoder:
     patch: int = 8
     """Pixels, as the next one."""
     size: int = 48
+    weights: Literal["F32", "F16"] = "F32"
+    """Of its matrices."""
 
 
 TINY = Encoder()
@@ -80,8 +82,10 @@ def make_projector(
     writer.add_float32("clip.vision.attention.layer_norm_epsilon", 1e-5)
     writer.add_array("clip.vision.image_mean", [0.5, 0.5, 0.5])
     writer.add_array("clip.vision.image_std", [0.5, 0.5, 0.5])
+    matrices = np.float16 if encoder.weights == "F16" else np.float32
     for name, array in _weights(kind, target_width, encoder, RandomWeights(seed, 0.0)).items():
-        writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+        is_matrix = array.ndim > 1 and "position" not in name
+        writer.add_tensor(name, np.ascontiguousarray(array, matrices if is_matrix else np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -29,7 +29,7 @@ INSTALLED = "installed"
 BACKENDS = ("cuda", "vulkan", "metal", "cpu", INSTALLED)
 _PART_BYTES = 15 * 1024 * 1024
 """Of an archive of libraries: a file that comes back from a lent machine has at most 16 MiB."""
-_LIBRARY = re.compile(r"^lib(ggml|llama)[\w.-]*\.(so|dylib)(\.\d+)*$")
+_LIBRARY = re.compile(r"^lib(ggml|llama|mtmd)[\w.-]*\.(so|dylib)(\.\d+)*$")
 _OPTIONS = {
     "CMAKE_BUILD_TYPE": "Release",
     "BUILD_SHARED_LIBS": "ON",
@@ -37,6 +37,8 @@ _OPTIONS = {
     "GGML_NATIVE": "OFF",
     "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
     "CMAKE_INSTALL_RPATH": "@loader_path" if sys.platform == "darwin" else "$ORIGIN",
+    "LLAMA_BUILD_MTMD": "ON",
+    "MTMD_VIDEO": "OFF",
     **{f"LLAMA_BUILD_{part}": "OFF" for part in ("COMMON", "TESTS", "TOOLS", "EXAMPLES", "SERVER", "APP", "UI")},
     "LLAMA_USE_PREBUILT_UI": "OFF",
     "LLAMA_OPENSSL": "OFF",
@@ -132,7 +134,7 @@ def build(backend: str) -> None:
         ["cmake", "-S", str(source / "vendor" / "llama.cpp"), "-B", str(work), *generator, *options], check=True
     )
     jobs = os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or str(os.cpu_count() or 2)
-    subprocess.run(["cmake", "--build", str(work), "--target", "llama", f"--parallel={jobs}"], check=True)
+    subprocess.run(["cmake", "--build", str(work), "--target", "llama", "mtmd", f"--parallel={jobs}"], check=True)
     _make_site(backend, work / "bin")
 
 

@@ -35,8 +35,11 @@ _NEEDED = (
 _GLIBC = ("2_28", "2_27", "2_17", "2_12")
 _BACKENDS = {"ggml-blas", "ggml-cpu", "ggml-cuda", "ggml-hip", "ggml-metal", "ggml-vulkan"}
 _UPSTREAM = Path("vendor/llama.cpp")
-_PARTS = ("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "ggml/CMakeLists.txt", "ggml/cmake", "ggml/include")
-_UNUSED = {"cpp-httplib", "__pycache__"}
+_PARTS = (
+    *("CMakeLists.txt", "LICENSE", "cmake", "include", "src", "tools/mtmd"),
+    *("ggml/CMakeLists.txt", "ggml/cmake", "ggml/include"),
+)
+_UNUSED = {"cpp-httplib", "__pycache__", "test-1.jpeg", "test-2.mp3", "test-3.mp4", "legacy-models"}
 
 
 def pack(python: str, machine: str, *, with_numpy: bool) -> int:

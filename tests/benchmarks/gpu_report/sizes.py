@@ -10,8 +10,11 @@ from app.engine.llama.thread_count import default_threads
 from app.protocol.options import LoadSettings, Quantization
 from tests.benchmarks.inflate import GUIDE, inflated, vocabulary_pair
 from tests.support.architectures import make
+from tests.support.vision_models import Encoder
 
 QUANTIZATIONS: tuple[Quantization, ...] = ("q8_0", "q4_k_m")
+
+_REAL_ENCODER = Encoder(width=1280, heads=16, layers=24, feed_forward=5120, patch=14, size=448, weights="F16")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,9 @@ class Sizes:
     prompt: int = 2048
     contexts: tuple[int, ...] = (2048, 8192, 16384)
     stops: int = 10
+    encoder: Encoder = _REAL_ENCODER
+    photo: int = 1792
+    """Pixels of a side; what Qwen's projectors make of a photo."""
     architectures: tuple[str, ...] = ("qwen35", "lfm2", "granitehybrid", "gemma3", "deepseek2")
 
 
@@ -63,6 +69,8 @@ SMALL = Sizes(
     prompt=128,
     contexts=(512, 1024),
     stops=2,
+    encoder=Encoder(),
+    photo=96,
     architectures=("lfm2",),
 )
 

@@ -33,6 +33,7 @@ _FUNCTIONS: dict[str, tuple[str, str]] = {
     "bare loop": ("answers", "bare_loop"),
     "hybrids": ("passes", "hybrids"),
     "batch sizes": ("passes", "batch_sizes"),
+    "images": ("images", "images"),
     "stop": ("usage", "stop"),
     "memory": ("usage", "memory"),
     "architectures": ("usage", "architectures"),

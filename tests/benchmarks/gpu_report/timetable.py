@@ -46,6 +46,7 @@ _ALL = (
     Entry("bare loop q4_k_m", 90, 25),
     Entry("hybrids", 60, 15),
     Entry("batch sizes", 120, 20),
+    Entry("images", 150, 25, needs_models=False),
     Entry("stop", 120, 25),
     Entry("memory", 150, 30),
     Entry("architectures", 240, 40, needs_models=False),

@@ -246,6 +246,12 @@ _TABLES: tuple[tuple[str, str, Callable[[Steps], Iterator[str]]], ...] = (
         _figures_of("hybrids", "{:,.3f}"),
     ),
     ("Batch sizes", f"Prompt processing. {_MODEL}, Q8_0.", _batch_sizes),
+    (
+        "Images",
+        "A projector of a real one's size with random weights. Milliseconds to encode an image (the median), the first "
+        "time, and on the processor; the mean squared difference of the embeddings ÷ their variance; GPU memory.",
+        _figures_of("images", "{:,.3g}"),
+    ),
     ("Stop", "Milliseconds until the engine has stopped.", _figures_of("stop", "{:,.1f}")),
     (
         "Memory on the GPU",
