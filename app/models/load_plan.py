@@ -35,7 +35,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     draft_device: str = ""
     """`Device.name` of the GPU for the draft."""
     projector_bytes: int = 0
-    """What the projector takes that is loaded with the target; on the first GPU that any of the target is on."""
+    """What the target's projector takes, on the first GPU that any of the target is on."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
