@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -115,6 +116,29 @@ def test_the_sentence_names_the_gpus_there_are(load: Loading, random_pair: tuple
         load(*random_pair, split_mode="none", main_gpu="CUDA7")
     with pytest.raises(KnownError, match=r"The shares of 2 GPUs .* has one GPU\."):
         load(*random_pair, tensor_split=(1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("placement", "devices", "split"),
+    [
+        (Placement(tensor_split=(0.0, 1.0, 3.0)), [22, 33, None], [1.0, 3.0]),
+        (Placement(tensor_split=(2.0, 0.0, 0.0)), [11, None], [2.0]),
+        (Placement(tensor_split=(0.0, 0.0, 0.0)), [], [0.0, 0.0, 0.0]),  # llama.cpp goes by free memory then
+        (Placement("B", "none"), [22, None], []),
+    ],
+)
+def test_only_gpus_with_a_share_are_used(
+    monkeypatch: pytest.MonkeyPatch, placement: Placement, devices: list[int | None], split: list[float]
+) -> None:
+    monkeypatch.setattr(backend, "offload_handles", lambda: {"A": 11, "B": 22, "C": 33})
+    params = llama_cpp.llama_model_default_params()
+    kept = placement.apply(params)
+    given = ctypes.cast(params.devices, ctypes.POINTER(ctypes.c_void_p))
+    assert [given[number] for number in range(len(devices))] == devices
+    assert bool(params.devices) == bool(devices)
+    assert [params.tensor_split[number] for number in range(len(split))] == split
+    assert placement.first_gpu() == (devices or [11])[0]
+    assert kept  # which llama.cpp reads until the model is loaded
 
 
 @pytest.mark.usefixtures("processor_as_gpu")
