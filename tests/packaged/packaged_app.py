@@ -194,3 +194,11 @@ class OpenApp:
     def _on_display(self) -> Display:
         assert self._display is not None, "this window is offscreen"
         return self._display
+
+
+def assert_it_runs_on_the_cpu(app: PackagedApp) -> None:
+    """It finds no GPU, says so, and has nothing to complain about."""
+    assert app.hello().devices == []
+    tested = app.run("selftest")
+    assert " on the CPU;" in tested.stdout and tested.stderr == ""
+    assert app.run("generate", "--prompt", "What is a draft model?", "--max-tokens", "8").stdout

@@ -9,16 +9,13 @@ import pytest
 
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import BACKEND, NewApp
+from tests.packaged.packaged_app import assert_it_runs_on_the_cpu
 
 pytestmark = pytest.mark.skipif(BACKEND != "cuda", reason="this isn't the package with CUDA")
 
 
 def test_without_a_driver_the_processor_does_it(installed: CleanSystem, new_app: NewApp) -> None:
-    app = new_app(installed)
-    assert app.hello().devices == []
-    tested = app.run("selftest")
-    assert " on the CPU;" in tested.stdout and tested.stderr == ""
-    assert app.run("generate", "--prompt", "What is a draft model?", "--max-tokens", "8").stdout
+    assert_it_runs_on_the_cpu(new_app(installed))
 
 
 def test_everything_but_the_driver_is_inside(installed: CleanSystem) -> None:

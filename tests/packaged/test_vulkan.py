@@ -13,6 +13,7 @@ import pytest
 
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import BACKEND, NewApp
+from tests.packaged.packaged_app import assert_it_runs_on_the_cpu
 
 SECONDS = 1800.0
 """llvmpipe is slow, and compiles each shader once."""
@@ -58,11 +59,7 @@ def test_vulkan_is_recommended_and_not_needed(deb: Path) -> None:
 
 
 def test_without_a_gpu_the_processor_does_it(without_gpu: CleanSystem, new_app: NewApp) -> None:
-    app = new_app(without_gpu)
-    assert app.hello().devices == []
-    tested = app.run("selftest")
-    assert " on the CPU;" in tested.stdout and tested.stderr == ""
-    assert app.run("generate", "--prompt", "What is a draft model?", "--max-tokens", "8").stdout
+    assert_it_runs_on_the_cpu(new_app(without_gpu))
 
 
 def test_the_driver_is_found_and_everything_runs_on_it(

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +15,22 @@ import llama_cpp
 import pytest
 from llama_cpp import mtmd_cpp
 
-from app.engine.host.contexts import _affordable_snapshots
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
-from app.engine.llama.context import Context
-from app.engine.llama.head import Head
-from app.engine.llama.model import Model
-from app.engine.llama.placement import Placement
-from app.models.gguf import read_header
-from app.models.gpu_split import GpuSplit
-from app.models.memory_estimate import MemoryEstimate, estimate, shape_of
 from app.protocol.commands import Load, Message
 from app.protocol.devices import Device
 from app.protocol.events import PairLoaded
-from app.protocol.limits import DRAFT_OUTPUTS
 from app.protocol.options import LoadSettings, Sampling
+from tests.support import gpu_memory
 from tests.support.architectures import Architecture, make
-from tests.support.expert_models import make_expert_model
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
+from tests.support.gpu_memory import MIB, Case, allocated, planned
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_table_model
 from tests.support.vision_models import make_image, make_projector, make_seeing_model
 
 Loading = Callable[..., PairLoaded]
-Sizes = dict[str, float]
-MIB = 1024 * 1024
-LENGTH = 2048
 SMALL: dict[str, Any] = {"context_length": 256, "micro_batch_size": 32, "threads": 1}
-WIDE: dict[str, Any] = {"width": 512, "heads": 8, "kv_heads": 4, "feed_forward": 1536, "vocab_size": 4096}
 
 
 @pytest.fixture(autouse=True)
@@ -174,97 +160,28 @@ def test_a_projector_is_on_the_gpu_that_was_chosen(
 
 # ---------------------------------------------------------------- the plan
 
-
-def _llama(path: Path, **options: Any) -> Path:
-    return make_model(path, **{**WIDE, "layers": 8, "context_length": 4096, **options})
-
-
-def _hybrid(path: Path) -> Path:
-    return make(path, "qwen35", **{**WIDE, "vocab_size": 512, "kv_heads": 2}, layers=8, weights="F16")
-
-
-def _with_head(path: Path) -> Path:
-    return make_table_model(path, "glm4moe", width=768, heads=8, kv_heads=4, layers=5, feed_forward=1536, weights="F16")
-
-
-def _experts(path: Path) -> Path:
-    return make_expert_model(path, **{**WIDE, "layers": 6, "context_length": 4096, "weights": "F16"})
-
-
-@dataclass(frozen=True)
-class Case:
-    make: Callable[[Path], Path] = _llama
-    shares: Sequence[float] = ()
-    layers: int = -1
-    draft_gpu: int | None = None
-    with_draft: bool = False
-    with_head: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
-
-
 CASES = {
-    "halves": Case(),
+    "by free memory": Case(),
     "a quarter and the rest": Case(shares=(1.0, 3.0)),
     "all on the second": Case(shares=(0.0, 1.0)),
     "part": Case(shares=(1.0, 1.0), layers=7),
-    "with draft": Case(with_draft=True),
-    "draft on the first": Case(shares=(0.0, 1.0), with_draft=True, draft_gpu=0),
-    "hybrid": Case(_hybrid),
-    "head": Case(_with_head, with_head=True),
-    "experts": Case(_experts),
-    "some experts on the CPU": Case(_experts, options={"expert_layers_on_cpu": 3}),
+    "with draft": Case(draft_layers=6),
+    "draft on the first": Case(shares=(0.0, 1.0), draft_layers=6, draft_gpu=0),
+    "hybrid": Case(gpu_memory.hybrid),
+    "head": Case(gpu_memory.with_head, with_head=True),
+    "experts": Case(gpu_memory.experts),
+    "some experts on the CPU": Case(gpu_memory.experts, experts_apart=3),
 }
 
 
-def allocated(case: Case, path: Path, draft: Path | None, gpus: list[Device], buffers: Sizes) -> list[float]:
-    """MiB that llama.cpp has allocated on each GPU when this is loaded as the engine does it."""
-    settings = LoadSettings()
-    placement = Placement(tensor_split=tuple(case.shares), **case.options)
-    own = placement if case.draft_gpu is None else Placement(gpus[case.draft_gpu].name, "none")
-    with contextlib.ExitStack() as freed:
-        model = Model(path, case.layers, lambda _: True, with_head=case.with_head, placement=placement)
-        freed.callback(model.close)
-        snapshots = _affordable_snapshots(model, settings, 1, has_head=case.with_head)
-        for name in [name for name in buffers if not name.endswith("model")]:
-            del buffers[name]  # of a context that was asked for these, and is gone
-        context = Context(model, settings, length=LENGTH, threads=1, snapshots=snapshots)
-        freed.callback(context.close)
-        if case.with_head:
-            freed.callback(Head(context, model, settings).close)
-        if draft:
-            second = Model(draft, -1, lambda _: True, placement=own)
-            freed.callback(second.close)
-            freed.callback(Context(second, settings, length=LENGTH, threads=1, outputs=DRAFT_OUTPUTS).close)
-        return [sum(size for name, size in buffers.items() if name.startswith(gpu.name)) for gpu in gpus]
-
-
-def planned(case: Case, path: Path, draft: Path | None, gpus: list[Device]) -> MemoryEstimate:
-    target = shape_of(read_header(path))
-    return estimate(
-        target,
-        shape_of(read_header(draft)) if draft else None,
-        gpus=GpuSplit(
-            tuple(gpu.free_bytes for gpu in gpus),
-            tuple(gpu.total_bytes for gpu in gpus),
-            tuple(case.shares),
-            draft_gpu=case.draft_gpu,
-        ),
-        head=target if case.with_head else None,
-        context_length=LENGTH,
-        target_gpu_layers=case.layers,
-        draft_gpu_layers=-1,
-        **case.options,
-    )
-
-
 @pytest.mark.parametrize("name", CASES)
-def test_each_gpu_takes_what_the_plan_says(name: str, tmp_path: Path, gpus: list[Device], buffers: Sizes) -> None:
+def test_each_gpu_takes_what_the_plan_says(
+    name: str, tmp_path: Path, gpus: list[Device], buffers: dict[str, float]
+) -> None:
     case = CASES[name]
-    path = case.make(tmp_path / "target.gguf")
-    draft = _llama(tmp_path / "draft.gguf", layers=6, width=256) if case.with_draft else None
-    plan = [parts.total / MIB for parts in planned(case, path, draft, gpus).gpus]
-    real = allocated(case, path, draft, gpus, buffers)
+    target, draft = case.files(tmp_path)
+    plan = [parts.total / MIB for parts in planned(case, target, draft, gpus).gpus]
+    real = [sum(each.values()) for each in allocated(case, target, draft, gpus, buffers)]
     for gpu, counted, taken in zip(gpus, plan, real, strict=True):
-        print(f"| {name} | {gpu.name} | {counted:.1f} | {taken:.1f} | {buffers} |")  # noqa: T201 - docs/gpu.md
-    for counted, taken in zip(plan, real, strict=True):
+        print(f"| {name} | {gpu.name} | {counted:.1f} | {taken:.1f} |")  # noqa: T201 - docs/gpu.md
         assert 0.98 * taken <= counted <= 1.1 * taken + 2.0
