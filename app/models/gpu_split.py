@@ -39,11 +39,6 @@ class GpuSplit:
             return self.second(taken)
         return tuple(float(number == self.draft_gpu) for number in range(len(self.free)))
 
-    @property
-    def first(self) -> int:
-        """The index of the first GPU that gets a part of the target."""
-        return next((number for number, share in enumerate(self.shares) if share), 0)
-
     def rows(self) -> tuple[float, ...]:
         """How much of each matrix is on each GPU; the sum is 1."""
         shares = self.shares or self.total
@@ -51,6 +46,11 @@ class GpuSplit:
 
 
 ONE_GPU = GpuSplit()
+
+
+def first_gpu(shares: Sequence[float]) -> int:
+    """The index of the first GPU that gets a part of a model."""
+    return next((number for number, share in enumerate(shares) if share), 0)
 
 
 def gpus_of_layers(shares: Sequence[float], count: int) -> list[int]:

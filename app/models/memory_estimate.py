@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from app.models.architectures import KEEPS_STATES
-from app.models.gpu_split import ONE_GPU, GpuSplit, filled
+from app.models.gpu_split import ONE_GPU, GpuSplit, filled, first_gpu
 from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.models.model_memory import ModelMemory, Place, cells_for
 from app.protocol.limits import (
@@ -156,7 +156,8 @@ class PairMemory:
         on_gpus = [_parts(*each) for each in places]
         sees_on_gpu = self._sees_on_gpu and bool(on_gpus)
         if sees_on_gpu:
-            on_gpus[gpus.first] = msgspec.structs.replace(on_gpus[gpus.first], projector=self._projector)
+            first = first_gpu(gpus.shares)
+            on_gpus[first] = msgspec.structs.replace(on_gpus[first], projector=self._projector)
         return MemoryEstimate(
             system=msgspec.structs.replace(
                 system,

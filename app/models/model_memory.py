@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from app.models.architectures import KEEPS_FLASH_ATTENTION, LARGE_GRAPHS
-from app.models.gpu_split import gpus_of_layers
+from app.models.gpu_split import first_gpu, gpus_of_layers
 from app.models.memory_shape import Layer, ModelShape
 from app.protocol.limits import LEAST_PICKED_VOCABULARY, KvType
 
@@ -101,8 +101,7 @@ class ModelMemory:
         for number in self._computing(where):
             places[number].compute = self._graph() + ahead
         if self._copied():
-            first = next((number for number, share in enumerate(shares) if share), 0)
-            places[first].compute = self._copying_graph() + ahead
+            places[first_gpu(shares)].compute = self._copying_graph() + ahead
         return places
 
     def by_layer(self) -> list[int]:

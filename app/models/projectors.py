@@ -35,8 +35,9 @@ _FOR: dict[str, tuple[str, ...]] = {
 """How the architectures of their models begin, for kinds of projectors that are for one family alone."""
 _LONGEST_KIND = 100
 _FLOAT = 4
-_DYNAMIC = ("qwen2vl_merger", "qwen2.5vl_merger", "qwen3vl_merger", "ling3vl", "gemma4v", "glm4v", "glm5v", "mimovl")
-"""Kinds where an image's size decides how many patches it has: up to 16,384 (a photo has as many), or 10,080 (gemma4v).
+_DYNAMIC = ("_merger", "ling3vl", "gemma4v", "glm4v", "glm5v", "mimovl")
+"""How the names of kinds end where an image's size decides how many patches it has: up to 16,384, which a photo has, or
+10,080 (gemma4v). Qwen's are mergers.
 """
 _DYNAMIC_PATCHES = 8464
 """What is counted for them: the more patches, the less each of them takes (measured on the CPU: docs/images.md)."""
@@ -73,7 +74,7 @@ def projector_bytes(projector: GgufHeader) -> int:
         return value if isinstance(value, int) else 0
 
     patch = max(of("patch_size"), 1)
-    patches = max((of("image_size") // patch) ** 2, _DYNAMIC_PATCHES if _kind(projector) in _DYNAMIC else 0)
+    patches = max((of("image_size") // patch) ** 2, _DYNAMIC_PATCHES if _kind(projector).endswith(_DYNAMIC) else 0)
     row = _ROWS_AT_ONCE * of("embedding_length") + 2 * of("feed_forward_length")
     return projector.tensor_bytes + patches * row * _FLOAT
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.models.gguf import read_header
@@ -57,6 +58,18 @@ def test_it_is_part_of_the_memory_plan(target: Path, tmp_path: Path) -> None:
     assert seeing.system.total - blind.system.total == seeing.system.projector == needed
     on_gpu = estimate(shape, context_length=512, projector_bytes=needed, target_gpu_layers=-1)
     assert (on_gpu.gpu.projector, on_gpu.system.projector) == (needed, 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "depends_on_the_image"),
+    [("qwen3vl_merger", True), ("glm4v", True), ("gemma4v", True), ("gemma3", False), ("mlp", False)],
+)
+def test_a_size_that_depends_on_the_image_is_counted(tmp_path: Path, kind: str, depends_on_the_image: bool) -> None:
+    header = read_header(make_projector(tmp_path / "mmproj.gguf", "llava"))
+    fixed = projector_bytes(header)
+    metadata = {**header.metadata, "clip.projector_type": kind.encode()}
+    counted = projector_bytes(msgspec.structs.replace(header, metadata=metadata))
+    assert (counted > 2 * fixed) if depends_on_the_image else (counted == fixed)
 
 
 def test_it_is_on_the_first_gpu_that_the_target_is_on(target: Path) -> None:

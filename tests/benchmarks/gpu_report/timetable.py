@@ -22,7 +22,9 @@ class Entry:
     backends: tuple[str, ...] = ()
     """Where it makes sense; everywhere if there are none."""
     needs_models: bool = True
-    """Whether it uses the large models, which take minutes to make."""
+    """Whether it waits for the large models, which take minutes to make: because it uses them, or because it times
+    something, which needs a quiet machine.
+    """
 
 
 _NO_REUSE, _NO_CUDA_GRAPHS = {"LLAMA_GRAPH_REUSE_DISABLE": "1"}, {"GGML_CUDA_DISABLE_GRAPHS": "1"}
@@ -46,7 +48,7 @@ _ALL = (
     Entry("bare loop q4_k_m", 90, 25),
     Entry("hybrids", 60, 15),
     Entry("batch sizes", 120, 20),
-    Entry("images", 150, 25, needs_models=False),
+    Entry("images", 150, 25),
     Entry("stop", 120, 25),
     Entry("memory", 150, 30),
     Entry("architectures", 240, 40, needs_models=False),
