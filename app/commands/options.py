@@ -197,6 +197,13 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
     drafting.add_argument(
         "--accept", choices=get_args(AcceptRule), default="coupled", help="accept rule (default coupled)"
     )
+    drafting.add_argument(
+        "--exact",
+        dest="accept",
+        action="store_const",
+        const="exact",
+        help="the same as --accept exact: the same text with and without a draft even where rounding depends on it",
+    )
 
 
 def add_head_option(group: argparse._ArgumentGroup) -> None:

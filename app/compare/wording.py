@@ -9,7 +9,7 @@ import msgspec
 from app.compare.results import Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
 from app.models.text import printable, size_text
-from app.protocol.options import Sampling
+from app.protocol.options import SEED_DECIDES, Sampling
 
 UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"
@@ -85,7 +85,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
     rounding = f"rounding shifts logits by up to {number(difference.rounding, 3)} here"
     if difference.near_tie:
         return f"{logits}; {rounding}, so this is a near-tie"
-    if setup.accept != "coupled" and setup.sampling.temperature:
+    if setup.accept not in SEED_DECIDES and setup.sampling.temperature:
         return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose other tokens"
     return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
 

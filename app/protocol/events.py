@@ -123,6 +123,11 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     load_seconds: float = 0.0
     plain_pass_seconds: float = 0.0
     """One pass of the target over one token, measured here; 0 if it wasn't measured."""
+    exact_unit: int = 0
+    """Passes over a multiple of so many tokens were found to give the same logits here. 1: all do, so that the text is
+    the same with and without a draft; 0: it wasn't tried."""
+    exact_pass_seconds: float = 0.0
+    """A pass over ``exact_unit`` tokens, which answers without a draft take under the rule ``exact``."""
     history: list[KindFigures] = []
     """The results of drafting in earlier answers of this pair on this machine."""
     slower: SpeedChange | None = None
@@ -224,6 +229,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Set while the policy doesn't draft because it wouldn't save time."""
     kind: TextKind = "prose"
     """The kind of text when the round began."""
+    threads: int = 0
+    """How many threads computed it, if fewer than `PairLoaded.batch_threads`: other programs are busy."""
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0

@@ -30,6 +30,8 @@ SplitMode = Literal["layer", "row", "none"]
 """How a model is spread over several GPUs: whole layers, or the rows of its matrices; ``none``: it is on one."""
 HeadChoice = Literal["auto", "on", "off"]
 """Whether an MTP head inside the target is used. ``auto``: where one is expected to save time (`app.models.mtp`)."""
+EXACT_WIDTH = MAX_DRAFT_LENGTH
+"""Under the accept rule ``exact``, the most tokens of a pass: a number that GPUs have kernels for."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Positions whose logits are requested at once."""
 WAITING_STATES_BYTES = 64 * 1024 * 1024

@@ -20,12 +20,15 @@ from app.protocol.limits import (
     SplitMode,
 )
 
-AcceptRule = Literal["coupled", "rejection", "block"]
+AcceptRule = Literal["coupled", "exact", "rejection", "block"]
+"""``exact``: as ``coupled``, in passes padded to widths that give the same logits, where others don't."""
 DrafterName = Literal["model", "ngram", "mtp", "grammar"]
 DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp", "grammar"]
 """``chain``, the same as ``auto``: the tokens that a grammar forces, or n-grams, where these are more promising,
 otherwise the draft model or the MTP head, if there is one.
 """
+SEED_DECIDES: tuple[AcceptRule, ...] = ("coupled", "exact")
+"""Rules under which the seed decides the text, whatever is drafted."""
 ProposalMethod = Literal["coupled", "greedy"]
 """How a draft model proposes when sampling: with the target's own noise, or always its most likely token."""
 Propose = Literal["auto", "coupled", "greedy"]

@@ -41,6 +41,13 @@ class ResponseFormat(msgspec.Struct):
     name: str | None = None
 
 
+class OwnOptions(msgspec.Struct):
+    """What only this server has."""
+
+    exact: bool = False
+    """Use the accept rule ``exact``."""
+
+
 class Settings(msgspec.Struct, kw_only=True):
     """What all requests for an answer have; ``None``: not given."""
 
@@ -66,6 +73,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """In GBNF, llama-server's."""
     n: int | None = None
     logit_bias: Annotated[dict[int, Bias], msgspec.Meta(max_length=MOST_BIASES)] | None = None
+    slipstream: OwnOptions | None = None
 
     @property
     def includes_usage(self) -> bool:

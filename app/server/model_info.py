@@ -62,6 +62,7 @@ class ModelInfo:
                 "draft": _name(pair),
                 "mtp_head": pair.has_head,
                 "drafting_off": pair.drafting_off,
+                "exact_unit": pair.exact_unit or None,
                 "thinking": pair.thinking,
                 "template_variables": pair.template_variables,
                 "tool_format": pair.tool_format or None,

@@ -32,6 +32,7 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message]) ->
         overflow="stop",
         private=True,
         logit_bias=request.logit_bias or {},
+        accept="exact" if request.slipstream and request.slipstream.exact else "coupled",
     )
 
 

@@ -107,9 +107,11 @@ def _native(name: str) -> list[str]:
 def _flags() -> Mapping[str, str]:
     """As in ``scripts/setup``, which says why."""
     cpu = Path("/proc/cpuinfo")
-    if not cpu.is_file() or "amx_tile" not in cpu.read_text().split():
+    has = cpu.read_text().split() if cpu.is_file() else []
+    without = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" if "amx_tile" in has else ""
+    without += " -mno-avx512fp16" if "avx512_fp16" in has else ""
+    if not without:
         return {}
-    without = "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
     return {name: f"{os.environ.get(name, '')} {without}" for name in ("CFLAGS", "CXXFLAGS")}
 
 

@@ -73,6 +73,9 @@ class Drafting:
         """For each drafter that decodes: the tokens of the context that it has not processed."""
         self.failure: str | None = None
         """Why a drafter is no longer used, for the user."""
+        self.slowdown = 1.0
+        """How many times as long everything takes now, because other programs are busy. The policy learns what rounds
+        would take without them: a busy phase is no reason to draft less."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
@@ -159,7 +162,15 @@ class Drafting:
         for name, missing in self._missing.items():
             self._missing[name] = 0 if draft.drafter == name else missing + accepted + 1
         self.policy.learn(
-            Outcome(draft.situation, draft.decision, draft.proposal, draft.tested, accepted, token, *seconds)
+            Outcome(
+                draft.situation,
+                draft.decision,
+                draft.proposal,
+                draft.tested,
+                accepted,
+                token,
+                *(each / self.slowdown for each in seconds),
+            )
         )
 
     def accepted(self) -> None:

@@ -32,8 +32,11 @@ from app.engine.decoding.text_kind import TextKinds
 from app.engine.drafters import Proposal
 from app.errors import Canceled
 from app.protocol.events import Piece, Round
+from app.protocol.limits import EXACT_WIDTH, TARGET_OUTPUTS
 from app.protocol.options import DrafterName, FinishReason, TextKind
 
+_TOGETHER = TARGET_OUTPUTS
+"""Tokens that a draft's roll-back removed are processed again so many at a time: wider passes round differently."""
 _CAUGHT_UP = 4
 """If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
 
@@ -89,6 +92,8 @@ class Decoding:
             self._grammar.follow(TokenTexts(self._shown, task.marks, prompt), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
+        self._room = target.length - (task.unit - 1)
+        """The most tokens of prompt and answer: a padded pass has to fit as well."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """The number of tokens in the sequence at which the answer ends."""
         self._endings: dict[str, list[int]] = {}
@@ -239,27 +244,31 @@ class Decoding:
 
         A memory that can only go back to checkpoints may lack more than the last token of the context. Up to ``width``,
         the last token is repeated: what comes after the draft has no effect on it, and is rolled back like a rejected
-        one. It has logits, too, because llama.cpp uses a graph again only for the same number of them.
+        one. It has logits, too, because llama.cpp uses a graph again only for the same number of them; under ``exact``
+        all tokens have, because logits are computed by kernels that are chosen by their number.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
                 if self._stops.cancelled():
                     raise Canceled
-                target.decode(context[held : min(piece_end(context, held, target.chunk), end)], 0)
+                target.decode(context[held : min(piece_end(context, held, _TOGETHER), end)], 0)
         target.hold(len(draft_tokens))
         tokens = [*context[len(target.tokens) :], *draft_tokens]
         outputs = len(draft_tokens) + 1
-        padding = max(width - outputs, 0)
+        padding = max(width - outputs, 0) if self._task.unit == 1 else -len(tokens) % self._task.unit
         if len(target.tokens) + len(tokens) + padding > target.length:
             padding = 0
         padded = [*tokens, *tokens[-1:] * padding]
-        return target.decode_largest(padded, outputs + padding, self._needed)[:outputs]
+        begin = 0 if self._task.unit == 1 else len(tokens) - outputs
+        return target.decode_largest(padded, begin + outputs + padding, self._needed)[begin : begin + outputs]
 
     def _draft(self) -> Draft:
         if not self._drafting:
             return NO_DRAFT
-        limit = min(self._target.length, self._longest - 1) - len(self._sequence)
+        limit = min(self._room, self._longest - 1) - len(self._sequence)
+        if self._task.unit > 1:
+            limit = min(limit, EXACT_WIDTH - max(len(self._sequence) - len(self._target.tokens), 1))
         if self._task.thinking_budget is not None and self._texts.may_think:  # what lies behind its end would be lost
             limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
         if self._grammar and self._grammar.extra:  # behind such a token the grammar may not be in force
@@ -356,7 +365,7 @@ class Decoding:
             return shown
         if len(self._sequence) >= self._longest:
             shown += self._ended("length", cut=True)
-        elif len(self._sequence) > self._target.length:
+        elif len(self._sequence) > self._room:
             shown += self._ended("context", cut=True)
         return shown
 

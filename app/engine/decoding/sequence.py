@@ -45,6 +45,8 @@ class Task:
     mark_texts: Mapping[int, bytes] = field(default_factory=dict)
     logprobs: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    unit: int = 1
+    """Verify passes are padded to a multiple of so many tokens, and have at most `EXACT_WIDTH`; 1: neither."""
 
     @property
     def needed(self) -> int | None:

@@ -34,7 +34,9 @@ def target_context(
 
     def with_snapshots(count: int) -> Context:
         one, batch = threads
-        return Context(model, settings, length=length, threads=one, batch_threads=batch, snapshots=count)
+        return Context(
+            model, settings, length=length, threads=one, batch_threads=batch, snapshots=count, same_kernels=True
+        )
 
     while snapshots:
         try:

@@ -19,14 +19,17 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
 from app.engine.host.answer_grammar import allowed_after
 from app.engine.host.chat_cache import ChatCaches, memory_limit
+from app.engine.host.exactness import exactness
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.pair_costs import PairCosts, measured_costs
 from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
+from app.engine.host.pair_threads import PairThreads, pair_threads
 from app.engine.host.prompt_processing import process_prompt
 from app.engine.host.recommended import recommended_sampling
 from app.engine.host.tasks import check_tokens, task_for, unknown_token
 from app.engine.llama import backend
 from app.engine.policy.auto import AutoPolicy
+from app.engine.policy.costs import CostModel
 from app.errors import Canceled, KnownError
 from app.protocol.commands import (
     CheckText,
@@ -52,7 +55,8 @@ from app.protocol.events import (
     TokensCounted,
     TokensScored,
 )
-from app.protocol.options import TemplateVariables
+from app.protocol.limits import EXACT_WIDTH
+from app.protocol.options import AcceptRule, TemplateVariables
 from app.protocol.statistics import Statistics
 
 log = logging.getLogger("slipstream.engine")
@@ -85,6 +89,8 @@ class Engine:
         """When the computation last advanced (`time.monotonic`); the worker reads it to notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
+        self._threads: PairThreads | None = None
+        """``None``: their number is fixed, or the processor computes nothing."""
 
     # ------------------------------------------------------------ loading
 
@@ -117,8 +123,10 @@ class Engine:
                 refused = str(error)
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, self._should_abort)
+            self._find_exactness(target)
         costs = self._costs.costs if self._costs else None
         self._drafters = pair_drafters(target, self._draft, costs, self._should_abort)
+        self._threads = pair_threads(target, self._draft, costs)
         sampling, recommended = recommended_sampling(target.model)
         return PairLoaded(
             request=command.request,
@@ -145,9 +153,18 @@ class Engine:
             recommended=recommended,
             load_seconds=time.perf_counter() - started,
             plain_pass_seconds=self._costs.costs.verify[1] if self._costs else 0.0,
+            exact_unit=target.exact_unit if self._costs else 0,
+            exact_pass_seconds=CostModel(costs, EXACT_WIDTH).verify(target.exact_unit) if costs else 0.0,
             history=self._costs.history.figures() if self._costs else [],
             slower=self._costs.slower if self._costs else None,
         )
+
+    def _find_exactness(self, target: Target) -> None:
+        target.switcher.before_measuring()
+        target.context.clear()
+        found = exactness(target.context, target.files.stamp, target.settings, self._should_abort)
+        target.exact_unit = found.unit
+        target.context.clear()
 
     def unload(self) -> None:
         """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
@@ -155,7 +172,7 @@ class Engine:
         Freeing a large model takes time, and whoever waits for this process may kill it, so that comes last.
         """
         begun = time.perf_counter()
-        self._drafters = []
+        self._drafters, self._threads = [], None
         if self._target:
             self._target.switcher.put_away()
         self._close_draft()
@@ -245,8 +262,10 @@ class Engine:
         stops = Stops(self._cancel.is_set, self._stop_thinking.is_set)
         decoding = Decoding(target.context, sequence, target.model, drafting, task, started, stops)
         try:
-            for round_ in decoding.rounds(logits):
+            for done in decoding.rounds(logits):
                 self.last_progress = time.monotonic()
+                threads = self._threads if done.verify_passes else None
+                round_ = threads.after_round(done, len(sequence), drafting) if threads else done
                 statistics.add(round_)
                 yield round_
         except InvalidLogitsError:
@@ -255,7 +274,7 @@ class Engine:
         figures, curve = statistics.figures(time.perf_counter() - started), []
         if drafting and self._costs:
             learned = drafting.policy.learned()
-            self._costs.history.add(figures.kinds, command.accept, learned.priors, private=command.private)
+            self._costs.history.add(figures.kinds, _judged_by(command.accept), learned.priors, private=command.private)
             self._costs.costs, curve = learned.costs, learned.curve
         yield GenerationFinished(
             request=command.request,
@@ -271,19 +290,21 @@ class Engine:
 
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
+        is_exact = command.accept == "exact"
         drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
         if command.draft_length == 0 or not drafters or not self._costs:
             return None
         target = self._loaded()
-        limit = target.longest_draft
+        limit = min(target.longest_draft, EXACT_WIDTH - 1) if is_exact else target.longest_draft
         policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
             longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
-            start=self._costs.history.priors(command.accept, private=command.private),
+            start=self._costs.history.priors(_judged_by(command.accept), private=command.private),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
-            samples=command.accept != "coupled",
+            samples=_judged_by(command.accept) != "coupled",
+            unit=target.exact_unit if is_exact else 1,
         )
         return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
 
@@ -396,6 +417,8 @@ class Engine:
     ) -> Generator[PromptProgressed, None, Logits]:
         """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
         begun, sequence = time.perf_counter(), self._sequence
+        if self._threads:
+            self._threads.control.begin()
         logits = yield from process_prompt(
             target.context,
             sequence,
@@ -403,6 +426,7 @@ class Engine:
             self._should_abort,
             is_continued=bool(command.continued),
             needed=task.needed,
+            after_chunk=self._threads.after_chunk if self._threads else lambda: None,
         )
         statistics.prompt_seconds = time.perf_counter() - begun
         target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
@@ -411,3 +435,8 @@ class Engine:
     def _should_abort(self) -> bool:
         self.last_progress = time.monotonic()
         return self._cancel.is_set()
+
+
+def _judged_by(rule: AcceptRule) -> AcceptRule:
+    """By which rule tokens are accepted under ``rule``."""
+    return "coupled" if rule == "exact" else rule

@@ -26,6 +26,7 @@ from app.engine.host.thinking import ModelThinking
 from app.engine.host.threads import remembered_threads
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.context import Context
+from app.engine.llama.kernels import REPACKS
 from app.engine.llama.model import Model
 from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
@@ -94,6 +95,15 @@ class Target(LoadedModel):
     """What was requested for it to see images with."""
     projector_refused: str | None
     """Why it isn't used, for the user."""
+    exact_unit: int = 1
+    """See `Exactness.unit`."""
+
+    @property
+    def computes_on_cpu(self) -> bool:
+        """Whether the processor computes any of its layers."""
+        info, settings = self.info, self.settings
+        all_on_gpu = settings.target_gpu_layers < 0 or settings.target_gpu_layers > info.layers  # the output is one
+        return not (info.gpu_layers and all_on_gpu) or settings.expert_layers_on_cpu > 0
 
     @cached_property
     def grammar_vocabulary(self) -> GrammarVocabulary:
@@ -302,7 +312,8 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", options.stage, path.name)
-        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement)
+        repacks = REPACKS or options.stage != "target"  # whatever a draft says, the target decides
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement, repacks=repacks)
 
 
 def _identity(files: ModelFiles | None) -> object:

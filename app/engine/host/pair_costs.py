@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.host.load_options import cost_facts
 from app.engine.host.loading import LoadedModel, Target
+from app.engine.host.thread_control import BUSY, current_usage, others_use
 from app.engine.host.threads import remember_threads, remembered_threads
 from app.engine.llama.backend import driver_name, engine_name, gpu_devices
 from app.engine.llama.thread_count import default_threads, other_threads
@@ -42,10 +43,12 @@ class PairCosts:
     """The results of drafting in earlier answers of this pair on this machine, at any context length."""
     slower: SpeedChange | None = None
     """Set if the engine or a driver has changed and the pair has become slower."""
+    is_stored: bool = True
+    """Not if other programs were busy while they were measured: the next load measures them again."""
 
     def save(self) -> None:
         """Store what is known now, including what was learned in answers."""
-        if self.costs != self.written.costs:
+        if self.is_stored and self.costs != self.written.costs:
             self.written = replace(self.written, costs=self.costs)
             self.store.put(self.key, self.written)
         self.history.save()
@@ -85,13 +88,15 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
         target.context.clear()
         return measure(target.context, caches, is_canceled)
 
+    before = current_usage()
     latest, slower = up_to_date(written, build, measured, caches)
-    if latest is not written:
+    is_quiet = latest is written or others_use(before, current_usage()) <= BUSY
+    if latest is not written and is_quiet:
         latest = _with_quicker_threads(target, latest, is_canceled)
         store.put(key, latest)
     history_key = key_of({**pair, "layers": layers, "kv": target.settings.kv_type})
     history = PairHistory(history_file(cache_file("history.json")), history_key)
-    return PairCosts(latest.costs, latest, store, key, history, slower)
+    return PairCosts(latest.costs, latest, store, key, history, slower if is_quiet else None, is_quiet)
 
 
 def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: Callable[[], bool]) -> MeasuredCosts:
@@ -102,25 +107,19 @@ def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: 
     weights, which a few cores can do as quickly, is a smaller part of their time. Raises `Canceled`.
     """
     stamp, other = target.files.stamp, other_threads()
-    if target.settings.threads or other is None or remembered_threads(stamp) or not _computes_on_cpu(target):
+    if target.settings.threads or other is None or remembered_threads(stamp) or not target.computes_on_cpu:
         return measured
     usual, before = target.context.threads, measured.costs.verify[1]
-    target.context.use_threads(other)
+    batch = target.context.batch_threads
+    target.context.use_threads(other, batch)
     seconds = time_plain(target.context, is_canceled, _THREADS_BUDGET)
     log.info("a pass takes %.2f ms with %d threads, %.2f ms with %d", 1e3 * before, usual, 1e3 * seconds, other)
     if seconds > _QUICKER * before:
-        target.context.use_threads(usual)
+        target.context.use_threads(usual, batch)
         remember_threads(stamp, usual)
         return measured
     remember_threads(stamp, other)
     if target.head:
-        target.head.cache.use_threads(other)  # as from the next load on
+        target.head.cache.use_threads(other, batch)  # as from the next load on
     costs = replace(measured.costs, verify={**measured.costs.verify, 1: seconds})
     return replace(measured, costs=costs, plain=seconds)
-
-
-def _computes_on_cpu(target: Target) -> bool:
-    """Whether the processor computes any of its layers."""
-    info, settings = target.info, target.settings
-    all_on_gpu = settings.target_gpu_layers < 0 or settings.target_gpu_layers > info.layers  # the output counts as one
-    return not (info.gpu_layers and all_on_gpu) or settings.expert_layers_on_cpu > 0

@@ -21,7 +21,7 @@ def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
         seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
         max_tokens=command.max_tokens,
         stops=[*command.stop, *prompt.stops],
-        accept=command.accept,
+        accept="coupled" if command.accept == "exact" else command.accept,
         continued=command.continued,
         private=command.private,
         marks=None if command.raw else target.thinking.marks,
@@ -32,6 +32,7 @@ def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
         mark_texts=mark_texts,
         logprobs=command.logprobs,
         logit_bias=command.logit_bias,
+        unit=target.exact_unit if command.accept == "exact" else 1,
     )
 
 

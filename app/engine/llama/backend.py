@@ -59,6 +59,11 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "ggml_backend_dev_memory": (None, ctypes.c_void_p, _SIZE, _SIZE),
     "ggml_backend_dev_buffer_type": (ctypes.c_void_p, ctypes.c_void_p),
     "ggml_backend_dev_supports_op": (ctypes.c_bool, ctypes.c_void_p, ctypes.c_void_p),
+    "ggml_backend_dev_backend_reg": (ctypes.c_void_p, ctypes.c_void_p),
+    "ggml_backend_reg_get_proc_address": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p),
+    "ggml_backend_get_device": (ctypes.c_void_p, ctypes.c_void_p),
+    "ggml_backend_sched_get_n_backends": (ctypes.c_int, ctypes.c_void_p),
+    "ggml_backend_sched_get_backend": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
     "ggml_backend_load_all_from_path": (None, ctypes.c_char_p),
     "ggml_init": (ctypes.c_void_p, _InitParams),
     "ggml_new_tensor_1d": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int64),
@@ -75,7 +80,7 @@ def start() -> None:
     """
     llama_cpp.llama_log_set(on_log, ctypes.c_void_p(0))
     if not _handles(CPU):
-        _library().ggml_backend_load_all_from_path(os.fsencode(_ggml.libggml_base_path))
+        library().ggml_backend_load_all_from_path(os.fsencode(_ggml.libggml_base_path))
     if not _handles(CPU):
         raise KnownError(
             "This copy of llama.cpp doesn't run on your processor, so no model can be used. Reinstall Slipstream; "
@@ -121,13 +126,13 @@ def processor_features() -> list[str]:
 
 def gpu_devices() -> list[str]:
     """Descriptions of the GPUs this build of llama.cpp can offload to; empty on a CPU build."""
-    return [_text(_library().ggml_backend_dev_description(handle)) for handle in _handles(GPU, INTEGRATED_GPU)]
+    return [_text(library().ggml_backend_dev_description(handle)) for handle in _handles(GPU, INTEGRATED_GPU)]
 
 
 def offload_handles() -> dict[str, int]:
     """llama.cpp's handles of the GPUs that it offloads to, by name: integrated ones only if there are no others."""
     handles = _handles(GPU) or _handles(INTEGRATED_GPU)
-    return {_text(_library().ggml_backend_dev_name(handle)): handle for handle in handles}
+    return {_text(library().ggml_backend_dev_name(handle)): handle for handle in handles}
 
 
 @cache
@@ -135,7 +140,7 @@ def largest_tensor(handle: int) -> int:
     """Bytes of the largest tensor that this device can compute with; 0 if there is no limit below 16 TiB."""
 
     def is_too_large(size: int) -> bool:
-        ggml = _library()
+        ggml = library()
         context = ggml.ggml_init(_InitParams(4096, None, True))
         tensor = ggml.ggml_new_tensor_1d(context, llama_cpp.GGML_TYPE_I8, size)
         can: bool = ggml.ggml_backend_dev_supports_op(handle, tensor)
@@ -147,7 +152,7 @@ def largest_tensor(handle: int) -> int:
 
 def cpu_buffer_type() -> int:
     """llama.cpp's handle for memory that the processor computes in."""
-    handle: int = _library().ggml_backend_dev_buffer_type(_handles(CPU)[0])
+    handle: int = library().ggml_backend_dev_buffer_type(_handles(CPU)[0])
     return handle
 
 
@@ -161,7 +166,7 @@ def devices(*kinds: int) -> list[Device]:
 
 
 def _device(handle: int) -> Device:
-    ggml = _library()
+    ggml = library()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
     ggml.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
     # Metal treats the GPU of a Mac with Apple silicon as a separate device; its memory is the system's.
@@ -211,7 +216,7 @@ def _nvidia_version() -> str:
 
 
 def _handles(*kinds: int) -> list[int]:
-    ggml = _library()
+    ggml = library()
     found = (ggml.ggml_backend_dev_get(index) for index in range(ggml.ggml_backend_dev_count()))
     return [handle for handle in found if ggml.ggml_backend_dev_type(handle) in kinds]
 
@@ -221,7 +226,8 @@ def _text(value: bytes | None) -> str:
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
+    """ggml, with its functions declared."""
     ggml: ctypes.CDLL = _ggml.libggml
     for name, (result, *arguments) in _SIGNATURES.items():
         function = getattr(ggml, name)

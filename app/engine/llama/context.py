@@ -16,6 +16,7 @@ from app.engine.decoding.kv_cache import State
 from app.engine.decoding.sampling import Floats, Logits
 from app.engine.llama import backend, top_k
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory
+from app.engine.llama.kernels import Kernels
 from app.engine.llama.long_context import lengthened
 from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
@@ -69,6 +70,7 @@ class Context:
         snapshots: int = 0,
         target: int = 0,
         keep_windows: bool = False,
+        same_kernels: bool = False,
     ) -> None:
         """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
         logits are asked at once; ``batch_threads`` compute passes over more than one token, 0 for as many as
@@ -77,6 +79,9 @@ class Context:
         ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none. With
         a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``. With
         ``keep_windows``, what has left the attention windows is kept, as it is where there is a running state.
+
+        With ``same_kernels``, passes over up to ``outputs`` tokens give the same logits whatever their width and the
+        number of threads, as far as that is possible (`Kernels`).
         """
         has_running_state = model.has_running_state and not target
         keep_windows = keep_windows or has_running_state
@@ -101,6 +106,9 @@ class Context:
             self._top_k.close()
             raise _refused(settings, length)
         self.model = model
+        self._kernels = Kernels(self.handle) if same_kernels else None
+        self.longest_pass = outputs
+        """The most tokens of a verify pass."""
         self.threads, self.batch_threads = threads, batch_threads or threads
         self.head: Follower | None = None
         """Reads the hidden states, and has to follow wherever this goes back to."""
@@ -130,10 +138,11 @@ class Context:
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
 
-    def use_threads(self, threads: int) -> None:
-        """Compute passes over one token with this many from now on."""
-        llama_cpp.llama_set_n_threads(self.handle, threads, self.batch_threads)
-        self.threads = threads
+    def use_threads(self, threads: int, batch_threads: int) -> None:
+        """Compute passes over one token, and over several, with so many from now on."""
+        if (threads, batch_threads) != (self.threads, self.batch_threads):
+            llama_cpp.llama_set_n_threads(self.handle, threads, batch_threads)
+            self.threads, self.batch_threads = threads, batch_threads
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Add ``tokens`` (at most a batch) after the cached ones.
@@ -177,6 +186,8 @@ class Context:
             wanted[: count - outputs] = 0
             wanted[count - outputs : count] = 1
         self._batch.n_tokens = count
+        if self._kernels:
+            self._kernels.use_reference(count <= self.longest_pass)
         code = llama_cpp.llama_decode(self.handle, self._batch)
         if code != 0:
             self.checkpoints.passed(0)
@@ -332,13 +343,13 @@ class Context:
             self.head.copy_back(state.data[own:], self.tokens)
         return True
 
-    def lengthen(self, length: int) -> bool:
+    def lengthen(self, length: int, *, filled: bool = False) -> bool:
         """See `MeasurableCache.lengthen`. The cost of a pass depends on which cells are used and visible, not on their
-        content: each gets the position of the one token, and zeros.
+        content: each gets the position of the one token, and zeros, or where ``filled`` what that has.
         """
         state = np.empty(self._memory.size(WHOLE), np.uint8)
         if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
-            longer = lengthened(state, length)
+            longer = lengthened(state, length, filled=filled)
             if longer is not None and self._memory.copy_back(longer, WHOLE) and self._memory.newest() == 0:
                 return True
         self.clear()

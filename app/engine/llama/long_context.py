@@ -1,7 +1,7 @@
 """Rewrites a copy of llama.cpp's memory that contains one token as one of many tokens, to measure long contexts.
 
-Decoding that many takes minutes on a CPU; restoring such a copy takes a fraction of a second. Only zeros are added, for
-which the operating system needs no memory. A copy with an unexpected layout is left alone.
+Decoding that many takes minutes on a CPU; restoring such a copy takes a fraction of a second. Usually only zeros are
+added, for which the operating system needs no memory. A copy with an unexpected layout is left alone.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ class _OtherLayoutError(Exception):
     """The copy doesn't have the expected layout, or its memory has no cells for tokens, or cells that are too large."""
 
 
-def lengthened(state: Bytes, count: int) -> Bytes | None:
+def lengthened(state: Bytes, count: int, *, filled: bool = False) -> Bytes | None:
     """``state``, which has one token, with ``count`` of them at the same position; ``None`` if the layout is unknown.
+
+    The others are zero, or copies of it where ``filled``.
 
     Running states and sliding windows, which come after the ordinary memory, stay as they are: their cost doesn't
     depend on the length.
     """
     for extension in _EXTENSIONS:
         try:
-            return _lengthened(state.tobytes(), count, extension)
+            return _lengthened(state.tobytes(), count, extension, filled)
         except (_OtherLayoutError, struct.error, MemoryError):
             continue
     return None
 
 
-def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
+def _lengthened(state: bytes, count: int, extension: int, filled: bool) -> Bytes:
     streams, cells, place, sequences = struct.unpack_from("<IIiI", state, _HEADER)
     if (streams, cells, place, sequences) != (1, 1, 0, 1):
         raise _OtherLayoutError
@@ -57,8 +59,13 @@ def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
     at += 8
     for is_transposed in (False, bool(transposed)):  # the keys of all layers, then the values
         for _ in range(layers):
-            row = _row(state, at, is_transposed)
-            parts.append((state[at : at + _MATRIX], row * count))
+            row, element = _row(state, at, is_transposed)
+            content = state[at + _MATRIX : at + _MATRIX + row]
+            if filled:
+                each = np.frombuffer(content, np.uint8).reshape(-1, element)
+                parts.append((state[at : at + _MATRIX] + np.repeat(each, count, axis=0).tobytes(), 0))
+            else:
+                parts.append((state[at : at + _MATRIX], row * count))
             at += _MATRIX + row
     if at > len(state):
         raise _OtherLayoutError
@@ -66,16 +73,17 @@ def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
     return _joined(parts)
 
 
-def _row(state: bytes, at: int, is_transposed: bool) -> int:
-    """Bytes per token in a layer's matrix."""
+def _row(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
+    """Bytes per token in a layer's matrix, and how many of them stand together."""
     if is_transposed:
         _, element, width = struct.unpack_from("<iII", state, at)
         row = element * width
     else:
         _, row = struct.unpack_from("<iQ", state, at)
+        element = row
     if not 0 < row <= _MOST_ROW:
         raise _OtherLayoutError
-    return int(row)
+    return int(row), int(element)
 
 
 def _joined(parts: list[tuple[bytes, int]]) -> Bytes:

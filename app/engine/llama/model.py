@@ -33,8 +33,12 @@ class Model:
         *,
         with_head: bool = False,
         placement: Placement = WHERE_IT_FITS,
+        repacks: bool = True,
     ) -> None:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all), and ``with_head`` its MTP head.
+
+        ``repacks``: whether weights may be written anew, for kernels that round differently (`REPACKS` of
+        `app.engine.llama.kernels`).
 
         ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
         Raises `KnownError` if llama.cpp can't load the file, or there are no GPUs for its ``placement``.
@@ -56,6 +60,7 @@ class Model:
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
+        params.use_extra_bufts = repacks
         _kept = placement.apply(params)
         params.progress_callback = report
         backend.errors.clear()

@@ -30,7 +30,7 @@ class Threads(NamedTuple):
 
 def default_threads() -> int:
     """The physical performance cores this process may use, at least 1."""
-    allowed = _allowed()
+    allowed = allowed_processors()
     if sys.platform == "linux":
         cores = _linux_cores(_CPUS, allowed)
     elif sys.platform == "darwin":
@@ -39,7 +39,7 @@ def default_threads() -> int:
         cores = _windows_cores()
     else:
         cores = 0
-    return max(1, min(cores or psutil.cpu_count(logical=False) or 1, len(allowed)))
+    return max(1, min(cores or psutil.cpu_count(logical=False) or 1, len(allowed), container_cores() or len(allowed)))
 
 
 def other_threads() -> int | None:
@@ -47,16 +47,34 @@ def other_threads() -> int | None:
     Elsewhere half of them, because a few cores can use all of the memory's bandwidth and wait less for each other.
     ``None`` with up to two cores.
     """
-    usual, cores = default_threads(), min(psutil.cpu_count(logical=False) or 1, len(_allowed()))
+    usual, cores = default_threads(), min(psutil.cpu_count(logical=False) or 1, len(allowed_processors()))
     if cores <= 2:
         return None
     return cores if cores > usual else (usual + 1) // 2
 
 
-def _allowed() -> set[int]:
+def allowed_processors() -> set[int]:
     """The logical processors this process may use."""
     process = psutil.Process()
     return set(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else set(range(psutil.cpu_count() or 1))
+
+
+def container_cores(folder: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Whole cores' time that a container or a service may use, at least 1; 0 if there is no limit (cgroup v2 and v1).
+
+    More threads than that would all be stopped together for the rest of each period.
+    """
+    place = next((line[4:] for line in _text(own).splitlines() if line.startswith("0::/")), "")
+    limits = [_limit(*_text(group / "cpu.max").split()[:2]) for group in (folder / place, folder)]
+    v1 = folder / "cpu"
+    limits.append(_limit(_text(v1 / "cpu.cfs_quota_us"), _text(v1 / "cpu.cfs_period_us")))
+    found = [limit for limit in limits if limit]
+    return max(int(min(found)), 1) if found else 0
+
+
+def _limit(quota: str = "", period: str = "") -> float:
+    """Cores; 0 if there is no limit, which is written as ``max`` or -1."""
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else 0.0
 
 
 def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:

@@ -76,15 +76,19 @@ class AutoPolicy:
         start: Priors | None = None,
         fixed: int | None = None,
         samples: bool = False,
+        unit: int = 1,
     ) -> None:
         """``longest``: the most tokens a drafter can draft at once, where that is less than the ``limit``.
 
         ``start``: what earlier answers taught. ``fixed``: the draft length the user wants; then only drafter and method
         are chosen, and nothing stops early. ``samples``: drafts are sampled, so that the text depends on who drafted
-        what: with a fixed length the chosen drafter then drafts in every round, and catches up at once.
+        what: with a fixed length the chosen drafter then drafts in every round, and catches up at once. ``unit``: see
+        `Task.unit`.
         """
         self.limit = max(limit, fixed or 0)
-        self.costs = CostModel(costs, self.limit + 1, pads=fixed is None)  # a fixed length is one width already
+        self.costs = CostModel(
+            costs, self.limit + 1, pads=fixed is None, unit=unit
+        )  # a fixed length is one width already
         self._fixed = fixed
         self._propose: Propose = propose
         self._samples = samples

@@ -127,12 +127,15 @@ class CostModel:
     Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
     """
 
-    def __init__(self, costs: Costs, limit: int, *, pads: bool = True) -> None:
-        """``limit``: the largest width that will be requested; ``pads``: whether passes are padded as measured."""
+    def __init__(self, costs: Costs, limit: int, *, pads: bool = True, unit: int = 1) -> None:
+        """``limit``: the largest width that will be requested; ``pads``: whether passes are padded as measured; with a
+        ``unit`` above 1, they are padded to its multiples instead.
+        """
+        limit += -limit % unit
         self._measured = costs
         """What was known when this began."""
         widths = [each for each in costs.widths if each <= limit] if pads else []
-        self._padded = [padded(width, widths) for width in range(limit + 1)]
+        self._padded = [padded(width, widths) if unit == 1 else width + -width % unit for width in range(limit + 1)]
         """How many tokens a pass of each width has. What is learned is learned of these."""
         self._known = {width: max(seconds, FLOOR) for width, seconds in costs.verify.items()}
         """The widths that were measured, or run often enough since, with their `_base`."""

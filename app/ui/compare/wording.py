@@ -10,6 +10,7 @@ from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
+from app.protocol.options import SEED_DECIDES
 from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
@@ -133,6 +134,9 @@ def faster(speed_up: float | None, where: str = "this text") -> str:
 # ---------------------------------------------------------------- a difference
 
 
+_EXACT = "With the accept rule “Exact”, both are computed in the same way."
+
+
 def _why(difference: Difference, command: Generate) -> str:
     choices = _choices(difference)
     if _only_alike(command):
@@ -143,7 +147,10 @@ def _why(difference: Difference, command: Generate) -> str:
     if difference.near_tie is None:
         return f"{choices} This engine doesn't report how close the two were."
     if difference.near_tie:
-        return f"{choices} This is a near-tie, decided by rounding: {_closeness(difference)}. Neither is more correct."
+        near_tie = (
+            f"{choices} This is a near-tie, decided by rounding: {_closeness(difference)}. Neither is more correct."
+        )
+        return near_tie if command.accept == "exact" else f"{near_tie} {_EXACT}"
     return (
         f"{choices} This isn't a near-tie: {_closeness(difference)}. Please report it and attach an export of this "
         "comparison."
@@ -178,7 +185,7 @@ def _token(text: str) -> str:
 
 def _only_alike(command: Generate) -> bool:
     """Whether the two answers may have different words."""
-    return command.accept != "coupled" and command.sampling.temperature > 0
+    return command.accept not in SEED_DECIDES and command.sampling.temperature > 0
 
 
 # ---------------------------------------------------------------- a set of prompts

@@ -276,6 +276,14 @@ class AcceptRuleFields(QWidget):
             "The same seed gives the same answer with any draft model, any draft length, or no draft.",
         ),
         (
+            "exact",
+            "Exact: the same even where rounding differs",
+            (
+                "Like Coupled, for GPUs and models in F16, whose rounding depends on how many tokens are checked at "
+                "once. Answers are slower there; everywhere else it changes nothing."
+            ),
+        ),
+        (
             "rejection",
             "Rejection sampling",
             (

@@ -187,6 +187,8 @@ class Meter:
         self._statistics = Statistics()
         self._final: Figures | None = None
         self._spans: deque[_Span] = deque()
+        self.threads = 0
+        """How many compute, if fewer than usual."""
         self._last_token: float | None = None
         self._last_round: float | None = None
         self._offset = math.inf
@@ -199,6 +201,7 @@ class Meter:
             self._offset = min(self._offset, now - plausible[-1].time)
         for round_ in plausible:
             self._statistics.add(round_)
+            self.threads = round_.threads
             start, self._last_round = self._last_round, max(round_.time, self._last_round or 0.0)
             if round_.verify_passes:
                 self._add_pass(round_, 0.0 if start is None else self._last_round - start, self._last_round)

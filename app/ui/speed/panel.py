@@ -291,6 +291,7 @@ class SpeedPanel(QScrollArea):
         else:
             speed = figures.decode_tokens_per_second if figures else None
             acceptance = figures.draft.acceptance_rate if figures else None
+        self._speed.show_note(wording.fewer_threads(meter.threads, now.pair) if now.answering else "")
         self._speed.show_figure(units.speed(speed), meter.speed_history(), now.plain_speed)
         self._acceptance.show_figure(units.share(acceptance), meter.acceptance_history())
         parts = meter.round_time.mean()

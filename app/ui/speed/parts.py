@@ -125,7 +125,14 @@ class LiveFigure(QWidget):
         theme.follow_zoom(left, lambda: left.setFixedWidth(number.fontMetrics().horizontalAdvance(widest) + SPACING))
         column(label(name, "quiet"), self._number, gap=0, on=left)
         row(left, self._line, on=self)
+        self._help, self._note = help_text, ""
         explain(self, help_text)
+
+    def show_note(self, note: str) -> None:
+        """A sentence before the explanation; empty: none."""
+        if note != self._note:
+            self._note = note
+            explain(self, f"{note}\n\n{self._help}" if note else self._help)
 
     def show_figure(self, text: str, values: list[float | None], mark: float | None = None) -> None:
         if text != self._number.text():

@@ -374,6 +374,13 @@ def kind_details(figures: KindFigures, plain: float | None) -> str:
     return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} in this pair's answers, {accepted}. {against}"
 
 
+def fewer_threads(count: int, pair: PairLoaded | None) -> str:
+    """``1 of 2 threads: other programs are busy.``; empty if all of them compute."""
+    if not count or pair is None:
+        return ""
+    return f"{count} of {max(pair.threads, pair.batch_threads)} threads: other programs are busy."
+
+
 def always_draft(default_length: int) -> str:
     """What the button "Always draft" does."""
     return (

@@ -72,11 +72,11 @@ def test_the_other_number(monkeypatch: pytest.MonkeyPatch, usual: int, cores: in
     """All cores where some are slow, otherwise half of them."""
     monkeypatch.setattr(thread_count, "default_threads", lambda: usual)
     monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 2 * cores if logical else cores)
-    monkeypatch.setattr(thread_count, "_allowed", lambda: set(range(2 * cores)))
+    monkeypatch.setattr(thread_count, "allowed_processors", lambda: set(range(2 * cores)))
     assert other_threads() == expected
 
 
 def test_no_more_than_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_count, "default_threads", lambda: 2)
-    monkeypatch.setattr(thread_count, "_allowed", lambda: {0, 1})
+    monkeypatch.setattr(thread_count, "allowed_processors", lambda: {0, 1})
     assert other_threads() is None

@@ -1,0 +1,127 @@
+"""Text that is the same with and without a draft behind a long prompt, and which passes give the same logits here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from app.engine.host import exactness
+from app.engine.host.engine import Engine
+from app.protocol.events import PairLoaded
+from app.protocol.limits import EXACT_WIDTH
+from app.protocol.options import AcceptRule, DraftLength, Sampling
+from tests.benchmarks.inflate import GUIDE
+from tests.support.generation import ask, run
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.mtp_models import make_table_model
+
+Loading = Callable[..., PairLoaded]
+HOT = Sampling(temperature=0.9)
+LONG = "Rounding is what this text is long for. " * 45
+"""More than 700 tokens of most vocabularies: llama.cpp computes attention in another way from 512 on."""
+
+
+def texts(engine: Engine, rule: AcceptRule, drafter: str, lengths: tuple[DraftLength, ...]) -> list[list[int]]:
+    """An answer with each draft length, behind a long prompt."""
+    return [
+        run(engine, ask(LONG, draft_length=n, drafter=drafter, accept=rule, sampling=HOT, max_tokens=60)).token_ids
+        for n in lengths
+    ]
+
+
+@pytest.fixture(scope="module")
+def long_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """As `random_pair`, for long prompts."""
+    folder = tmp_path_factory.mktemp("long")
+    options = {"chat_template": CHATML_TEMPLATE, "context_length": 4096}
+    return make_model(folder / "target.gguf", **options), make_model(folder / "draft.gguf", seed=2, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("drafter", ["model", "ngram"])
+def test_exact_gives_one_text_behind_a_long_prompt(
+    engine: Engine, load: Loading, long_pair: tuple[Path, Path], drafter: str
+) -> None:
+    pair = load(*long_pair, context_length=4096)
+    assert 1 <= pair.exact_unit <= EXACT_WIDTH and pair.exact_pass_seconds > 0
+    first, *others = texts(engine, "exact", drafter, (0, 5, 16, "auto"))
+    assert len(first) > 10 and all(other == first for other in others)
+
+
+def test_the_guide_gives_one_text_with_its_draft(engine: Engine, load: Loading) -> None:
+    load(*GUIDE)
+    first, *others = texts(engine, "exact", "model", (0, 5, "auto"))
+    assert all(other == first for other in others)
+
+
+def test_a_running_state_gives_one_text(engine: Engine, load: Loading, tmp_path: Path) -> None:
+    load(make_table_model(tmp_path / "hybrid.gguf", "qwen35", context_length=4096), context_length=4096)
+    first, *others = texts(engine, "exact", "ngram", (0, 5))
+    assert all(other == first for other in others)
+
+
+def test_an_answer_is_the_same_the_second_time(engine: Engine, load: Loading, long_pair: tuple[Path, Path]) -> None:
+    """When all but the last token of the prompt is in the cache."""
+    load(long_pair[0], context_length=4096)
+    first, second = texts(engine, "coupled", "ngram", (0, 0))
+    assert first == second
+
+
+def test_exact_fills_the_context_to_its_end(engine: Engine, load: Loading, long_pair: tuple[Path, Path]) -> None:
+    load(*long_pair, context_length=1024)
+    assert engine._target is not None
+    engine._target.exact_unit = EXACT_WIDTH
+    command = ask("x", draft_length=5, accept="exact", sampling=HOT, max_tokens=None)
+    answer = run(engine, command)
+    assert answer.finished.finish_reason in ("context", "end")
+    assert answer.started.prompt_tokens + len(answer.token_ids) <= 1024
+
+
+class Cache:
+    """Computes logits that differ where a function of the width of a pass and the threads does."""
+
+    def __init__(self, kernel: Callable[[int, int], int]) -> None:
+        self._kernel = kernel
+        self.tokens: list[int] = []
+        self.length, self.threads, self.batch_threads = 4096, 2, 2
+
+    def use_threads(self, threads: int, batch_threads: int) -> None:
+        self.threads, self.batch_threads = threads, batch_threads
+
+    def decode(self, tokens: list[int], outputs: int) -> np.ndarray:
+        value = float(self._kernel(len(tokens), self.threads))
+        return np.full((outputs, 8), value, np.float32)
+
+    def roll_back(self, length: int) -> None: ...
+    def hold(self, count: int) -> None: ...
+    def lengthen(self, _length: int, *, filled: bool = False) -> bool:
+        return filled
+
+
+@pytest.mark.parametrize(
+    ("kernel", "unit"),
+    [
+        (lambda width, threads: 0, 1),
+        (lambda width, threads: min(width, 2), 2),
+        (lambda width, threads: int(width >= 4 and width % 4 == 0), 4),
+        (lambda width, threads: width // 8, EXACT_WIDTH),
+        (lambda width, threads: width, EXACT_WIDTH),
+    ],
+)
+def test_the_smallest_unit_is_found(kernel: Callable[[int, int], int], unit: int) -> None:
+    found = exactness.try_out(Cache(kernel), lambda: False)  # type: ignore[arg-type]
+    assert (found.unit, found.any_threads, found.behind) == (unit, True, 1000)
+
+
+def test_threads_that_make_a_difference_are_noticed_and_given_back() -> None:
+    cache = Cache(lambda width, threads: threads)
+    assert not exactness.try_out(cache, lambda: False).any_threads  # type: ignore[arg-type]
+    assert (cache.threads, cache.batch_threads) == (2, 2)
+
+
+def test_it_is_tried_once(load: Loading, long_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load(long_pair[0]).exact_unit
+    monkeypatch.setattr(exactness, "try_out", lambda *_: pytest.fail("tried again"))
+    assert load(long_pair[0], chat_cache_mib=64).exact_unit == first
