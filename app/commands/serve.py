@@ -55,7 +55,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     server.add_argument("--quiet", action="store_true", help="don't log requests on standard error")
     add_model_options(parser)
-    add_head_option(parser.add_argument_group("drafting"))
+    drafting = parser.add_argument_group("drafting")
+    add_head_option(drafting)
+    drafting.add_argument(
+        "--exact",
+        action="store_true",
+        default=None,
+        help='load the target so that requests with {"slipstream": {"exact": true}} take the least time',
+    )
     parser.set_defaults(drafter="auto")
 
 

@@ -73,6 +73,8 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
     """The load settings in ``options``."""
     check_main_gpu(options)
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
+    if getattr(options, "accept", "") == "exact":
+        given["exact"] = True
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,

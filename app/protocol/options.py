@@ -114,6 +114,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):
     micro_batch_size: Annotated[int, msgspec.Meta(ge=32, le=MAX_CONTEXT_LENGTH)] = DEFAULT_BATCH_SIZE
     kv_type: KvType = "f16"
     flash_attention: FlashAttention = "auto"
+    exact: bool = False
+    """Load the target for the accept rule ``exact``: with kernels of which more agree, but verify passes can take
+    longer (`app.engine.host.load_options.repacks`)."""
     draft_context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in the KV cache of a draft model, which doesn't draft in longer chats; 0 means as many as the target."""
     draft_kv_type: DraftKvType = "auto"
@@ -131,6 +134,7 @@ SPECIAL_OPTIONS = (
     "draft_device",
     "expert_layers_on_cpu",
     "flash_attention",
+    "exact",
     "draft_context_length",
     "draft_kv_type",
 )

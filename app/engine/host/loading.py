@@ -20,13 +20,12 @@ from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.contexts import keep_copies_on_gpu, longest_draft, target_context
 from app.engine.host.gpu_limits import check_cache, has_state_on_gpu
 from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
-from app.engine.host.load_options import ModelOptions
+from app.engine.host.load_options import ModelOptions, repacks
 from app.engine.host.model_files import ModelFiles, Stamp, stamp_of
 from app.engine.host.thinking import ModelThinking
 from app.engine.host.threads import remembered_threads
 from app.engine.llama.backend import engine_name, gpu_devices
 from app.engine.llama.context import Context
-from app.engine.llama.kernels import REPACKS
 from app.engine.llama.model import Model
 from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
@@ -312,8 +311,8 @@ class Loader:
             return not self._is_canceled()
 
         log.info("loading %s %s", options.stage, path.name)
-        repacks = REPACKS or options.stage != "target"  # whatever a draft says, the target decides
-        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement, repacks=repacks)
+        may_repack = options.stage != "target" or repacks(self._files.header, self._settings)
+        return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement, repacks=may_repack)
 
 
 def _identity(files: ModelFiles | None) -> object:

@@ -19,12 +19,11 @@ _SCHEDULER = ("_ZNK13llama_context9get_schedEv", "?get_sched@llama_context@@QEBA
 """``llama_context::get_sched`` as GCC, Clang and Microsoft's compiler name it."""
 _USE_REFERENCE = b"ggml_backend_cpu_set_use_ref"
 
-REPACKS = platform.machine().lower() not in ("x86_64", "amd64")
-"""Whether the target's weights are written anew in another order when they are loaded.
-
-llama.cpp then multiplies four tokens and more by kernels that round differently. On x86 those for weights as they are
-in the file are as quick, and the file can stay mapped into memory; on Arm they are several times slower.
-"""
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+REPACKED = frozenset({"Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4"})
+"""Types of weights that llama.cpp writes anew in another order on x86 when they are loaded."""
+REPACKED_UNLIKE = frozenset({"Q4_K", "Q2_K"})
+"""Those of which passes over four tokens and more are then multiplied by kernels that round differently."""
 
 
 class Kernels:
