@@ -120,7 +120,8 @@ def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> s
 
 def _load_options(settings: LoadSettings, pair: PairLoaded) -> dict[str, Any]:
     threads = {"batch_threads": pair.batch_threads} if pair.batch_threads not in (0, pair.threads) else {}
-    return chosen_options(settings) | threads
+    options = {name: value for name, value in chosen_options(settings).items() if name != "exact"}  # the rule says it
+    return options | threads
 
 
 def _model(info: ModelInfo) -> ModelFile:

@@ -103,7 +103,9 @@ def _options() -> dict[str, str]:
     options = _OPTIONS | _BACKEND_OPTIONS[places.backend()]
     if sys.platform == "darwin":
         options |= {"CMAKE_OSX_DEPLOYMENT_TARGET": MINIMUM_MACOS}
-    if sys.platform != "win32":
+    if sys.platform == "win32":
+        options |= {"CMAKE_WINDOWS_EXPORT_ALL_SYMBOLS": "ON"}  # as llama-cpp-python's own build has it
+    else:
         # No path of this machine in what is built, nor symbols nobody reads.
         flags = f"-ffile-prefix-map={shlex.quote(str(source()))}=."
         options |= {"CMAKE_C_FLAGS": flags, "CMAKE_CXX_FLAGS": flags}

@@ -21,11 +21,20 @@ def test_nothing_is_set_by_default() -> None:
     assert parsed() == LoadSettings()
 
 
+@pytest.mark.parametrize(("words", "expected"), [("--exact", True), ("--accept exact", True), ("", False)])
+def test_the_target_is_loaded_for_the_rule(words: str, expected: bool) -> None:
+    parser = argparse.ArgumentParser()
+    add_model_options(parser)
+    add_sampling_options(parser, seed="", max_tokens=1)
+    options = parser.parse_args(words.split())
+    assert (load_settings(options).exact, options.accept == "exact") == (expected, expected)
+
+
 def test_every_option_can_be_set() -> None:
     words = "--batch-threads 3 --split-mode none --main-gpu CUDA1 --tensor-split 3,1.5 --draft-device CUDA0 "
     words += "--expert-layers-on-cpu 12 --flash-attention off --draft-context 2048 --draft-kv-type q8_0"
     found = chosen_options(parsed(*words.split()))
-    assert tuple(found) == SPECIAL_OPTIONS
+    assert tuple(found) == tuple(name for name in SPECIAL_OPTIONS if name != "exact")
     assert found == {
         "batch_threads": 3,
         "main_gpu": "CUDA1",

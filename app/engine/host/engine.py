@@ -109,6 +109,8 @@ class Engine:
 
     def _load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         started = time.perf_counter()
+        if self._threads:
+            self._threads.restore()
         self.caches.set_limit(memory_limit(command.settings.chat_cache_mib))
         loader = Loader(command, on_progress, self._should_abort, self.caches)
         self._close_draft()

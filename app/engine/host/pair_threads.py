@@ -38,6 +38,10 @@ class PairThreads:
             drafting.slowdown = control.slowdown
         return msgspec.structs.replace(round_, threads=count) if count else round_
 
+    def restore(self) -> None:
+        """Use all threads, as after loading."""
+        self._use(self.control.most)
+
     def _use(self, count: int) -> None:
         for context, one, batch in self._usual:
             context.use_threads(min(one, count), min(batch, count))

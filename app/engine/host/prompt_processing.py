@@ -43,7 +43,7 @@ def process_prompt(
             stop = min((mark for mark in marks if mark > done), default=end)
             part_end = piece_end(tokens, done, context.chunk)
             chunk = tokens[done : part_end if tokens[done] < 0 else min(part_end, stop)]
-            if done + len(chunk) == end and len(chunk) > context.longest_pass:
+            if tokens[done] >= 0 and done + len(chunk) == end and len(chunk) > context.longest_pass:
                 chunk = chunk[:-1]
             last = done + len(chunk) == end
             logits = context.decode_largest(chunk, 1 if last else 0, needed)

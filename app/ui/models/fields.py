@@ -320,7 +320,8 @@ class AcceptRuleFields(QWidget):
 
     def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
         """``choice`` with the values set here."""
-        return replace(choice, accept=self._rule())
+        load = msgspec.structs.replace(choice.load, exact=self._rule() == "exact")
+        return replace(choice, load=load, accept=self._rule())
 
     def summary(self) -> str:
         return self._rule()

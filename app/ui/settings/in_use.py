@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
-
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PairLoaded
@@ -59,8 +57,7 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
 def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
     """Put the dialog's result into the settings; returns what to load, if anything."""
     values.accept = choice.accept
-    load = msgspec.structs.replace(choice.load, exact=choice.accept == "exact")
-    return PairFiles(choice.target, choice.draft, load, choice.head)
+    return PairFiles(choice.target, choice.draft, choice.load, choice.head)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:

@@ -69,7 +69,7 @@ def bare_loop(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str
     def step(bench: Bench) -> Iterator[dict[str, Any]]:
         engine = Engine()
         load = Load(request=1, target=str(bench.target(quantization)), settings=bench.settings())
-        engine.load(load, lambda _: None)
+        pair = engine.load(load, lambda _: None)
         assert engine._target is not None
         model = engine._target.model
         context = Context(model, bench.settings(), length=2048, threads=default_threads(), outputs=1)
@@ -83,6 +83,8 @@ def bare_loop(quantization: Quantization) -> Callable[[Bench], Iterator[dict[str
             "ratio": statistics.median(ours) / statistics.median(bare),
             "answers": len(ours),
             "same tokens": sum(same),
+            "passes that agree: multiples of": pair.exact_unit,
+            "exact pass ÷ plain pass": pair.exact_pass_seconds / pair.plain_pass_seconds,
         }
 
     return step

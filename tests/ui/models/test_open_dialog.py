@@ -342,10 +342,10 @@ def test_accept_rule(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
     coupled, *others = dialog.findChildren(QRadioButton)
     assert coupled.isChecked()
-    for button, rule in zip(others, ("rejection", "block"), strict=True):
+    for button, rule in zip(others, ("exact", "rejection", "block"), strict=True):
         button.setChecked(True)
         assert dialog.choice().accept == rule
-    assert not dialog.needs_reload
+        assert dialog.needs_reload == dialog.choice().load.exact == (rule == "exact")  # with other kernels
 
 
 def test_recent_pairs(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
