@@ -239,7 +239,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundsReceived(msgspec.Struct, frozen=True, kw_only=True, tag="rounds_received"):
-    """Rounds since the last such event, in order; sent at most about 60 times a second."""
+    """Rounds since the last such event, in order; sent at most 60 times a second, or 15 where each core computes."""
 
     request: int
     rounds: list[Round]

@@ -36,11 +36,11 @@ def all_dialects(figures: Figures, seed: int, plain_pass_seconds: float) -> dict
 
 def timings(figures: Figures) -> dict[str, Any]:
     """llama-server's; without ``draft_n`` where nothing was drafted, as there."""
-    processed = figures.prompt_tokens - figures.cached_tokens
+    processed, written = figures.prompt_tokens - figures.cached_tokens, figures.completion_tokens
     found = {
         "cache_n": figures.cached_tokens,
-        **_timed("prompt", processed, figures.prompt_tokens_per_second),
-        **_timed("predicted", figures.completion_tokens, figures.decode_tokens_per_second),
+        **_timed("prompt", processed, processed, figures.prompt_tokens_per_second),
+        **_timed("predicted", written, written - 1, figures.decode_tokens_per_second),
     }
     if figures.draft.tested:
         found |= {"draft_n": figures.draft.tested, "draft_n_accepted": figures.draft.accepted}
@@ -103,12 +103,12 @@ def acceptance_histogram(draft: DraftFigures) -> list[int]:
     return [more - fewer for more, fewer in pairwise([*at_least, 0])]
 
 
-def _timed(name: str, tokens: int, speed: float | None) -> dict[str, Any]:
-    """``speed`` in tokens per second."""
+def _timed(name: str, tokens: int, steps: int, speed: float | None) -> dict[str, Any]:
+    """``speed`` in tokens per second over ``steps`` of them: an answer's first token comes from its prompt."""
     per_token = 1e3 / speed if speed else 0.0
     return {
         f"{name}_n": tokens,
-        f"{name}_ms": tokens * per_token,
+        f"{name}_ms": max(steps, 0) * per_token,
         f"{name}_per_token_ms": per_token,
         f"{name}_per_second": speed or 0.0,
     }

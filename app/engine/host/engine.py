@@ -28,6 +28,7 @@ from app.engine.host.prompt_processing import process_prompt
 from app.engine.host.recommended import recommended_sampling
 from app.engine.host.tasks import check_tokens, task_for, unknown_token
 from app.engine.llama import backend
+from app.engine.llama.thread_count import allowed_processors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel
 from app.errors import Canceled, KnownError
@@ -206,6 +207,14 @@ class Engine:
             self._draft.switcher.put_away()
             self._draft.close()
             self._draft = None
+
+    @property
+    def uses_all_cores(self) -> bool:
+        """Whether passes leave no core to other processes."""
+        target = self._target
+        if not target or not target.computes_on_cpu:
+            return False
+        return max(target.context.threads, target.context.batch_threads) >= len(allowed_processors())
 
     # ------------------------------------------------------------ generating
 

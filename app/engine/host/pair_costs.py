@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.host.load_options import cost_facts
 from app.engine.host.loading import LoadedModel, Target
-from app.engine.host.thread_control import BUSY, current_usage, others_use
+from app.engine.host.thread_control import are_busy, current_usage, others_use
 from app.engine.host.threads import remember_threads, remembered_threads
 from app.engine.llama.backend import driver_name, engine_name, gpu_devices
 from app.engine.llama.thread_count import default_threads, other_threads
@@ -90,7 +90,7 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
 
     before = current_usage()
     latest, slower = up_to_date(written, build, measured, caches)
-    is_quiet = latest is written or others_use(before, current_usage()) <= BUSY
+    is_quiet = latest is written or not are_busy(others_use(before, current_usage()), target.context.threads)
     if latest is not written and is_quiet:
         latest = _with_quicker_threads(target, latest, is_canceled)
         store.put(key, latest)

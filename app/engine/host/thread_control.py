@@ -21,8 +21,9 @@ from app.engine.llama.thread_count import allowed_processors
 
 LOOK_SECONDS = 0.25
 """Between two looks at what other programs use."""
-BUSY = 0.25
-"""Cores that others may use without being noticed: a window that draws an answer uses this much."""
+_BUSY, _BUSY_SHARE = 0.25, 0.05
+"""Cores that others may use without being noticed, or this share of many: a window that draws an answer uses this much.
+"""
 _TRIED, _LEAST_TRIED, _TRIED_SECONDS = 8, 2, 2.0
 """Passes of a trial; where they are slow, those of so many seconds, but at least two."""
 _QUICKER = 0.98
@@ -57,6 +58,11 @@ def others_use(before: Usage, now: Usage) -> float:
     """How many cores other programs used between two looks."""
     seconds = now.time - before.time
     return max((now.all - before.all) - (now.own - before.own), 0.0) / seconds if seconds > 0 else 0.0
+
+
+def are_busy(others: float, cores: int) -> bool:
+    """Whether other programs that use so many of the ``cores`` are in the way."""
+    return others > max(_BUSY, _BUSY_SHARE * cores)
 
 
 @dataclass
@@ -135,7 +141,7 @@ class ThreadControl:
     @property
     def is_crowded(self) -> bool:
         """Whether other programs keep cores busy."""
-        return self._others > BUSY
+        return are_busy(self._others, self.most)
 
     def _look_if_due(self, now: float) -> bool:
         if self._seen is not None and now - self._seen.time < LOOK_SECONDS:
