@@ -118,20 +118,30 @@ def _draft_options(programs: Tools, settings: Settings, length: int | None) -> l
     return [*options, *([] if programs.backend == "cpu" else ["-ngld", "all"])]
 
 
+@dataclass(frozen=True)
+class Running:
+    """A llama-server that has loaded its model."""
+
+    process_id: int
+    address: str
+    load_seconds: float
+    """From the start of the process."""
+
+
 @contextlib.contextmanager
-def server(programs: Tools, settings: Settings, draft_options: Sequence[str]) -> Iterator[Ask]:
-    """A llama-server with one slot on a free port of this machine, for as long as the block lasts."""
+def running(command: Sequence[str]) -> Iterator[Running]:
+    """A llama-server, started with ``command`` and one slot on a free port of this machine, while the block lasts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     # No prompt cache in RAM: it would copy the KV cache between two questions.
     own = ["--host", "127.0.0.1", "--port", str(port), "-np", "1", "-cram", "0", "--no-ui"]
-    command = [str(programs.server), *_options(programs, settings), *own, *draft_options]
     with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(command, env=_environment(), stdout=log, stderr=subprocess.STDOUT)
+        begun = time.perf_counter()
+        process = subprocess.Popen([*command, *own], env=_environment(), stdout=log, stderr=subprocess.STDOUT)
         try:
             _wait_for(process, f"http://127.0.0.1:{port}/health", lambda: _end_of(log))
-            yield lambda question: _complete(f"http://127.0.0.1:{port}/completion", question, settings.max_tokens)
+            yield Running(process.pid, f"http://127.0.0.1:{port}", time.perf_counter() - begun)
         finally:
             process.terminate()
             try:
@@ -139,6 +149,13 @@ def server(programs: Tools, settings: Settings, draft_options: Sequence[str]) ->
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+@contextlib.contextmanager
+def server(programs: Tools, settings: Settings, draft_options: Sequence[str]) -> Iterator[Ask]:
+    """A llama-server for as long as the block lasts."""
+    with running([str(programs.server), *_options(programs, settings), *draft_options]) as process:
+        yield lambda question: _complete(f"{process.address}/completion", question, settings.max_tokens)
 
 
 def _end_of(log: IO[bytes]) -> str:
@@ -154,7 +171,7 @@ def _wait_for(process: subprocess.Popen[bytes], address: str, log: Callable[[], 
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), _http.open(address, timeout=5):  # 503 while it loads is an OSError as well
             return
-        time.sleep(0.2)
+        time.sleep(0.01)
     raise SystemExit(f"{log()}\nllama-server did not start.")
 
 

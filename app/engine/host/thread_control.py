@@ -165,10 +165,11 @@ class ThreadControl:
             return self._free()
         if self.is_reduced and not self.is_crowded:  # they were slow for another reason, which may be over
             return self.count + 1
-        if self.is_crowded:
-            return max(min(self._free(), self.count - 1), 1)
-        is_slow = statistics.median(self._passes) > _SLOW * self._quiet
-        return (self.count + 1) // 2 if is_slow else self.count  # one less wouldn't fit into a quota either
+        if self._free() < self.count:
+            return self._free()
+        if statistics.median(self._passes) <= _SLOW * self._quiet:
+            return self.count
+        return max(self.count - 1, 1) if self.is_crowded else (self.count + 1) // 2  # as a quota may need
 
     def _judge(self, trial: _Trial, now: float) -> None:
         count = len(self._passes)

@@ -1,0 +1,33 @@
+"""``slipstream serve`` with SmolLM2, as another program sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real.loaded import documents
+from tests.support.serve_process import serve_process
+from tests.support.served import Client, text_of
+
+
+@pytest.fixture
+def served(smollm2_file: Path, home: Path) -> Iterator[Client]:
+    with serve_process("--target", smollm2_file, "--context", "2048", home=home) as (_, port):
+        client = Client(port)
+        client.wait_until_healthy()
+        yield client
+
+
+def test_a_chat_completion_streamed_and_whole(served: Client) -> None:
+    question = f"{documents()[:1200]}\n\nWhat is this about?"
+    options = {"seed": 5, "temperature": 0.8, "max_tokens": 40}
+    whole = served.chat(question, **options)
+    (choice,) = whole["choices"]
+    text = choice["message"]["content"]
+    assert text and choice["finish_reason"] in ("stop", "length")
+    assert 200 < whole["usage"]["prompt_tokens"] < 600 and 0 < whole["usage"]["completion_tokens"] <= 40
+    parts = served.streamed(question, **options)
+    assert text_of(parts) == text
+    assert parts[-1]["choices"][0]["finish_reason"] == choice["finish_reason"]
