@@ -279,8 +279,8 @@ class AcceptRuleFields(QWidget):
             "exact",
             "Exact: the same even where rounding differs",
             (
-                "Like Coupled, for GPUs and models in F16, whose rounding depends on how many tokens are checked at "
-                "once. Answers are slower there; everywhere else it changes nothing."
+                "Like Coupled, also on GPUs and for models in F16 or Q4_K_M, where rounding depends on how many tokens "
+                "are checked at once. Answers can be slower there; everywhere else nothing changes."
             ),
         ),
         (
