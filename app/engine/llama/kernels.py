@@ -3,7 +3,7 @@
 Some of its kernels round differently for another width of a pass or another number of threads: flash attention shares
 out the context among the threads in a pass over one token only, and K-quants are multiplied by other code from eight
 tokens on. Its reference implementation has one kernel for all of them, which is as quick in passes over a few tokens.
-Prompts are computed several times as fast without it. ``docs/real-models.md`` has the figures.
+Long prompts take about twice as long with it, so they are computed without. ``docs/real-models.md`` has figures.
 """
 
 from __future__ import annotations
