@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import time
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
@@ -27,8 +28,11 @@ from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 log = logging.getLogger("slipstream.engine")
 
-_WIDTHS = (1, 2, 3, 4, 6, 8, 12, EXACT_WIDTH)
 _UNITS = (1, 2, 4, 8, EXACT_WIDTH)
+_BETWEEN, _SLOW_PASS = (3, 6, 12), 0.05
+"""Widths that are tried as well, unless a pass over one token takes so many seconds: on a model of 8 B, the others
+already take ten.
+"""
 _BEHIND = 1000
 """Tokens of context: llama.cpp uses other kernels of attention from about 500 on."""
 
@@ -64,13 +68,22 @@ def try_out(cache: Context, canceled: Callable[[], bool]) -> Exactness:
     """Compare logits of passes of several widths bit by bit. See `exactness`."""
     rows: dict[int, Floats] = {}
     try:
-        for width in _WIDTHS:
-            behind = _begin(cache, canceled)
-            rows[width] = cache.decode(_tokens(width), width).copy()
+        for width in _UNITS:
+            behind, rows[width] = _rows(cache, canceled, width)
+        begun = time.perf_counter()
+        cache.decode([0], 1)
+        if time.perf_counter() - begun < _SLOW_PASS:
+            rows |= {width: _rows(cache, canceled, width)[1] for width in _BETWEEN}
         unit = next(unit for unit in _UNITS if _agree(rows, unit))
         return Exactness(unit, behind, _any_threads(cache, canceled, unit, rows[unit]))
     finally:
         cache.roll_back(0)
+
+
+def _rows(cache: Context, canceled: Callable[[], bool], width: int) -> tuple[int, Floats]:
+    """Behind how many tokens a pass of this ``width`` was computed, and its logits."""
+    behind = _begin(cache, canceled)
+    return behind, cache.decode(_tokens(width), width).copy()
 
 
 def _agree(rows: dict[int, Floats], unit: int) -> bool:
