@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -177,23 +177,20 @@ def measure(sides: dict[str, Contestant], questions: Sequence[Question], asked: 
 
 def summarize(runs: Sequence[Run]) -> Result:
     """Figures of each contestant, ratios and texts, by kind of question, by temperature and over all."""
-    groups: dict[str, Callable[[Run], bool]] = {ALL: lambda run: True}
+    groups: dict[str, Sequence[Run]] = {ALL: runs}
     for temperature in dict.fromkeys(run.temperature for run in runs):
-        groups[f"temperature {temperature:g}"] = lambda run, wanted=temperature: run.temperature == wanted  # type: ignore[misc]
+        groups[f"temperature {temperature:g}"] = [run for run in runs if run.temperature == temperature]
     kinds = list(dict.fromkeys(run.kind for run in runs))
     for kind in kinds:
-        groups[kind] = lambda run, wanted=kind: run.kind == wanted  # type: ignore[misc]
+        groups[kind] = [run for run in runs if run.kind == kind]
     names = list(dict.fromkeys(run.contestant for run in runs))
     ratios = {
-        f"{a} ÷ {b}": {group: _ratio([run for run in runs if is_in(run)], a, b) for group, is_in in groups.items()}
+        f"{a} ÷ {b}": {group: _ratio(some, a, b) for group, some in groups.items()}
         for a, b in RATIOS
         if a in names and b in names
     }
     return {
-        "speeds": {
-            group: {name: _speed([run for run in runs if is_in(run)], name) for name in names}
-            for group, is_in in groups.items()
-        },
+        "speeds": {group: {name: _speed(some, name) for name in names} for group, some in groups.items()},
         "ratios": ratios,
         "worst": {label: _worst(found, kinds) for label, found in ratios.items()},
         "counts": {name: _counts(_of(runs, name)) for name in names},
