@@ -37,6 +37,9 @@ _OPTIONS = {
     "GGML_NATIVE": "OFF",
     "CMAKE_BUILD_WITH_INSTALL_RPATH": "ON",
     "CMAKE_INSTALL_RPATH": "@loader_path" if sys.platform == "darwin" else "$ORIGIN",
+    # A compiler may link its own libstdc++ into each library; exported, they would be mixed with the one of Python's
+    # modules, and loading any model crashes.
+    **({"CMAKE_SHARED_LINKER_FLAGS": "-Wl,--exclude-libs,ALL"} if sys.platform == "linux" else {}),
     "LLAMA_BUILD_MTMD": "ON",
     "MTMD_VIDEO": "OFF",
     **{f"LLAMA_BUILD_{part}": "OFF" for part in ("COMMON", "TESTS", "TOOLS", "EXAMPLES", "SERVER", "APP", "UI")},
