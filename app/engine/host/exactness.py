@@ -31,7 +31,7 @@ log = logging.getLogger("slipstream.engine")
 _UNITS = (1, 2, 4, 8, EXACT_WIDTH)
 _BETWEEN, _SLOW_PASS = (3, 6, 12), 0.05
 """Widths that are tried as well, unless a pass over one token takes so many seconds: on a model of 8 B, the others
-already take ten.
+already take five.
 """
 _BEHIND = 1000
 """Tokens of context: llama.cpp uses other kernels of attention from about 500 on."""
@@ -44,8 +44,6 @@ class Exactness(msgspec.Struct, frozen=True):
     """Those over a multiple of so many tokens, up to `EXACT_WIDTH`; 1: all."""
     behind: int
     """At how many tokens of context this was tried."""
-    any_threads: bool = True
-    """Whether it makes no difference how many threads compute them."""
 
 
 def exactness(cache: Context, stamp: Sequence[int], settings: LoadSettings, canceled: Callable[[], bool]) -> Exactness:
@@ -66,24 +64,26 @@ def exactness(cache: Context, stamp: Sequence[int], settings: LoadSettings, canc
 
 def try_out(cache: Context, canceled: Callable[[], bool]) -> Exactness:
     """Compare logits of passes of several widths bit by bit. See `exactness`."""
-    rows: dict[int, Floats] = {}
     try:
-        for width in _UNITS:
-            behind, rows[width] = _rows(cache, canceled, width)
+        behind = _begin(cache)
         begun = time.perf_counter()
-        cache.decode([0], 1)
-        if time.perf_counter() - begun < _SLOW_PASS:
-            rows |= {width: _rows(cache, canceled, width)[1] for width in _BETWEEN}
-        unit = next(unit for unit in _UNITS if _agree(rows, unit))
-        return Exactness(unit, behind, _any_threads(cache, canceled, unit, rows[unit]))
+        rows = {1: _row(cache, canceled, 1)}
+        is_quick = time.perf_counter() - begun < _SLOW_PASS
+        rows |= {width: _row(cache, canceled, width) for width in (*_UNITS[1:], *_BETWEEN * is_quick)}
+        return Exactness(next(unit for unit in _UNITS if _agree(rows, unit)), behind)
     finally:
         cache.roll_back(0)
 
 
-def _rows(cache: Context, canceled: Callable[[], bool], width: int) -> tuple[int, Floats]:
-    """Behind how many tokens a pass of this ``width`` was computed, and its logits."""
-    behind = _begin(cache, canceled)
-    return behind, cache.decode(_tokens(width), width).copy()
+def _row(cache: Context, canceled: Callable[[], bool], width: int) -> Floats:
+    """The logits of a pass of this ``width``, which is rolled back."""
+    if canceled():
+        raise Canceled
+    before = len(cache.tokens)
+    cache.hold(EXACT_WIDTH)
+    logits = cache.decode(_tokens(width), width).copy()
+    cache.roll_back(before)
+    return logits
 
 
 def _agree(rows: dict[int, Floats], unit: int) -> bool:
@@ -95,32 +95,14 @@ def _are_equal(one: Floats, other: Floats) -> bool:
     return np.array_equal(one.view(np.uint32), other.view(np.uint32))
 
 
-def _any_threads(cache: Context, canceled: Callable[[], bool], unit: int, expected: Floats) -> bool:
-    """Whether one thread less computes the same."""
-    before = cache.threads, cache.batch_threads
-    if before == (1, 1):
-        return True
-    try:
-        cache.use_threads(*(max(count - 1, 1) for count in before))
-        _begin(cache, canceled)
-        return _are_equal(cache.decode(_tokens(unit), unit), expected)
-    finally:
-        cache.use_threads(*before)
-
-
-def _begin(cache: Context, canceled: Callable[[], bool]) -> int:
+def _begin(cache: Context) -> int:
     """A long context, if the memory can be made to look like one; returns its length."""
-    if canceled():
-        raise Canceled
     cache.roll_back(0)
     cache.decode([0], 0)
     length = min(_BEHIND, cache.length - 2 * EXACT_WIDTH)
     if length > 1 and cache.lengthen(length, filled=True):
-        cache.hold(EXACT_WIDTH)
         return length
-    cache.roll_back(0)
-    cache.decode(_tokens(EXACT_WIDTH), 0)
-    cache.hold(EXACT_WIDTH)
+    cache.decode(_tokens(EXACT_WIDTH - 1), 0)
     return EXACT_WIDTH
 
 

@@ -40,11 +40,11 @@ _LONG, _LONG_IF_SLOW, _LEAST_LONG = 8000, 2000, 1000
 """The tokens of context at which growth is measured, if the context has that many; if passes are slow, because a token
 adds the same at any length; and the fewest that are meaningful.
 """
-_LONG_WIDTHS = (1, 6, 17)
+_LONG_WIDTHS, _LONG_WIDTHS_IF_SLOW = (1, 6, 17), (1, 17)
 _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
-"""If a pass takes at least this many seconds, one is enough there: it has been run before."""
+"""If a pass takes at least this many seconds, one is enough after such a context: it has been run before."""
 _NEEDED = Sampling().top_k
 """Passes as in most answers, which on a GPU don't return whole rows of logits."""
 _LONG_PASS = 0.05
@@ -119,14 +119,22 @@ class _Passes:
     def __init__(self, cache: MeasurableCache, canceled: Callable[[], bool]) -> None:
         self._cache = cache
         self._canceled = canceled
+        self._plain = 0.0
+        """Seconds of a pass over one token, once it is known."""
 
     def first(self, width: int) -> float:
-        """Seconds of the first passes of a ``width``, without the very first, in which drivers load and compile."""
+        """Seconds of the first passes of a ``width``, without the very first, in which drivers load and compile.
+
+        Where a plain pass is slow, one pass has to do, unless it took longer than its tokens one by one.
+        """
         untimed = self.seconds(width)
+        if self._plain >= _SLOW_PASS and untimed <= width * self._plain:
+            return untimed
         seconds = self.seconds(width)
-        if untimed >= _SLOW and seconds >= _AGREE * untimed:
-            return seconds
-        return min(seconds, *(self.seconds(width) for _ in range(_TIMED - 1)))
+        if untimed < _SLOW or seconds < _AGREE * untimed:
+            seconds = min(seconds, *(self.seconds(width) for _ in range(_TIMED - 1)))
+        self._plain = seconds if width == 1 else self._plain
+        return seconds
 
     def growth(self, short: Mapping[int, float], length: int) -> dict[int, float]:
         """What a token of context adds to a pass, by width; ``short`` is the time of passes without context.
@@ -137,7 +145,7 @@ class _Passes:
         if not length:
             return {}
         growth, most = {}, 0.0
-        for width in reversed(_LONG_WIDTHS):
+        for width in reversed(_LONG_WIDTHS if short[1] < _SLOW_PASS else _LONG_WIDTHS_IF_SLOW):
             seconds = self.first(width) if short[width] < _SLOW_PASS else self.seconds(width)
             most = max((seconds - short[width]) / length, most * width)
             growth[width] = most

@@ -82,19 +82,16 @@ def test_exact_fills_the_context_to_its_end(engine: Engine, load: Loading, long_
 
 
 class Cache:
-    """Computes logits that differ where a function of the width of a pass and the threads does."""
+    """Computes logits that differ where a function of the width of a pass does."""
 
-    def __init__(self, kernel: Callable[[int, int], int]) -> None:
+    length = 4096
+
+    def __init__(self, kernel: Callable[[int], int]) -> None:
         self._kernel = kernel
         self.tokens: list[int] = []
-        self.length, self.threads, self.batch_threads = 4096, 2, 2
-
-    def use_threads(self, threads: int, batch_threads: int) -> None:
-        self.threads, self.batch_threads = threads, batch_threads
 
     def decode(self, tokens: list[int], outputs: int) -> np.ndarray:
-        value = float(self._kernel(len(tokens), self.threads))
-        return np.full((outputs, 8), value, np.float32)
+        return np.full((outputs, 8), float(self._kernel(len(tokens))), np.float32)
 
     def roll_back(self, length: int) -> None: ...
     def hold(self, count: int) -> None: ...
@@ -105,22 +102,16 @@ class Cache:
 @pytest.mark.parametrize(
     ("kernel", "unit"),
     [
-        (lambda width, threads: 0, 1),
-        (lambda width, threads: min(width, 2), 2),
-        (lambda width, threads: int(width >= 4 and width % 4 == 0), 4),
-        (lambda width, threads: width // 8, EXACT_WIDTH),
-        (lambda width, threads: width, EXACT_WIDTH),
+        (lambda _: 0, 1),
+        (lambda width: min(width, 2), 2),
+        (lambda width: int(width >= 4 and width % 4 == 0), 4),
+        (lambda width: width // 8, EXACT_WIDTH),
+        (lambda width: width, EXACT_WIDTH),
     ],
 )
-def test_the_smallest_unit_is_found(kernel: Callable[[int, int], int], unit: int) -> None:
+def test_the_smallest_unit_is_found(kernel: Callable[[int], int], unit: int) -> None:
     found = exactness.try_out(Cache(kernel), lambda: False)  # type: ignore[arg-type]
-    assert (found.unit, found.any_threads, found.behind) == (unit, True, 1000)
-
-
-def test_threads_that_make_a_difference_are_noticed_and_given_back() -> None:
-    cache = Cache(lambda width, threads: threads)
-    assert not exactness.try_out(cache, lambda: False).any_threads  # type: ignore[arg-type]
-    assert (cache.threads, cache.batch_threads) == (2, 2)
+    assert (found.unit, found.behind) == (unit, 1000)
 
 
 def test_it_is_tried_once(load: Loading, long_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
