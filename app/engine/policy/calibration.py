@@ -40,7 +40,7 @@ _LONG, _LONG_IF_SLOW, _LEAST_LONG = 8000, 2000, 1000
 """The tokens of context at which growth is measured, if the context has that many; if passes are slow, because a token
 adds the same at any length; and the fewest that are meaningful.
 """
-_LONG_WIDTHS, _LONG_WIDTHS_IF_SLOW = (1, 6, 17), (1, 17)
+_LONG_WIDTHS, _LONG_WIDTHS_IF_SLOW = (1, 6, 17), (1, 6)
 _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
