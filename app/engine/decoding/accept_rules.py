@@ -20,7 +20,7 @@ back and the draws for different purposes are independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -28,15 +28,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.sampling import Distributions, Logits, candidates, top_candidates
+from app.engine.decoding.sampling import Distributions, Logits, candidates, kept_of_few, largest, top_candidates
 from app.protocol.options import Sampling
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
-_FEW = 16
-"""Below this many tokens, plain Python numbers are faster than arrays."""
+_FEW, _FEW_CANDIDATES = 16, 64
+"""Up to this many tokens, plain Python numbers are faster than arrays; the candidates of a position usually become
+fewer before they need noise.
+"""
 _MANY = 32_000
 """From this many tokens on, it is faster not to compute the logarithms of all of them."""
 _LIKELIEST = 64
@@ -96,9 +98,12 @@ def gumbel(
     """
     keys = [(_key(seed, position, purpose) + _GOLDEN) & _MASK for position in positions]
     if ids.size <= _FEW:
-        rows = zip(keys, ids.tolist(), strict=True)
-        return -np.log([[-np.log(_uniform(_mixed(key + token * _GOLDEN))) for token in row] for key, row in rows])
+        return np.array([[_gumbel(key, token) for token in row] for key, row in zip(keys, ids.tolist(), strict=True)])
     return _noise(_bits(keys, ids))
+
+
+def _gumbel(key: int, token: int) -> float:
+    return -math.log(-math.log(_uniform(_mixed(key + token * _GOLDEN))))
 
 
 def _bits(keys: Sequence[int], ids: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -163,17 +168,32 @@ def draw(p: Distributions, seed: int, positions: Sequence[int], purpose: Purpose
     return [int(p.ids[row, column]) for row, column in enumerate(best)]
 
 
-def sample(logits: Logits, sampling: Sampling, seed: int, position: int) -> list[int]:
-    """The target's own token for each row of ``logits``; row i is at ``position`` + i. Raises as `candidates`."""
-    return draw(candidates(logits, sampling), seed, range(position, position + len(logits)))
+def sample(logits: Logits, sampling: Sampling, seed: int, position: int) -> Iterator[int]:
+    """The target's own token for each row of ``logits``, one after the other; row i is at ``position`` + i.
+
+    Raises as `candidates`.
+    """
+    are_few = sampling.temperature > 0 and 0 < sampling.top_k <= _FEW_CANDIDATES
+    for place in range(len(logits)):
+        row, here = logits[place : place + 1], position + place
+        if are_few:
+            ids, values = largest(row, sampling.top_k)
+            key = (_key(seed, here, Purpose.TARGET) + _GOLDEN) & _MASK
+            kept = kept_of_few(values, sampling)
+            scores = [score + _gumbel(key, token) for token, score in zip(ids, kept, strict=False)]
+            yield ids[scores.index(max(scores))]
+        else:
+            yield draw(candidates(row, sampling), seed, [here])[0]
 
 
-def coupled(tokens: Sequence[int], draft: Sequence[int]) -> Verdict:
-    """Accept the draft as far as it equals the target's own ``tokens``, which are one more than the draft has."""
+def coupled(tokens: Iterable[int], draft: Sequence[int]) -> Verdict:
+    """Accept the draft as far as it equals the target's own ``tokens``, of which no more are asked for."""
     accepted = 0
-    while accepted < len(draft) and draft[accepted] == tokens[accepted]:
+    for token in tokens:
+        if accepted == len(draft) or draft[accepted] != token:
+            break
         accepted += 1
-    return Verdict(accepted, tokens[accepted])
+    return Verdict(accepted, token)
 
 
 def rejection(p: Distributions, q: Distributions, draft: Sequence[int], seed: int, position: int) -> Verdict:

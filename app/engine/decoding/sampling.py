@@ -10,6 +10,7 @@ All functions take several rows at once, one a position of the draft, because a 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ class InvalidLogitsError(KnownError):
     """A model computed something that isn't a number."""
 
 
-_LARGE = 65_536
-"""Vocabularies of this size or more are worth going through only once."""
+_COLUMNS, _MOST_HEIGHT = 8, 64
+"""Columns for each of the largest logits that are searched for, where a vocabulary has so many; and their height."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
 """How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
 likely token's, and finally to all of them.
@@ -171,48 +172,69 @@ def _penalize(row: Floats, counts: Counter[int], sampling: Sampling, row_ids: ND
     row[places] = seen
 
 
-def strided_maxima(values: Floats, blocks: int) -> Floats:
-    """Maxima of the last axis: number i is that of every ``blocks``-th value from i on, −inf if there is none.
-
-    Vectorized over the blocks, which is many times as fast as maxima of neighboring values.
-    """
-    *rows, size = values.shape
-    whole = size - size % blocks
-    maxima = values[..., :whole].reshape(*rows, -1, blocks).max(axis=-2, initial=-np.inf)
-    if size > whole:
-        first = maxima[..., : size - whole]
-        np.maximum(first, values[..., whole:], out=first)
-    return np.asarray(maxima)
-
-
 def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
     """Ids of the exact k largest of each row of ``logits`` (R, vocabulary), largest first, equal ones by id; (R, k).
 
-    Raises `InvalidLogitsError` for logits that aren't numbers. The k-th largest of the maxima of disjoint blocks is a
-    lower bound of the k-th largest value, and few values reach it. Rows of large vocabularies are processed one by one,
-    while they are in the processor's cache, and only the blocks that reach the bound, about k, are examined.
+    Raises `InvalidLogitsError` for logits that aren't numbers.
     """
-    size = logits.shape[1]
-    k = min(k, size)
-    blocks = min(max(int(math.sqrt(k * size)), k), size)  # as much work on the maxima as within blocks
-    is_large = size > _LARGE
-    maxima = np.stack([strided_maxima(row, blocks) for row in logits]) if is_large else strided_maxima(logits, blocks)
-    check_finite(maxima.max(axis=1))
-    bounds = np.partition(maxima, blocks - k, axis=1)[:, blocks - k]
-    result = np.empty((len(logits), k), np.int64)
-    for place, (row, bound) in enumerate(zip(logits, bounds, strict=True)):
-        ids = _reaching(row, maxima[place], bound) if is_large else np.flatnonzero(row >= bound)
-        result[place] = ids[np.argsort(-row[ids], kind="stable")[:k]]
-    return result
+    return np.stack([_top_of_row(row, min(k, len(row))) for row in logits])
 
 
-def _reaching(row: Floats, maxima: Floats, bound: np.float32) -> NDArray[np.int64]:
-    """Ids of the values of ``row`` that reach ``bound``, in order; ``maxima`` are those of its blocks."""
-    blocks, size = len(maxima), len(row)
-    ids = (np.arange(0, size, blocks)[:, None] + np.flatnonzero(maxima >= bound)).reshape(-1)
-    if size % blocks:
-        ids = ids[: np.searchsorted(ids, size)]
-    return np.asarray(ids[row[ids] >= bound])
+def _top_of_row(row: Floats, k: int) -> NDArray[np.int64]:
+    """`top_candidates` of one row, in few steps, because caches are cold after a pass.
+
+    A row is seen as a table; the k-th largest of the columns' maxima is a lower bound of the k-th largest value, and
+    only the columns that reach it, about k, are examined. Maxima of columns are many times as fast as those of rows.
+    """
+    width, starts = _table_of(len(row), k)
+    table = row[: len(row) - len(row) % width].reshape(-1, width)
+    maxima, rest = table.max(axis=0), row[table.size :]
+    if len(rest):
+        np.maximum(maxima[: len(rest)], rest, out=maxima[: len(rest)])
+    ordered = maxima.copy()
+    ordered.partition((width - k, width - 1))  # what isn't a number comes last
+    if not math.isfinite(ordered[-1]):
+        check_finite(ordered[-1:])
+    bound = ordered[width - k]
+    ids = (starts + (maxima >= bound).nonzero()[0]).ravel()
+    if len(rest):
+        ids = ids[: ids.searchsorted(len(row))]
+    values = row[ids]
+    left = (values >= bound).nonzero()[0]
+    return np.asarray(ids[left[(-values[left]).argsort(kind="stable")[:k]]])
+
+
+@functools.lru_cache(8)
+def _table_of(size: int, k: int) -> tuple[int, NDArray[np.int64]]:
+    """The width of `_top_of_row`'s table, and where its rows start, shape (height, 1)."""
+    width = size // min(max(size // (_COLUMNS * k), 1), _MOST_HEIGHT)
+    return width, np.arange(0, size, width)[:, None]
+
+
+def largest(row: Logits, k: int) -> tuple[list[int], list[float]]:
+    """Ids and values of the k largest logits of the only ``row``, as `top_candidates`."""
+    if isinstance(row, TopLogits):
+        check_finite(row.values[0, 0])
+        return row.ids[0, :k].tolist(), row.values[0, :k].tolist()
+    ids = _top_of_row(row[0], min(k, row.shape[1]))
+    return ids.tolist(), row[0, ids].tolist()
+
+
+def kept_of_few(values: Sequence[float], sampling: Sampling) -> list[float]:
+    """`candidates` of one position whose largest logits are ``values``: the scores of those that are kept.
+
+    Plain Python is faster for a few dozen numbers.
+    """
+    scores = [(value - values[0]) / sampling.temperature for value in values]
+    least = math.log(sampling.min_p) if sampling.min_p > 0.0 else -math.inf
+    room = sampling.top_p * sum(map(math.exp, scores)) if sampling.top_p < 1.0 else math.inf
+    kept = 1
+    while kept < len(scores) and scores[kept] >= least:
+        room -= math.exp(scores[kept - 1])
+        if room <= 0.0:
+            break
+        kept += 1
+    return scores[:kept]
 
 
 def masked(row: Floats, allowed: NDArray[np.bool_]) -> Logits:

@@ -175,11 +175,11 @@ class Context:
         if 0 < outputs < count and self._outputs_first:
             self._add(tokens[:-outputs], 0)
             tokens, count = tokens[-outputs:], outputs
-        if count == 1:  # a draft's token, for which arrays would take longer
-            position = self._position(len(self.tokens)) if self._images else len(self.tokens)
-            self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[0], position, outputs
+        ids, positions, wanted = self._views
+        if count == 1:  # slices would take longer
+            ids[0], wanted[0] = tokens[0], outputs
+            positions[0] = self._position(len(self.tokens)) if self._images else len(self.tokens)
         else:
-            ids, positions, wanted = self._views
             ids[:count] = tokens
             begin = self._position(len(self.tokens))
             positions[:count] = range(begin, begin + count)

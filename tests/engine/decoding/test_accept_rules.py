@@ -90,13 +90,24 @@ def test_draws_from_a_large_vocabulary_follow_the_distribution() -> None:
     assert chi_square_p_value(counts, np.array([0.98 / 8] * 8 + [0.02])) > 1e-4
 
 
-@pytest.mark.parametrize("sampling", [PLAIN, Sampling(), Sampling(temperature=0)])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        PLAIN,
+        Sampling(),
+        Sampling(temperature=0),
+        Sampling(temperature=1.5, top_p=1.0, min_p=0.0),
+        Sampling(temperature=2.0, top_k=12, top_p=0.5, min_p=0.0),
+        Sampling(temperature=0.9, top_p=0.0, min_p=0.3),
+        Sampling(temperature=0.9, top_k=65),
+    ],
+)
 def test_a_sample_is_a_draw_from_the_distributions(sampling: Sampling) -> None:
     logits = np.random.default_rng(5).normal(0, 4, (3, 20_000)).astype(np.float32)
-    assert sample(logits, sampling, 1, 7) == draw(distributions(logits, sampling), 1, [7, 8, 9])
+    assert list(sample(logits, sampling, 1, 7)) == draw(distributions(logits, sampling), 1, [7, 8, 9])
     logits[1, 9] = np.nan
     with pytest.raises(KnownError, match="produces invalid numbers"):
-        sample(logits, sampling, 1, 7)
+        list(sample(logits, sampling, 1, 7))
 
 
 def test_coupled_accepts_exactly_what_the_target_would_have_written() -> None:
