@@ -150,8 +150,28 @@ def with_noise(
     return left, scores[left] + _noise(bits[left])
 
 
-def lead_of(scores: NDArray[np.floating[Any]], best: int) -> float:
+def are_few(sampling: Sampling) -> bool:
+    """Whether `noisy_candidates` is quicker than `with_noise`: top-k leaves a few dozen tokens."""
+    return sampling.temperature > 0 and 0 < sampling.top_k <= _FEW_CANDIDATES
+
+
+def noisy_candidates(
+    row: Logits, sampling: Sampling, seed: int, position: int
+) -> tuple[list[int], list[float], list[float]]:
+    """Ids, scores and scores with noise of what sampling keeps of one ``row``, most likely first; if `are_few`.
+
+    Raises as `candidates`.
+    """
+    ids, values = largest(row, sampling.top_k)
+    scores = kept_of_few(values, sampling)
+    key = (_key(seed, position, Purpose.TARGET) + _GOLDEN) & _MASK
+    return ids, scores, [score + _gumbel(key, token) for token, score in zip(ids, scores, strict=False)]
+
+
+def lead_of(scores: NDArray[np.floating[Any]] | list[float], best: int) -> float:
     """How far the best score is above the second-best; infinite if there is no other."""
+    if isinstance(scores, list):
+        return scores[best] - max(scores[:best] + scores[best + 1 :], default=-math.inf)
     if len(scores) == 1:
         return math.inf
     return float(scores[best] - max(scores[:best].max(initial=-np.inf), scores[best + 1 :].max(initial=-np.inf)))
@@ -173,15 +193,12 @@ def sample(logits: Logits, sampling: Sampling, seed: int, position: int) -> Iter
 
     Raises as `candidates`.
     """
-    are_few = sampling.temperature > 0 and 0 < sampling.top_k <= _FEW_CANDIDATES
+    few = are_few(sampling)
     for place in range(len(logits)):
         row, here = logits[place : place + 1], position + place
-        if are_few:
-            ids, values = largest(row, sampling.top_k)
-            key = (_key(seed, here, Purpose.TARGET) + _GOLDEN) & _MASK
-            kept = kept_of_few(values, sampling)
-            scores = [score + _gumbel(key, token) for token, score in zip(ids, kept, strict=False)]
-            yield ids[scores.index(max(scores))]
+        if few:
+            ids, _, noisy = noisy_candidates(row, sampling, seed, here)
+            yield ids[noisy.index(max(noisy))]
         else:
             yield draw(candidates(row, sampling), seed, [here])[0]
 

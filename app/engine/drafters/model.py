@@ -11,7 +11,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.accept_rules import Purpose, block_seed, draw, lead_of, with_noise
+from app.engine.decoding.accept_rules import (
+    Purpose,
+    are_few,
+    block_seed,
+    draw,
+    lead_of,
+    noisy_candidates,
+    with_noise,
+)
 from app.engine.decoding.grammar import Ahead
 from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
@@ -213,6 +221,12 @@ class ModelDrafter(Drafter):
             return _Choice(draw(q, seed, [position], Purpose.DRAFT)[0], lead, distribution=q)
         if sampling.temperature == 0:
             return _Choice(*_best(row))
+        if are_few(sampling):
+            tokens, log_probs, noisy_few = noisy_candidates(row, sampling, task.seed, position)
+            best = noisy_few.index(max(noisy_few))
+            if method == "greedy":
+                return _Choice(tokens[0], lead_of(log_probs, 0), other=tokens[best])
+            return _Choice(tokens[best], lead_of(noisy_few, best), other=tokens[0])
         p = candidates(row, sampling)
         ids, noisy = with_noise(p, task.seed, position)
         best, scores = int(noisy.argmax()), p.log_probs[0]
