@@ -20,6 +20,8 @@ class Computer:
     """Cores that other programs use."""
     seconds: float = 0.02
     quota: float = 1e9
+    disturbed: float = 1.0
+    """How many times as long passes take with all threads, for a reason that nobody sees."""
     now: float = 100.0
     all: float = 0.0
     own: float = 0.0
@@ -34,6 +36,7 @@ class Computer:
             took = self.seconds * self.cores / count
             if count + self.busy > self.cores + 0.5 or count > self.quota:
                 took *= 4.0
+            took *= self.disturbed if count == self.cores else 1.0
             self.now += took
             self.own += took * min(count, self.cores - self.busy)
             self.all += took * min(count + self.busy, self.cores)
@@ -84,6 +87,16 @@ def test_slow_passes_alone_are_a_reason_to_try() -> None:
     computer.quota = 1e9
     computer.run(control, 3000)
     assert control.count == 4
+
+
+@pytest.mark.parametrize(("disturbed", "expected"), [(2.1, 2), (3.0, 1)])
+def test_fewer_threads_must_be_clearly_quicker(disturbed: float, expected: int) -> None:
+    computer = Computer(2)
+    control = started(computer)
+    computer.disturbed = disturbed
+    computer.run(control, 1000)
+    counts = [count for _, count in computer.history[-500:]]
+    assert counts.count(expected) > 0.7 * len(counts)
 
 
 def test_a_quiet_computer_keeps_all_threads() -> None:
