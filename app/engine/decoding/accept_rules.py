@@ -35,10 +35,10 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _MASK = (1 << 64) - 1
-_FEW, _FEW_CANDIDATES = 16, 64
-"""Up to this many tokens, plain Python numbers are faster than arrays; the candidates of a position usually become
-fewer before they need noise.
-"""
+_FEW = 16
+"""Up to this many tokens, plain Python numbers are faster than arrays."""
+_FEW_CANDIDATES = 64
+"""The same for candidates before top-p and min-p, which usually leave a few of them."""
 _MANY = 32_000
 """From this many tokens on, it is faster not to compute the logarithms of all of them."""
 _LIKELIEST = 64
