@@ -301,7 +301,7 @@ class Decoding:
                 if task.accept != "coupled" and proposal.distributions is not None:
                     rows.append(distributions(row, task.sampling))
                 else:
-                    chosen += list(sample(row, task.sampling, task.seed, position + i))
+                    chosen += sample(row, task.sampling, task.seed, position + i)
                     if chosen[-1] != token:
                         break
                 if token is not None:

@@ -5,7 +5,7 @@ llama.cpp's default order is penalties, top-k, top-p, min-p, temperature. Top-k 
 top-p and min-p cut what the temperature has made of the probabilities, so above a temperature of 1 they leave more
 tokens over than llama.cpp with the same settings, and below 1 fewer.
 
-All functions take several rows at once, one a position of the draft, because a verify pass yields them together.
+Most functions take several rows at once, one a position of the draft, because a verify pass yields them together.
 """
 
 from __future__ import annotations
@@ -193,8 +193,7 @@ def _top_of_row(row: Floats, k: int) -> NDArray[np.int64]:
         np.maximum(maxima[: len(rest)], rest, out=maxima[: len(rest)])
     ordered = maxima.copy()
     ordered.partition((width - k, width - 1))  # what isn't a number comes last
-    if not math.isfinite(ordered[-1]):
-        check_finite(ordered[-1:])
+    check_finite(ordered[-1])
     bound = ordered[width - k]
     ids = (starts + (maxima >= bound).nonzero()[0]).ravel()
     if len(rest):
@@ -212,9 +211,9 @@ def _table_of(size: int, k: int) -> tuple[int, NDArray[np.int64]]:
 
 
 def largest(row: Logits, k: int) -> tuple[list[int], list[float]]:
-    """Ids and values of the k largest logits of the only ``row``, as `top_candidates`."""
+    """Ids and values of the k largest logits of the only ``row``; order and errors as in `top_candidates`."""
     if isinstance(row, TopLogits):
-        check_finite(row.values[0, 0])
+        check_finite(row.values.max())  # sorted, what isn't a number comes last
         return row.ids[0, :k].tolist(), row.values[0, :k].tolist()
     ids = _top_of_row(row[0], min(k, row.shape[1]))
     return ids.tolist(), row[0, ids].tolist()
@@ -253,9 +252,9 @@ def keeps_all(sampling: Sampling) -> bool:
     return sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0
 
 
-def check_finite(values: Floats) -> None:
-    """Raises `InvalidLogitsError` unless all ``values``, each the maximum of a row of logits, are numbers."""
-    if not np.isfinite(values).all():
+def check_finite(*largest: float) -> None:
+    """Raises `InvalidLogitsError` unless the ``largest`` logits of all rows are numbers."""
+    if not all(map(math.isfinite, largest)):
         raise InvalidLogitsError(
             "The model produces invalid numbers, so its file is probably damaged. Load another file."
         )
@@ -269,17 +268,17 @@ def candidates(logits: Logits, sampling: Sampling) -> Distributions:
     can cause.
     """
     if isinstance(logits, TopLogits):
-        check_finite(logits.values.max(axis=1))
+        check_finite(*logits.values.max(axis=1))
         if sampling.temperature == 0:
             return Distributions(logits.ids[:, :1], np.zeros((len(logits), 1)))
         k = sampling.top_k or None
         return _survivors_of(_scores(logits.ids[:, :k], logits.values[:, :k], sampling), sampling)
     if sampling.temperature == 0:
         best = np.argmax(logits, axis=1)[:, None]  # NaN if there is one
-        check_finite(np.take_along_axis(logits, best, axis=1))
+        check_finite(*np.take_along_axis(logits, best, axis=1)[:, 0])
         return Distributions(best.astype(np.int64), np.zeros(best.shape))
     if keeps_all(sampling):
-        check_finite(logits.max(axis=1))
+        check_finite(*logits.max(axis=1))
         ids = np.broadcast_to(np.arange(logits.shape[1]), logits.shape)
         return Distributions(ids, logits / np.float32(sampling.temperature), whole=True)
     if not sampling.top_k:

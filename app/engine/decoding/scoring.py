@@ -104,7 +104,7 @@ class Choice:
         better_down = np.where(keys > keys[candidate], -rounding, rounding).astype(np.float32)
         for move in (others_down, better_down):
             move[candidate] = rounding
-            if [*sample(self._row(self.logits + move), self.sampling, self.seed, len(self.history))] == [candidate]:
+            if next(sample(self._row(self.logits + move), self.sampling, self.seed, len(self.history))) == candidate:
                 return True
         return False
 

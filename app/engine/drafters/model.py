@@ -258,7 +258,7 @@ def _shared(row: Logits, vocabulary: int) -> Logits:
 def _best(row: Logits) -> tuple[int, float]:
     """The most likely token and its lead, without sorting the row."""
     if isinstance(row, TopLogits):
-        check_finite(row.values.max(axis=1))
+        check_finite(row.values.max())
         return int(row.ids[0, 0]), lead_of(row.values[0], 0)
     token = int(np.argmax(row[0]))  # NaN if there is one
     check_finite(row[0, token])

@@ -44,7 +44,7 @@ _LONG_WIDTHS, _LONG_WIDTHS_IF_SLOW = (1, 6, 17), (1, 6)
 _SPACE = 64
 """The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
-"""If a pass takes at least this many seconds, one is enough after such a context: it has been run before."""
+"""A pass that takes at least this many seconds is run as seldom as possible."""
 _NEEDED = Sampling().top_k
 """Passes as in most answers, which on a GPU don't return whole rows of logits."""
 _LONG_PASS = 0.05
@@ -120,7 +120,7 @@ class _Passes:
         self._cache = cache
         self._canceled = canceled
         self._plain = 0.0
-        """Seconds of a pass over one token, once it is known."""
+        """Seconds of a pass over one token without context, once it is known."""
 
     def first(self, width: int) -> float:
         """Seconds of the first passes of a ``width``, without the very first, in which drivers load and compile.
@@ -133,7 +133,8 @@ class _Passes:
         seconds = self.seconds(width)
         if untimed < _SLOW or seconds < _AGREE * untimed:
             seconds = min(seconds, *(self.seconds(width) for _ in range(_TIMED - 1)))
-        self._plain = seconds if width == 1 else self._plain
+        if width == 1:
+            self._plain = self._plain or seconds
         return seconds
 
     def growth(self, short: Mapping[int, float], length: int) -> dict[int, float]:

@@ -17,7 +17,7 @@ from app.engine.decoding.accept_rules import (
     uniform,
     with_noise,
 )
-from app.engine.decoding.sampling import Distributions, distributions
+from app.engine.decoding.sampling import Distributions, TopLogits, distributions
 from app.errors import KnownError
 from app.protocol.options import Sampling
 from tests.support.statistics import chi_square_p_value
@@ -108,6 +108,13 @@ def test_a_sample_is_a_draw_from_the_distributions(sampling: Sampling) -> None:
     logits[1, 9] = np.nan
     with pytest.raises(KnownError, match="produces invalid numbers"):
         list(sample(logits, sampling, 1, 7))
+
+
+@pytest.mark.parametrize("sampling", [PLAIN, Sampling(), Sampling(temperature=0)])
+def test_a_picked_logit_that_is_no_number_is_noticed(sampling: Sampling) -> None:
+    top = TopLogits.sorted(np.array([[3, 5, 9]]), np.array([[2.0, np.nan, 1.0]], np.float32))
+    with pytest.raises(KnownError, match="produces invalid numbers"):
+        next(sample(top, sampling, 1, 7))
 
 
 def test_coupled_accepts_exactly_what_the_target_would_have_written() -> None:
