@@ -100,6 +100,7 @@ def plain(target: Path, options: argparse.Namespace, programs: Tools) -> Result:
         "threads": threads,
         "decode": _side_by_side({name: [one.speed or 0.0 for one in said] for name, said in answers.items()}),
         "first_token": _side_by_side({name: [one.first_seconds for one in said] for name, said in firsts.items()}),
+        "own_seconds": median_or_none([one.own_seconds for one in answers[OURS] if one.own_seconds is not None]),
         "load": loads,
         "peak_bytes": peaks,
         "shorter_answers": {name: sum(one.count < options.tokens for one in own) for name, own in answers.items()},
@@ -175,6 +176,7 @@ def plain_table(name: str, result: Result, options: argparse.Namespace) -> str:
                 f"{label:20}{_number(both[OURS], unit, places):>12}{_number(both[THEIRS], unit, places):>14}   {ratio}"
                 for label, both, ratio, unit, places in rows
             ),
+            f"of our rounds {_number(result['own_seconds'], 1e3, 2)} ms are outside the verify pass",
             f"of our load {start} ms are the start of the process; the first load took {first} ms, with measuring what "
             f"passes cost; {shorter} of the answers ended before",
         ]

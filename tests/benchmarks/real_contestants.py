@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -80,6 +81,8 @@ class Said:
     passes: int = 0
     tokens: list[int] = field(default_factory=list)
     """Its tokens; empty for a server."""
+    own_seconds: float | None = None
+    """Of a round, the median outside the verify pass; unknown for a server."""
 
 
 class Contestant(Protocol):
@@ -134,6 +137,7 @@ class Ours:
             if isinstance(event, GenerationFinished):
                 figures = event.figures
         _check_prompt(figures.prompt_tokens, request)
+        own = [each.draft_seconds + each.other_seconds for each in rounds if each.verify_passes]
         return Said(
             text="".join(piece.text for piece in pieces),
             count=figures.completion_tokens,
@@ -145,6 +149,7 @@ class Ours:
             accepted=figures.draft.accepted,
             passes=figures.draft.verify_passes,
             tokens=[piece.id for piece in pieces if piece.id >= 0],
+            own_seconds=statistics.median(own) if own else None,
         )
 
     def command(self, request: Request) -> Generate:

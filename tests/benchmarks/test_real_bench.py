@@ -345,6 +345,7 @@ def test_a_plain_result_for_people() -> None:
         "threads": {real_bench.OURS: None, real_bench.THEIRS: 2},
         "decode": compared,
         "first_token": compared,
+        "own_seconds": 0.00042,
         "load": {**compared, "first_load": 3.0, "start": None},
         "peak_bytes": {real_bench.OURS: 400_000_000, real_bench.THEIRS: 320_000_000},
         "shorter_answers": {real_bench.OURS: 1, real_bench.THEIRS: 0},
@@ -355,6 +356,7 @@ def test_a_plain_result_for_people() -> None:
     assert "threads: Slipstream automatic, llama-server 2" in text
     assert "1.005 (1.000 to 1.010, 2 pairs)" in text
     assert "1.250" in text
+    assert "0.42 ms are outside the verify pass" in text
     assert "1 of the answers ended before" in text
 
 
