@@ -77,7 +77,8 @@ _SPECIAL = (
     Setting(
         "threads",
         "Threads",
-        "How many CPU threads generate tokens. Automatic: the faster of two numbers, timed once for each model.",
+        "How many CPU threads generate tokens. Automatic: the faster of two numbers, timed once for each model, and "
+        "fewer while other programs are busy.",
         1,
         "automatic",
     ),
