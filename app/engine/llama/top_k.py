@@ -1,6 +1,6 @@
 """The largest logits of each row of a pass, which llama.cpp picks where it computes them (``docs/top_k.md``).
 
-Whole rows of 150,000 to 250,000 logits would otherwise be copied from the device and searched here. On the CPU
+Whole rows of 200,000 to 260,000 logits would otherwise be copied from the device and searched here. On the CPU
 llama.cpp's selection takes longer than ours, so there it isn't used.
 """
 
