@@ -4,6 +4,7 @@
 # make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
 # make gpu-test   the engine's tests on a GPU made of software (docs/gpu.md); needs Debian 12 or newer
 # make real    the tests on two models that other people made, which it downloads the first time; five minutes
+# make bench    the figures that README and docs quote; make bench-test    whether these benchmarks still run
 # make real-bench   real models beside llama-server; FULL=1 asks all questions, BENCH="plain --busy 1" measures something else
 # make proof    kills, damaged files, full disks and more, in ten minutes; make proof LONG=1    in hours (docs/reliability.md)
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
@@ -11,7 +12,7 @@
 BIN := .venv/bin
 PYTHON ?= python3
 
-.PHONY: run test lint format setup setup-dev bench package package-test gpu-test real real-bench proof clean
+.PHONY: run test lint format setup setup-dev bench bench-test package package-test gpu-test real real-bench proof clean
 
 run: setup
 	@$(BIN)/slipstream
@@ -37,7 +38,10 @@ setup-dev:
 	@scripts/setup dev
 
 bench: setup-dev
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m benchmarks
+
+bench-test: setup-dev
+	$(BIN)/python -m pytest -p tests.conftest benchmarks/tests
 
 package:
 	@scripts/setup package
@@ -53,7 +57,7 @@ real: setup-dev
 	@scripts/real
 
 real-bench: setup-dev
-	$(BIN)/python -m tests.benchmarks.real_bench $(or $(BENCH),spec-bench) $(if $(FULL),--full)
+	$(BIN)/python -m benchmarks.real_bench $(or $(BENCH),spec-bench) $(if $(FULL),--full)
 
 proof: setup-dev
 	@LONG=$(LONG) scripts/proof

@@ -1,4 +1,4 @@
-"""The command line as a user types it: a process of its own, its output, its exit status."""
+"""The command line as a user types it: its output, its exit status."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from app import __version__, cli
 from app.client.process import EngineProcess
 from app.commands import session
-from app.protocol.options import AcceptRule
-from tests.support.command_line import ROOT, slipstream
+from tests.support.command_line import ROOT, called, slipstream
 from tests.support.gguf_files import Weights, make_model
+from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.thinking_models import make_thinking_model
 
@@ -36,10 +36,10 @@ def models(pair: Pair) -> list[str | Path]:
 
 
 def test_version() -> None:
-    assert slipstream("--version").stdout == f"slipstream {__version__}\n"
+    assert called("--version").stdout == f"slipstream {__version__}\n"
 
 
-def test_generate_answers_with_the_guide(guide_pair: Pair) -> None:
+def test_generate_answers_with_the_guide_in_a_process_of_its_own() -> None:
     result = slipstream("generate", "--prompt", "What is speculative decoding?", "--temperature", "0")
     assert result.returncode == 0
     assert "draft" in result.stdout
@@ -49,7 +49,7 @@ def test_generate_answers_with_the_guide(guide_pair: Pair) -> None:
 def test_generate_json(pair: Pair) -> None:
     options = ["--prompt", "-", "--seed", "5", "--max-tokens", "25", "--json", "--system", "Be brief."]
     # a fixed length: this draft model is as large as its target, so that Auto would leave it alone
-    result = slipstream("generate", *models(pair), "--draft-length", "3", *options, typed="Hello\n")
+    result = called("generate", *models(pair), "--draft-length", "3", *options, typed="Hello\n")
     answer = json.loads(result.stdout)
     assert (answer["completion_tokens"], answer["finish_reason"], answer["seed"]) == (25, "length", 5)
     assert len(answer["token_ids"]) == 25 and answer["prompt_tokens"] > 5
@@ -57,81 +57,56 @@ def test_generate_json(pair: Pair) -> None:
     draft = answer["draft"]
     assert draft["acceptance_rate"] == draft["accepted"] / draft["tested"]
     assert sum(draft["accepted_per_position"]) == draft["accepted"]
-    assert set(draft) == {
-        "acceptance_rate_thinking",
-        "acceptance_rate_answer",
-        "drafted",
-        "tested",
-        "accepted",
-        "acceptance_rate",
-        "verify_passes",
-        "mean_acceptance_length",
-        "accepted_per_position",
-        "acceptance_by_position",
-        "drafters",
-        "source",
-        "estimated_passes",
-    }
-    plain = slipstream("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
+    assert {"acceptance_rate_thinking", "acceptance_rate_answer", "acceptance_by_position", "drafters"} <= set(draft)
+    assert {"drafted", "verify_passes", "mean_acceptance_length", "source", "estimated_passes"} <= set(draft)
+    plain = called("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
     assert json.loads(plain.stdout)["text"] == answer["text"]
 
 
 def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
     target = make_thinking_model(tmp_path / "target.gguf", "qwen3.5")
     options: list[str | Path] = ["--target", target, "--prompt", "Well?", "--seed", "1", "--max-tokens", "40"]
-    answer = json.loads(slipstream("generate", *options, "--thinking", "6", "--json").stdout)
+    answer = json.loads(called("generate", *options, "--thinking", "6", "--json").stdout)
     assert answer["thinking"] and answer["text"] and answer["thinking_tokens"] > 6
     assert "</think>" not in answer["thinking"]
-    assert slipstream("generate", *options, "--thinking", "6").stdout.rstrip("\n") == answer["text"].rstrip("\n")
-    off = json.loads(slipstream("generate", *options, "--thinking", "off", "--json").stdout)
+    assert called("generate", *options, "--thinking", "6").stdout.rstrip("\n") == answer["text"].rstrip("\n")
+    off = json.loads(called("generate", *options, "--thinking", "off", "--json").stdout)
     assert off["thinking"] == "" and off["text"]
-    refused = slipstream("generate", *options, "--thinking", "huge")
-    assert refused.returncode == 2 and refused.stdout == ""
-    assert refused.stderr == (
-        "slipstream: --thinking huge: this model has no such level. It can be off, on, or a number of tokens.\n"
-    )
-
-
-def test_thinking_is_refused_where_it_makes_no_sense(pair: Pair) -> None:
-    options: list[str | Path] = ["--target", pair[0], "--no-draft", "--prompt", "Well?", "--max-tokens", "4"]
-    for choice, problem in {
-        ("low",): "this model has no such level. Only a number of tokens can limit it.",
+    for words, problem in {
+        ("huge",): "slipstream: --thinking huge: this model has no such level. It can be off, on, or a number of",
         ("-1",): "-1 must be from 0 to",
         ("99999999999999999999",): "99999999999999999999 must be from 0 to",
         ("8", "--raw"): "--thinking needs a chat template",
     }.items():
-        refused = slipstream("generate", *options, "--thinking", *choice)
+        refused = called("generate", *options, "--thinking", *words)
         assert refused.returncode == 2 and refused.stdout == "" and problem in refused.stderr
-    answer = json.loads(slipstream("generate", *options, "--thinking", "0", "--json").stdout)
-    assert answer["thinking"] == "" and answer["thinking_tokens"] == 0 and answer["text"]
 
 
 def test_the_models_own_head_drafts_if_asked_for(pair: Pair, tmp_path: Path) -> None:
     target = make_table_model(tmp_path / "target.gguf", "qwen35")
-    options: list[str | Path] = ["--prompt", "x", "--temperature", "0", "--max-tokens", "20", "--json"]
-    answer = slipstream("generate", "--target", target, "--drafter", "mtp", "--draft-length", "3", *options)
+    options: list[str | Path] = ["--prompt", "x", "--temperature", "0", "--max-tokens", "8", "--json"]
+    answer = called("generate", "--target", target, "--drafter", "mtp", "--draft-length", "3", *options)
     told = json.loads(answer.stdout)
     assert [drafter["name"] for drafter in told["draft"]["drafters"]] == ["mtp"]
     assert told["draft"]["acceptance_rate"] == 1.0
-    plain = slipstream("generate", "--target", target, "--no-draft", *options)
-    assert json.loads(plain.stdout)["token_ids"] == told["token_ids"]
-    refused = slipstream("generate", "--target", pair[0], "--drafter", "mtp", *options)
+    refused = called("generate", "--target", pair[0], "--drafter", "mtp", *options)
     assert refused.returncode == 1 and "target.gguf has no MTP head." in refused.stderr
 
 
-def test_files_are_those_of_the_folder_one_is_in(pair: Pair) -> None:
+def test_files_are_those_of_the_folder_one_is_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(pair[0].parent)
     words = ["--target", pair[0].name, "--draft", pair[1].name, "--prompt", "Hello", "--max-tokens", "4", "--json"]
-    result = slipstream("generate", *words, folder=pair[0].parent)
+    result = called("generate", *words)
     assert (result.returncode, json.loads(result.stdout)["draft_refused"]) == (0, None), result.stderr
 
 
-@pytest.mark.parametrize("accept", get_args(AcceptRule))
+@pytest.mark.parametrize("accept", ["rejection", *in_proof(["block", "coupled", "exact"])])
 def test_every_model_option_is_taken(pair: Pair, accept: str) -> None:
     options = "--raw --temperature 1.1 --top-k 0 --top-p 0.9 --min-p 0.1 --seed 1 --max-tokens 6 --draft-length 2 "
     options += f"--accept {accept} --threads 1 --context 256 --gpu-layers 0 --json "
     options += "--batch-threads 1 --n-cpu-moe 1 --split-mode layer --draft-context 128 --draft-kv-type f16 "
     options += "--flash-attention on --batch-size 64 --micro-batch-size 32"
-    result = slipstream("generate", *models(pair), "--prompt", "x", *options.split())
+    result = called("generate", *models(pair), "--prompt", "x", *options.split())
     assert json.loads(result.stdout)["completion_tokens"] <= 6
 
 
@@ -197,61 +172,62 @@ def test_bench(pair: Pair, tmp_path: Path) -> None:
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("one\n\ntwo\n", encoding="utf-8")
     options: list[str | Path] = ["--prompts", prompts, "--repeat", "2", "--max-tokens", "12"]
-    result = slipstream("bench", *models(pair), *options, "--json")
-    summary = json.loads(result.stdout)
+    summary = json.loads(called("bench", *models(pair), *options, "--json").stdout)
     assert summary["runs"] == summary["same_text"] == 4
     assert summary["tested"] == summary["accepted"] + summary["rejected"]
     assert summary["speed_up"] > 0
-    assert "(median of the ratios)" in slipstream("bench", *models(pair), *options).stdout
+    options = ["--prompts", prompts, "--max-tokens", "2"]
+    assert "(median of the ratios)" in called("bench", *models(pair), *options).stdout
 
 
 def test_inspect(pair: Pair, tmp_path: Path) -> None:
-    assert "llama" in slipstream("inspect", pair[0]).stdout
-    assert json.loads(slipstream("inspect", pair[0], pair[1], "--json").stdout)
+    assert "llama" in called("inspect", pair[0]).stdout
+    assert json.loads(called("inspect", pair[0], pair[1], "--json").stdout)
     other = make_model(tmp_path / "other.gguf", tokens=[f"word{i}" for i in range(600)])
-    refused = slipstream("inspect", pair[0], other)
+    refused = called("inspect", pair[0], other)
     assert refused.returncode == 1 and "token" in refused.stdout
 
 
 def test_a_refused_draft_is_said_and_the_target_answers(pair: Pair, tmp_path: Path) -> None:
     other = make_model(tmp_path / "other.gguf", vocab_size=370)
-    result = slipstream("generate", "--target", pair[0], "--draft", other, "--prompt", "x", "--max-tokens", "3")
+    result = called("generate", "--target", pair[0], "--draft", other, "--prompt", "x", "--max-tokens", "3")
     assert result.returncode == 0
     assert "The draft model is not used" in result.stderr
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "command",
     [
-        ["generate", "--target", "gone.gguf", "--prompt", "x"],
-        ["generate", "--target", "README.md", "--prompt", "x"],
-        ["inspect", "."],
-        ["bench", "--prompts", "gone.txt"],
+        "generate --target gone.gguf --prompt x",
+        "generate --target README.md --prompt x",
+        "inspect .",
+        "bench --prompts x",
     ],
 )
-def test_known_errors_are_one_sentence_without_a_traceback(arguments: list[str]) -> None:
-    result = slipstream(*arguments)
+def test_known_errors_are_one_sentence_without_a_traceback(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = called(*command.split())
     assert result.returncode == 1
     assert result.stdout == ""
     assert result.stderr.startswith("slipstream: ") and result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    "command",
     [
-        ["nonsense"],
-        ["target.gguf", "draft.gguf"],
-        ["generate"],
-        ["generate", "--prompt", "x", "--draft-length", "17"],
-        ["generate", "--prompt", "x", "--temperature", "-1"],
-        ["generate", "--prompt", "x", "--top-p", "two"],
-        ["generate", "--prompt", "x", "--draft", "a", "--no-draft"],
-        ["generate", "--prompt", "x", "--draft", "a.gguf"],
-        ["bench", "--repeat", "0"],
+        "nonsense",
+        "target.gguf draft.gguf",
+        "generate",
+        "generate --prompt x --draft-length 17",
+        "generate --prompt x --temperature -1",
+        "generate --prompt x --top-p two",
+        "generate --prompt x --draft a --no-draft",
+        "generate --prompt x --draft a.gguf",
+        "bench --repeat 0",
     ],
 )
-def test_wrong_usage(arguments: list[str]) -> None:
-    result = slipstream(*arguments)
+def test_wrong_usage(command: str) -> None:
+    result = called(*command.split())
     assert result.returncode == 2
     assert result.stdout == "" and "Traceback" not in result.stderr
 

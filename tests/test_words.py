@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -41,12 +42,17 @@ UNUSUAL = {
 """What was once on screen, and what to write instead."""
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def strings(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of every string that may be shown: none of the documentation, nothing that is logged.
 
     What a string inserts is ``{}``. A text without a space is a name: of a field, a file or a setting.
     """
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = tree_of(path)
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
         is_documentation = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -76,21 +82,12 @@ def found(pattern: str, shown: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{place}: {match[0]!r} in {text!r}" for place, text in shown if (match := words.search(text))]
 
 
-@pytest.fixture(scope="module")
-def shown() -> list[tuple[str, str]]:
-    """Every string of the app with its place."""
-    all_of_them = [(f"{path.relative_to(ROOT)}:{line}", text) for path in SOURCES for line, text in strings(path)]
-    assert len(all_of_them) > 1_000
-    return all_of_them
-
-
-def test_american_spelling_on_screen(shown: Sequence[tuple[str, str]]) -> None:
+def test_american_spelling_and_usual_words_on_screen() -> None:
+    shown = [(f"{path.relative_to(ROOT)}:{line}", text) for path in SOURCES for line, text in strings(path)]
+    assert len(shown) > 1_000
     assert found(BRITISH, shown) == []
-
-
-@pytest.mark.parametrize(("words", "better"), UNUSUAL.items())
-def test_words_a_native_speaker_would_not_use(shown: Sequence[tuple[str, str]], words: str, better: str) -> None:
-    assert found(words, shown) == [], f"write instead: {better}"
+    for words, better in UNUSUAL.items():
+        assert found(words, shown) == [], f"write instead: {better}"
 
 
 def test_american_spelling_of_names() -> None:
@@ -98,7 +95,7 @@ def test_american_spelling_of_names() -> None:
     words = re.compile(BRITISH, re.IGNORECASE)
     names = [path.stem for path in SOURCES]
     for path in SOURCES:
-        names += [node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, _NAMED)]
+        names += [node.name for node in ast.walk(tree_of(path)) if isinstance(node, _NAMED)]
     assert [name for name in names if any(words.fullmatch(part) for part in re.findall(r"[A-Z]?[a-z]+", name))] == []
 
 

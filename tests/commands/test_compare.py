@@ -16,9 +16,8 @@ from app import cli
 from app.client.process import EngineProcess
 from app.protocol.commands import Generate
 from app.storage.files import write_export
-from tests.support.command_line import slipstream
+from tests.support.command_line import called
 from tests.support.gguf_files import Weights, make_model
-from tests.support.thinking_models import make_thinking_model
 
 Pair = tuple[Path, Path]
 
@@ -46,7 +45,7 @@ def arguments(pair: Pair, prompts: Path, *more: str | Path) -> list[str]:
 def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> None:
     outputs = [tmp_path / f"report.{name}" for name in ("md", "csv", "JSON")]
     more = [word for path in outputs for word in ("--output", path)]
-    result = slipstream(*arguments(pair, prompts, "--repeat", "2", "--curve", *more))
+    result = called(*arguments(pair, prompts, "--repeat", "2", "--curve", *more))
     assert (result.returncode, result.stderr) == (0, "")
     assert max(map(len, result.stdout.splitlines())) <= 80
     rows = [line.split() for line in result.stdout.splitlines()]
@@ -64,48 +63,32 @@ def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> N
     assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
 
 
-def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Same prompts, settings and texts, from a folder that has the files, as the report says."""
+def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path) -> None:
+    """Same prompts, settings and texts, where the files are, as the report says."""
     options = ["--kinds", "prose", "--temperature", "1.2", "--seed", "9", "--draft-length", "3", "--json"]
     options += ["--repetition-penalty", "1.2", "--kv-type", "q8_0", "--context", "300", "--accept", "rejection"]
-    first = json.loads(slipstream(*arguments(pair, prompts, *options)).stdout)
+    first = json.loads(called(*arguments(pair, prompts, *options)).stdout)
     words = shlex.split(first["command"])[1:]
     files = {path.name: str(path) for path in (*pair, prompts)}
-    again = json.loads(slipstream(*[files.get(word, word) for word in words], "--json").stdout)
+    again = json.loads(called(*[files.get(word, word) for word in words], "--json").stdout)
     del first["setup"]["date"], again["setup"]["date"]
     assert first["setup"] == again["setup"]
     assert first["setup"]["sampling"]["repetition_penalty"] == 1.2
     for name in ("plain", "drafted"):
-        assert [c[name]["token_ids"] for c in first["comparisons"]] == [
-            c[name]["token_ids"] for c in again["comparisons"]
-        ]
+        ids = [[one[name]["token_ids"] for one in report["comparisons"]] for report in (first, again)]
+        assert ids[0] == ids[1]
 
 
 def test_n_grams_without_a_draft_model(pair: Pair, prompts: Path) -> None:
     words = ["--no-draft", "--drafter", "ngram", "--max-tokens", "30", "--json"]
-    report = json.loads(slipstream("compare", "--target", pair[0], "--prompts", prompts, *words).stdout)
+    report = json.loads(called("compare", "--target", pair[0], "--prompts", prompts, *words).stdout)
     assert report["setup"]["draft"] is None
     assert {d["name"] for c in report["comparisons"] for d in c["drafted"]["figures"]["draft"]["drafters"]} <= {"ngram"}
     assert report["summary"]["total"]["same"] == 3
 
 
-def test_thinking_is_compared_and_the_command_repeats_it(prompts: Path, tmp_path: Path) -> None:
-    names = ("target", "draft")
-    target, draft = (make_thinking_model(tmp_path / f"{name}.gguf", "qwen3.5") for name in names)
-    chosen = ["--thinking", "on", "--thinking", "6", "--kinds", "prose", "--json"]
-    result = slipstream(*arguments((target, draft), prompts, *chosen))
-    report = json.loads(result.stdout)
-    (comparison,) = report["comparisons"]
-    assert (result.returncode, comparison["same"]) == (0, True) and comparison["plain"]["thinking"]
-    words = shlex.split(report["command"])[1:]
-    assert "--thinking on --thinking 6" in report["command"]
-    at_once = [str(tmp_path / word) if word.endswith((".gguf", ".jsonl")) else word for word in words]
-    again = json.loads(slipstream(*at_once, "--json").stdout)
-    assert [one["drafted"]["token_ids"] for one in again["comparisons"]] == [comparison["drafted"]["token_ids"]]
-
-
 def test_the_guide_answers_the_bundled_prompts_of_a_kind() -> None:
-    result = slipstream("compare", "--kinds", "translation", "--max-tokens", "10", "--json")
+    result = called("compare", "--kinds", "translation", "--max-tokens", "4", "--json")
     report = json.loads(result.stdout)
     assert (result.returncode, len(report["comparisons"]), report["skipped"]) == (0, 3, [])
     assert report["setup"]["prompt_set"] == "bundled" and report["setup"]["target"]["bundled"]
@@ -113,13 +96,11 @@ def test_the_guide_answers_the_bundled_prompts_of_a_kind() -> None:
 
 def test_prompts_that_do_not_fit_are_left_out(pair: Pair, tmp_path: Path) -> None:
     prompts = tmp_path / "set.txt"
-    prompts.write_text("short\n" + "x " * 2000, encoding="utf-8")
-    result = slipstream(*arguments(pair, prompts, "--context", "256"))
-    assert result.returncode == 0
-    assert "Not answered: 1." in result.stdout and "1 of 1" in result.stdout
-    prompts.write_text("x " * 2000, encoding="utf-8")
-    result = slipstream(*arguments(pair, prompts, "--context", "256"))
-    assert (result.returncode, result.stdout) == (1, "") and "context only holds 256" in result.stderr
+    for text, status, told in (("short\n", 0, "Not answered: 1."), ("", 1, "context only holds 256")):
+        prompts.write_text(text + "x " * 2000, encoding="utf-8")
+        result = called(*arguments(pair, prompts, "--context", "256"))
+        assert result.returncode == status and told in (result.stderr if status else result.stdout)
+        assert ("1 of 1" in result.stdout) == (status == 0)
 
 
 def test_after_ctrl_c_what_there_is_is_told(
@@ -174,20 +155,21 @@ def test_a_report_that_cannot_be_written_leaves_the_others(
 @pytest.mark.parametrize(
     ("more", "status"),
     [
-        (["--output", "report.pdf"], 2),
-        (["--kinds", "poems"], 2),
-        (["--draft-length", "0"], 2),
-        (["--drafter", "none"], 2),
-        (["--repeat", "0"], 2),
-        (["--kv-type", "f12"], 2),
-        (["--output", "no/such/folder/report.md"], 1),
-        (["--prompts", "gone.jsonl"], 1),
+        ("--output report.pdf", 2),
+        ("--kinds poems", 2),
+        ("--draft-length 0", 2),
+        ("--drafter none", 2),
+        ("--repeat 0", 2),
+        ("--kv-type f12", 2),
+        ("--output no/such/folder/report.md", 1),
+        ("--prompts gone.jsonl", 1),
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_loaded(
-    prompts: Path, more: list[str], status: int, tmp_path: Path
+    prompts: Path, more: str, status: int, tmp_path: Path
 ) -> None:
-    result = slipstream("compare", "--target", tmp_path / "not-even-looked-at.gguf", "--prompts", prompts, *more)
+    target = tmp_path / "not-even-looked-at.gguf"
+    result = called("compare", "--target", target, "--prompts", prompts, *more.split())
     assert (result.returncode, result.stdout) == (status, "")
     assert "not-even" not in result.stderr and "Traceback" not in result.stderr
     assert result.stderr.splitlines()[-1].startswith("slipstream")

@@ -37,46 +37,46 @@ def obeyed(text: str) -> list[str]:
     return [one for one in text if one not in "\n\t" and unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
 
 
+COMMANDS = """
+inspect TARGET
+inspect TARGET DRAFT
+inspect ODD
+inspect BROKEN
+inspect GONE
+models list
+models list of\x1b
+models inspect TARGET
+models pair TARGET
+models pair target
+models pair ODD
+models plan TARGET DRAFT
+models plan BROKEN
+models verify TARGET
+models remove nothing\x1b
+generate --target BROKEN --prompt x
+generate --target TARGET --draft BROKEN --prompt x --max-tokens 8 --raw
+generate --target DRAFT --prompt x --max-tokens 8
+models remove TARGET --yes
+"""
+
+
 @posix
 @pytest.mark.parametrize("as_json", [False, True])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["inspect", "TARGET"],
-        ["inspect", "TARGET", "DRAFT"],
-        ["inspect", "ODD"],
-        ["inspect", "BROKEN"],
-        ["inspect", "GONE"],
-        ["models", "list"],
-        ["models", "list", "of\x1b"],
-        ["models", "inspect", "TARGET"],
-        ["models", "pair", "TARGET"],
-        ["models", "pair", "target"],
-        ["models", "pair", "ODD"],
-        ["models", "plan", "TARGET", "DRAFT"],
-        ["models", "plan", "BROKEN"],
-        ["models", "verify", "TARGET"],
-        ["models", "remove", "TARGET", "--yes"],
-        ["models", "remove", "nothing\x1b"],
-        ["generate", "--target", "BROKEN", "--prompt", "x"],
-        ["generate", "--target", "TARGET", "--draft", "BROKEN", "--prompt", "x", "--max-tokens", "8", "--raw"],
-        ["generate", "--target", "DRAFT", "--prompt", "x", "--max-tokens", "8"],
-    ],
-)
 def test_no_command_shows_what_a_terminal_obeys(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: list[str], as_json: bool
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, as_json: bool
 ) -> None:
-    if words[0] == "generate":  # what the model itself says goes into a file as it is
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     names = {
         name.upper(): str(folder / f"{name}{HOSTILE}.gguf") for name in ("target", "draft", "odd", "broken", "gone")
     }
-    arguments = [names.get(word, word) for word in words]
-    cli.run([*arguments, "--json"] if as_json else arguments)
-    shown = capsys.readouterr()
-    assert shown.out + shown.err
-    assert obeyed(shown.out) == []
-    assert obeyed(shown.err) == []
+    command = ""
+    # What the model itself says goes into a file as it is.
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: command.startswith("generate"))
+    for command in COMMANDS.strip().splitlines():
+        words = [names.get(word, word) for word in command.split(" ")]
+        cli.run([*words, "--json"] if as_json else words)
+        shown = capsys.readouterr()
+        assert shown.out + shown.err
+        assert (obeyed(shown.out), obeyed(shown.err)) == ([], []), command
 
 
 class _Terminal(io.StringIO):

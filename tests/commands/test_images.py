@@ -39,14 +39,10 @@ def test_the_projector_beside_the_target_is_used(
     assert texts[0] == texts[1] and texts[0][0] and not texts[2][0]
 
 
-def test_without_a_projector(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_seen(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     image = make_image(tmp_path / "a.png").path
     status, _, error = generate(capsys, "--target", str(target), "--image", image)
     assert status == 1 and "tiny-vl.gguf can't see images without its projector" in error
-
-
-def test_what_is_no_image(target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_projector(tmp_path / "mmproj.gguf", "qwen2vl")
     for name, message in ((target, "is not an image"), (tmp_path / "missing.png", "can't be read: No such file")):
         status, _, error = generate(capsys, "--target", str(target), "--image", str(name))
         assert status == 1 and message in error

@@ -11,26 +11,25 @@ from app.commands.session import head_choice, load_settings
 from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
 
-def parsed(*words: str) -> LoadSettings:
+def chosen(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_model_options(parser)
-    return load_settings(parser.parse_args(words))
+    add_sampling_options(parser, seed="", max_tokens=1)
+    return parser.parse_args(words)
 
 
-def test_nothing_is_set_by_default() -> None:
-    assert parsed() == LoadSettings()
+def parsed(*words: str) -> LoadSettings:
+    return load_settings(chosen(*words))
 
 
 @pytest.mark.parametrize(("words", "expected"), [("--exact", True), ("--accept exact", True), ("", False)])
 def test_the_target_is_loaded_for_the_rule(words: str, expected: bool) -> None:
-    parser = argparse.ArgumentParser()
-    add_model_options(parser)
-    add_sampling_options(parser, seed="", max_tokens=1)
-    options = parser.parse_args(words.split())
+    options = chosen(*words.split())
     assert (load_settings(options).exact, options.accept == "exact") == (expected, expected)
 
 
 def test_every_option_can_be_set() -> None:
+    assert parsed() == LoadSettings()
     words = "--batch-threads 3 --split-mode none --main-gpu CUDA1 --tensor-split 3,1.5 --draft-device CUDA0 "
     words += "--expert-layers-on-cpu 12 --flash-attention off --draft-context 2048 --draft-kv-type q8_0"
     found = chosen_options(parsed(*words.split()))
@@ -46,17 +45,9 @@ def test_every_option_can_be_set() -> None:
         "draft_context_length": 2048,
         "draft_kv_type": "q8_0",
     }
-
-
-def test_the_names_that_llama_cpp_has() -> None:
-    assert parsed("--n-cpu-moe", "2", "--flash-attn", "on") == LoadSettings(
-        expert_layers_on_cpu=2, flash_attention="on"
-    )
-
-
-def test_batch_sizes() -> None:
-    assert parsed("--batch-size", "128", "--micro-batch-size", "64") == LoadSettings(
-        batch_size=128, micro_batch_size=64
+    words = "--n-cpu-moe 2 --flash-attn on --batch-size 128 --micro-batch-size 64"
+    assert parsed(*words.split()) == LoadSettings(
+        expert_layers_on_cpu=2, flash_attention="on", batch_size=128, micro_batch_size=64
     )
 
 
@@ -81,17 +72,14 @@ def test_wrong_values_are_refused(words: list[str], says: str, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("words", "head"),
     [
-        ([], "auto"),
-        (["--drafter", "mtp"], "on"),
-        (["--drafter", "model"], "off"),
-        (["--no-draft"], "off"),
-        (["--target", "t.gguf", "--draft", "d.gguf", "--head", "on"], "on"),
-        (["--drafter", "model", "--head", "on"], "on"),
-        (["--head", "off"], "off"),
+        ("", "auto"),
+        ("--drafter mtp", "on"),
+        ("--drafter model", "off"),
+        ("--no-draft", "off"),
+        ("--target t.gguf --draft d.gguf --head on", "on"),
+        ("--drafter model --head on", "on"),
+        ("--head off", "off"),
     ],
 )
-def test_whether_the_head_is_loaded(words: list[str], head: str) -> None:
-    parser = argparse.ArgumentParser()
-    add_model_options(parser)
-    add_sampling_options(parser, seed="0", max_tokens=10)
-    assert head_choice(parser.parse_args(words)) == head
+def test_whether_the_head_is_loaded(words: str, head: str) -> None:
+    assert head_choice(chosen(*words.split())) == head

@@ -28,10 +28,10 @@ from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origins
 from app.models.projectors import find_projector
 from app.models.text import size_text
-from tests.support.command_line import ROOT, slipstream
+from tests.support.command_line import ROOT, called
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
-from tests.support.hub_server import HubServer
+from tests.support.hub_server import HubServer, without_settings_of_the_system
 from tests.support.library_parts import small_model
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.support.saved_queue import write_queue
@@ -45,9 +45,7 @@ DRAFT = "maker/My-Tune-Draft-GGUF"
 
 @pytest.fixture(autouse=True)
 def _nothing_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT", "HF_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+    without_settings_of_the_system(monkeypatch)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
 
 
@@ -92,27 +90,19 @@ def refused(capsys: Shown, *arguments: str | Path) -> str:
 # ---------------------------------------------------------------- search
 
 
-def test_search(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
+def test_search(server: HubServer, capsys: Shown) -> None:
     server.add("a/Qwen3-GGUF", {}, downloads=1_234_567, likes=89, license="apache-2.0")
     server.add("b/Qwen3-mine-GGUF", {}, downloads=12, gated="manual", license="\x1b[31m")
-    server.add("b/other-GGUF", {})
+    server.add("b/other-GGUF", {}, likes=90)
     assert call("search", "qwen3", "GGUF") == 0
     assert capsys.readouterr().out.splitlines() == [
         "repository         downloads  likes  changed     gated                     license",
         "a/Qwen3-GGUF           1.2 M     89  2026-01-02                            apache-2.0",
         "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, approved manually  \\x1b[31m",
     ]
-
-
-def test_search_as_json_with_order_and_limit(server: HubServer, capsys: Shown) -> None:
-    for number in range(3):
-        server.add(f"a/model-{number}", {}, likes=number)
-    (found,) = as_json(capsys, "search", "model", "--sort", "likes", "--limit", "1")["repositories"]
-    assert (found["id"], found["likes"], found["gated"], found["license"]) == ("a/model-2", 2, "no", "apache-2.0")
+    (found,) = as_json(capsys, "search", "gguf", "--sort", "likes", "--limit", "1")["repositories"]
+    assert (found["id"], found["likes"], found["gated"], found["license"]) == ("b/other-GGUF", 90, "no", "apache-2.0")
     assert set(get_args(Sort)) == {"trending", "downloads", "likes", "newest"}
-
-
-def test_search_finds_nothing(server: HubServer, capsys: Shown) -> None:
     assert call("search", "nothing", "\x1b") == 0
     assert capsys.readouterr().out == 'No repository has "nothing \\x1b" in its name.\n'
 
@@ -129,9 +119,11 @@ def test_offline(home: Path, capsys: Shown, arguments: tuple[str, ...]) -> None:
 def test_the_only_model_of_a_repository(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
     path = small_model(tmp_path / "one.gguf")
     server.add("owner/one", {"one.gguf": path, "README.md": b"no model"})
+    server.faults.add("one.gguf", Fault(status=503), at="resolve")
     assert call("get", "owner/one") == 0
     got = home / "models/owner/one/one.gguf"
-    assert capsys.readouterr().out == f"{got}\n"
+    trouble = "slipstream: 127.0.0.1 has a problem (status 503). Trying again.\n"
+    assert capsys.readouterr() == (f"{got}\n", trouble)
     assert got.read_bytes() == path.read_bytes()
     origin = Origins(home / ORIGINS_NAME).get(got)
     assert origin is not None and (origin.repository, origin.license) == ("owner/one", "apache-2.0")
@@ -159,7 +151,7 @@ def test_a_quantization_that_two_files_have(server: HubServer, tmp_path: Path, c
     assert got["target"]["files"][0]["path"] == "in/b-Q8_0.gguf"
 
 
-@pytest.mark.parametrize("word", ["Q8_0", "q8_0", "my-tune-8b-q8_0.gguf"])
+@pytest.mark.parametrize("word", ["q8_0", "my-tune-8b-q8_0.gguf"])
 def test_a_chosen_one(server: HubServer, target: Path, home: Path, capsys: Shown, word: str) -> None:
     got = as_json(capsys, "get", f"{TARGET}:{word}")
     path = home / "models" / TARGET / target.name
@@ -196,28 +188,22 @@ def test_what_is_not_there(server: HubServer, capsys: Shown, wanted: str, messag
 
 
 def test_with_a_draft(server: HubServer, target: Path, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    draft = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf")
-    server.add(DRAFT, {draft.name: draft}, license="apache-2.0")
     other = small_model(tmp_path / "Other-Q8_0.gguf", vocab_size=900)
     server.add("other/My-Tune-Draft-GGUF", {other.name: other})
+    told = refused(capsys, "get", f"{TARGET}:Q8_0", "--with-draft")
+    assert "No matching draft was found. Without --with-draft, only the target is downloaded.\n" in told
+    assert "  other/My-Tune-Draft-GGUF: The vocabularies" in told and "900 in the draft" in told
+    assert not (home / "models").exists()
+    draft = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf")
+    server.add(DRAFT, {draft.name: draft}, license="apache-2.0")
     assert call("get", f"{TARGET}:Q8_0", "--with-draft", "--json") == 0
-    told = capsys.readouterr()
-    got = json.loads(told.out)
-    assert f"The draft is {draft.name} from {DRAFT} (" in told.err
-    assert "% of the target). Compatible: same vocabulary of 512 tokens." in told.err
+    shown = capsys.readouterr()
+    got = json.loads(shown.out)
+    assert f"The draft is {draft.name} from {DRAFT} (" in shown.err
+    assert "% of the target). Compatible: same vocabulary of 512 tokens." in shown.err
     assert got["title"] == "My-Tune-8B-GGUF Q8_0 with draft" and got["license"] == "mit, apache-2.0"
     assert got["draft"]["path"] == str(home / "models" / DRAFT / draft.name)
     assert Path(got["draft"]["path"]).read_bytes() == draft.read_bytes()
-    assert call("pair", "my-tune-8b-q8_0", "maker") == 0
-
-
-def test_no_draft_fits(server: HubServer, target: Path, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    other = small_model(tmp_path / "My-Tune-Draft-Q8_0.gguf", vocab_size=900)
-    server.add(DRAFT, {other.name: other})
-    told = refused(capsys, "get", f"{TARGET}:Q8_0", "--with-draft")
-    assert "No matching draft was found. Without --with-draft, only the target is downloaded.\n" in told
-    assert f"  {DRAFT}: The vocabularies" in told and "900 in the draft" in told
-    assert not (home / "models").exists()
 
 
 def test_a_recommended_pair(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
@@ -289,25 +275,15 @@ def test_a_projector_comes_if_it_is_asked_for(server: HubServer, home: Path, tmp
 # ---------------------------------------------------------------- what can go wrong
 
 
-def test_gated(server: HubServer, home: Path, tmp_path: Path) -> None:
+def test_gated(server: HubServer, home: Path, tmp_path: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     path = small_model(tmp_path / "one.gguf")
     server.add("owner/one", {"one.gguf": path}, gated="auto")
     save_settings(home, hub_endpoint=server.endpoint, token_to_mirror=True)
-    refused = slipstream("models", "get", "owner/one")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "owner/one is gated" in refused.stderr and f"Its page: {server.endpoint}/owner/one" in refused.stderr
-    assert "HF_TOKEN" in refused.stderr and "Traceback" not in refused.stderr
-    allowed = slipstream("models", "get", "owner/one", HF_TOKEN="hf_good")
-    assert allowed.returncode == 0, allowed.stderr
-    assert Path(allowed.stdout.strip()).read_bytes() == path.read_bytes()
-
-
-def test_trouble_that_passes_is_told(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
-    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
-    server.faults.add("one.gguf", Fault(status=503), at="resolve")
+    told = refused(capsys, "get", "owner/one")
+    assert "owner/one is gated" in told and f"Its page: {server.endpoint}/owner/one" in told and "HF_TOKEN" in told
+    monkeypatch.setenv("HF_TOKEN", "hf_good")
     assert call("get", "owner/one") == 0
-    told = capsys.readouterr()
-    assert told.err == "slipstream: 127.0.0.1 has a problem (status 503). Trying again.\n"
+    assert Path(capsys.readouterr().out.strip()).read_bytes() == path.read_bytes()
 
 
 class Terminal(io.StringIO):
@@ -322,7 +298,7 @@ def test_progress_is_one_line_of_a_terminal(
 ) -> None:
     path = make_model(tmp_path / "one.gguf", width=256, layers=4)
     server.add("owner/one", {"one.gguf": path})
-    server.faults.add("one.gguf", Fault(bytes_per_second=20_000_000, cut_at=path.stat().st_size // 2))
+    server.faults.add("one.gguf", Fault(bytes_per_second=40_000_000, cut_at=path.stat().st_size // 2))
     monkeypatch.setenv("COLUMNS", "30")
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
@@ -336,32 +312,23 @@ def test_progress_is_one_line_of_a_terminal(
     assert shown[-1] == ""
 
 
-def test_another_file_in_its_place(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
-    place = home / "models/owner/one/one.gguf"
-    place.parent.mkdir(parents=True)
-    place.write_bytes(b"mine")
-    assert "Move or delete it, then run the same command again." in refused(capsys, "get", "owner/one")
-    assert place.read_bytes() == b"mine"
-
-
-def test_the_windows_downloads_stay_as_they_are(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+def test_what_others_have_stays_as_it_is(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
+    """Another file in its place, the window's downloads, and one that the window is at."""
     one, other = small_model(tmp_path / "one.gguf"), small_model(tmp_path / "other.gguf", seed=1)
     server.add("owner/one", {"one.gguf": one})
     server.add("owner/other", {"other.gguf": other})
-    item = Item(id="1", title="Other", target=(server.remote_file("owner/other", "other.gguf"),))
-    write_queue(home / QUEUE_NAME, [SavedItem(item=item, folder=str(home / "models"), state=ItemState.RUNNING)])
-    before = (home / QUEUE_NAME).read_bytes()
-    assert call("get", "owner/one") == 0
-    assert (home / QUEUE_NAME).read_bytes() == before
-    assert len(server.bodies()) == 1
-
-
-def test_a_file_the_window_is_downloading(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    server.add("owner/one", {"one.gguf": small_model(tmp_path / "one.gguf")})
-    with Part(home / "models/owner/one/one.gguf", server.remote_file("owner/one", "one.gguf")):
+    place = home / "models/owner/one/one.gguf"
+    with Part(place, server.remote_file("owner/one", "one.gguf")):
         told = refused(capsys, "get", "owner/one")
     assert "one.gguf is already being downloaded, perhaps by another Slipstream window." in told
+    place.write_bytes(b"mine")
+    assert "Move or delete it, then run the same command again." in refused(capsys, "get", "owner/one")
+    assert place.read_bytes() == b"mine"
+    item = Item(id="1", title="One", target=(server.remote_file("owner/one", "one.gguf"),))
+    write_queue(home / QUEUE_NAME, [SavedItem(item=item, folder=str(home / "models"), state=ItemState.RUNNING)])
+    before = (home / QUEUE_NAME).read_bytes()
+    assert call("get", "owner/other") == 0
+    assert (home / QUEUE_NAME).read_bytes() == before and len(server.bodies()) == 1
 
 
 # ---------------------------------------------------------------- Ctrl+C
@@ -381,25 +348,20 @@ def test_ctrl_c_keeps_what_came_and_the_same_command_goes_on(server: HubServer, 
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    part = part_path(home / "models/owner/one/one.gguf")
-    wait_for_size(part, half, process)
+    part, pause = part_path(home / "models/owner/one/one.gguf"), threading.Event()
+    # Nothing tells when another process has written, so the file is looked at again and again.
+    while not part.exists() or part.stat().st_size < half:
+        assert process.poll() is None, process.communicate()
+        pause.wait(0.02)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
     assert err == "slipstream: Stopped. What was downloaded is kept; run the same command again to continue.\n\n"
     assert part.stat().st_size == half
-    again = slipstream("models", "get", "owner/one")
+    again = called("models", "get", "owner/one")
     assert again.returncode == 0, again.stderr
     assert Path(again.stdout.strip()).read_bytes() == path.read_bytes()
     assert server.bodies()[-1].range == f"bytes={half}-"
-
-
-def wait_for_size(path: Path, size: int, process: subprocess.Popen[str]) -> None:
-    """Nothing tells when another process has written, so the file is looked at again and again."""
-    pause = threading.Event()
-    while not path.exists() or path.stat().st_size < size:
-        assert process.poll() is None, process.communicate()
-        pause.wait(0.02)
 
 
 @pytest.mark.parametrize("command", ["search", "get"])

@@ -50,6 +50,9 @@ def test_it_writes_a_draft_beside_the_target_and_says_what_it_brings(
     assert "With this draft the target is" in printed[-1] and "on this computer" in printed[-1]
     assert models(target.parent) == ["six-first-2-layers.gguf", "six.gguf"]
     assert read_header(target.with_name("six-first-2-layers.gguf")).layers == 2
+    with pytest.raises(SystemExit):
+        cli.run(["self-draft", "--help"])
+    assert "\nexperimental: " in capsys.readouterr().out
 
 
 def test_auto_tries_several_and_keeps_the_best(target: Path, short: list[str], capsys: Shown) -> None:
@@ -93,12 +96,6 @@ def test_ctrl_c_leaves_nothing_behind(
     monkeypatch.setattr(session, "show_load_progress", lambda _: signal.raise_signal(signal.SIGINT))
     assert call(target, *short) == 130
     assert models(target.parent) == ["six.gguf"]
-
-
-def test_the_help_says_that_it_is_an_experiment(capsys: Shown) -> None:
-    with pytest.raises(SystemExit):
-        cli.run(["self-draft", "--help"])
-    assert "\nexperimental: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -100,9 +100,6 @@ def test_a_bad_line_is_named(tmp_path: Path, line: str) -> None:
 def test_bad_files(tmp_path: Path, name: str, content: str | bytes, said: str) -> None:
     with pytest.raises(KnownError, match=said):
         read(file(tmp_path, name, content))
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     for path in (tmp_path / "gone.txt", tmp_path):
         with pytest.raises(KnownError, match="can't be read"):
             read(path)

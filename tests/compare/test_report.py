@@ -61,7 +61,8 @@ def test_no_text_becomes_markup() -> None:
 
 
 def test_csv_has_a_line_for_each_comparison_with_all_it_was_made_with() -> None:
-    found = rows(report.csv(REPORT))
+    text = report.csv(REPORT)
+    found = rows(text)
     assert [row["kind"] for row in found] == ["code", "code", "prose"]
     assert (found[0]["speed_up"], found[0]["accepted_from_model"], found[0]["same_text"]) == ("2.0", "7", "True")
     assert (found[1]["near_tie"], found[1]["plain_logit"], found[1]["score_gap"]) == ("True", "12.345", "0.0123")
@@ -70,11 +71,7 @@ def test_csv_has_a_line_for_each_comparison_with_all_it_was_made_with() -> None:
         assert (row["setup_target_sha256"], row["setup_draft_sha256"]) == ("a1", "b2")
         assert row["setup_sampling_temperature"] == "0.8" and row["setup_machine_system"] == "TestOS 1"
         assert row["setup_command"] == wording.command(SETUP)
-
-
-def test_csv_has_the_same_columns_without_a_draft_and_without_comparisons() -> None:
-    names = report.csv(REPORT).splitlines()[0]
-    assert report.csv(with_setup(draft=None)).splitlines()[0] == names
+    assert report.csv(with_setup(draft=None)).splitlines()[0] == text.splitlines()[0]
     nothing = report.csv(msgspec.structs.replace(REPORT, comparisons=[]))
     assert nothing.startswith("setup_date,") and nothing.count("\n") == 1
 
@@ -172,15 +169,12 @@ def test_options_of_loading_are_named_and_repeated() -> None:
     assert "tensor split 3,1.5" in loading and "expert layers on CPU 4" in loading
 
 
-def test_stop_strings_are_named_where_there_are_any() -> None:
-    assert "stop strings" not in dict(wording.facts(SETUP))
-    assert dict(wording.facts(msgspec.structs.replace(SETUP, stop=["\n", "END"])))["stop strings"] == "'\\n', 'END'"
-
-
-def test_the_facts_say_how_long_answers_may_be() -> None:
-    unlimited = msgspec.structs.replace(SETUP, max_tokens=None)
-    assert dict(wording.facts(SETUP))["seed"] == "3 to 4, answers limited to 256 tokens"
-    assert dict(wording.facts(unlimited))["seed"] == "3 to 4, answers of any length"
+def test_the_facts_say_how_long_answers_may_be_and_where_they_stop() -> None:
+    facts = dict(wording.facts(SETUP))
+    assert facts["seed"] == "3 to 4, answers limited to 256 tokens" and "stop strings" not in facts
+    facts = dict(wording.facts(msgspec.structs.replace(SETUP, max_tokens=None, stop=["\n", "END"])))
+    assert facts["seed"] == "3 to 4, answers of any length"
+    assert facts["stop strings"] == "'\\n', 'END'"
 
 
 # ---------------------------------------------------------------- words
@@ -208,17 +202,16 @@ def test_what_a_difference_is_said_to_be() -> None:
 
 
 def test_the_terminal_needs_80_columns() -> None:
-    long_kind = msgspec.structs.replace(REPORT.comparisons[0].prompt, kind="k" * 40)
-    found = msgspec.structs.replace(
-        REPORT, comparisons=[*REPORT.comparisons, msgspec.structs.replace(REPORT.comparisons[0], prompt=long_kind)]
-    )
-    text = report.readable(found)
+    first, different = REPORT.comparisons[:2]
+    long_kind = msgspec.structs.replace(first, prompt=msgspec.structs.replace(first.prompt, kind="k" * 40))
+    text = report.readable(msgspec.structs.replace(REPORT, comparisons=[*REPORT.comparisons, long_kind]))
     assert max(map(len, text.splitlines())) <= 80
     cells = ["code", "1 of 2", "70%", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
     assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]
     assert bars == ["code", "k" * 12 + "…", "0", "1", "auto,"], "auto stands at its place"
+    assert "and 3 more" in report.readable(msgspec.structs.replace(REPORT, comparisons=[different] * 8))
 
 
 def test_bars_are_as_long_as_they_should_be() -> None:
@@ -229,8 +222,3 @@ def test_bars_are_as_long_as_they_should_be() -> None:
     assert bar.count("█") == 40, "the longest fills all"
     assert bar.index("│") == round(40 / 1.4), "and plain is where it belongs"
     assert next(line for line in text if "↓" in line).index("↓") == 14 + bar.index("│")
-
-
-def test_only_some_differences_are_told_on_a_terminal() -> None:
-    found = msgspec.structs.replace(REPORT, comparisons=[REPORT.comparisons[1]] * 8)
-    assert "and 3 more" in report.readable(found)

@@ -100,7 +100,7 @@ def test_a_prompt_that_does_not_fit_is_told_once(engine: Engine, load: Loader, r
     assert [c.prompt.title for c in found if isinstance(c, Comparison)] == ["b", "b"]
 
 
-@pytest.mark.parametrize("wanted", [0, 1, 3])
+@pytest.mark.parametrize("wanted", [0, 3])
 def test_a_stop_ends_it(
     engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch, wanted: int
 ) -> None:
@@ -125,12 +125,13 @@ def test_a_stop_ends_it(
     assert len(found) == wanted
 
 
+@pytest.mark.matrix
 def test_the_bundled_prompts_run_with_the_guide(engine: Engine, load: Loader, guide_pair: Pair) -> None:
     load(*guide_pair)
     command = msgspec.structs.replace(ask("", sampling=GREEDY, max_tokens=12), draft_length="auto", drafter="auto")
     found = list(compare(engine, bundled(), command))
-    assert len(found) == 21 and all(isinstance(result, Comparison) for result in found)
     comparisons = [result for result in found if isinstance(result, Comparison)]
+    assert len(comparisons) == len(found) == 21
     assert all(c.same or (c.difference and c.difference.near_tie) for c in comparisons)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
@@ -85,17 +86,10 @@ def test_a_refused_prompt_is_left_out_and_the_next_one_warms_up() -> None:
     ]
 
 
-def test_one_answer_has_its_prompt_processed_before() -> None:
-    steps = Steps.of_one(task("a"))
-    first = steps.next()
-    assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, 4)
-    answer(steps, 1)
-    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
-
-
-def test_on_two_servers_both_process_the_prompt_before() -> None:
-    steps = Steps.of_one(task("a"), on_two=True)
-    for length in (0, 4):
+@pytest.mark.parametrize(("on_two", "before"), [(False, [4]), (True, [0, 4])])
+def test_one_answer_has_its_prompt_processed_before_on_each_server(on_two: bool, before: list[int]) -> None:
+    steps = Steps.of_one(task("a"), on_two=on_two)
+    for length in before:
         first = steps.next()
         assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, length)
         answer(steps, 1)
@@ -115,30 +109,24 @@ def test_an_interrupted_answer_begins_again() -> None:
     assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]  # nothing of it is left
 
 
-def differing() -> Steps:
-    steps = Steps.of_one(task("a"))
+def differing(asked: Task) -> Steps:
+    steps, command = Steps.of_one(asked), asked.command
     for ids in [(1,), (1, 2), (1, 3)]:
-        assert isinstance(steps.next(), Generate)
+        found = steps.next()
+        assert isinstance(found, Generate)
+        assert (found.private, found.overflow) == (command.private, command.overflow)
         answer(steps, *ids)
-    asked = steps.next()
-    assert isinstance(asked, ScoreTokens) and (asked.answer, asked.candidates) == ([1], [2, 3])
+    scores = steps.next()
+    assert isinstance(scores, ScoreTokens) and (scores.answer, scores.candidates) == ([1], [2, 3])
+    assert (scores.private, scores.overflow) == (command.private, command.overflow)
     return steps
 
 
-def test_all_that_is_asked_about_an_answer_is_asked_as_it_was() -> None:
-    told = task("a")
-    command = msgspec.structs.replace(told.command, private=True, overflow="keep_ends")
-    steps = Steps.of_one(replace(told, command=command))
-    for ids in [(1,), (1, 2), (1, 3)]:
-        asked = steps.next()
-        assert isinstance(asked, Generate) and asked.private and asked.overflow == "keep_ends"
-        answer(steps, *ids)
-    asked = steps.next()
-    assert isinstance(asked, ScoreTokens) and asked.private and asked.overflow == "keep_ends"
-
-
 def test_a_difference_is_looked_at() -> None:
-    steps = differing()
+    asked = task("a")  # in a private chat, and all that is asked about it is asked so too
+    steps = differing(
+        replace(asked, command=msgspec.structs.replace(asked.command, private=True, overflow="keep_ends"))
+    )
     steps.score(TokensScored(request=0, logits=[2.0, 1.0], scores=[2.0, 1.5], could_win=[True, True], rounding=0.1))
     found = steps.next()
     assert isinstance(found, Compared) and found.comparison.difference is not None
@@ -147,7 +135,7 @@ def test_a_difference_is_looked_at() -> None:
 
 
 def test_a_difference_that_cannot_be_looked_at_stays_as_it_is() -> None:
-    steps = differing()
+    steps = differing(task("a"))
     steps.fail("this engine cannot tell")
     found = steps.next()
     assert isinstance(found, Compared) and found.comparison.difference is not None

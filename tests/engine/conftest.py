@@ -93,6 +93,13 @@ def load(engine: Engine) -> Callable[..., PairLoaded]:
 
 
 @pytest.fixture
+def loaded(engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]) -> Engine:
+    """``engine`` with the random pair loaded."""
+    load(*random_pair)
+    return engine
+
+
+@pytest.fixture
 def buffers() -> Iterator[dict[str, float]]:
     """MiB of the buffers that llama.cpp allocates, by device and purpose: ``{"Vulkan0 KV": 8.0}``, those of the same
     name added up. It is empty again after `clear`.

@@ -8,8 +8,7 @@ import struct
 import time
 import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from app.models.library.index import summary_of
 from tests.support import damaged_headers
 from tests.support.gguf_files import make_model
 from tests.support.header_probe import peak_memory, probe
+from tests.support.permissions import without_rights
 from tests.support.raw_gguf import ARRAY, STRING, U8, U32, U64, array, header, mutations, pair, string, tensor, uint32
 
 MEGABYTE = 1_000_000
@@ -44,17 +44,6 @@ def problem_of(data: bytes, path: Path) -> str:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "model.gguf"
-
-
-@contextmanager
-def memory_below(limit: int) -> Iterator[None]:
-    tracemalloc.start()
-    try:
-        yield
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < limit
 
 
 # ---------------------------------------------------------------- no model at all
@@ -92,45 +81,28 @@ def test_says_what_the_file_is_instead(file: Path, data: bytes, text: str) -> No
     assert problem_of(data, file) == text
 
 
-def test_a_file_that_is_gone(tmp_path: Path) -> None:
+def test_what_is_no_file(tmp_path: Path) -> None:
     assert problem(tmp_path / "gone.gguf").startswith("gone.gguf no longer exists")
     (tmp_path / "plain").write_bytes(b"")
     assert problem(tmp_path / "plain" / "below.gguf") == "below.gguf doesn't exist: a part of its path is not a folder."
-
-
-def test_names_no_file_can_have(tmp_path: Path) -> None:
     assert "can't be read" in problem(tmp_path / "nul\0.gguf")
     assert "can't be read" in problem(tmp_path / ("x" * 5000))
-
-
-def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "folder.gguf").mkdir()
     assert problem(tmp_path / "folder.gguf") == "folder.gguf is a folder, not a model file."
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+def test_a_pipe_is_refused_without_waiting_for_a_writer_and_a_device_too(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
     assert problem(tmp_path / "pipe.gguf") == "pipe.gguf is not a regular file."
-
-
-@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there are no devices to open here")
-def test_a_device_is_refused() -> None:
     assert problem(Path("/dev/zero")) == "zero is not a regular file."
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="permissions work otherwise here")
 def test_a_file_without_permission(file: Path) -> None:
     make_model(file)
-    file.chmod(0)
-    administrator = os.geteuid() == 0
-    if administrator:
-        os.seteuid(65534)
-    try:
+    with without_rights(file):
         text = problem(file)
-    finally:
-        if administrator:
-            os.seteuid(0)
     assert (
         text
         == "model.gguf can't be read because you don't have permission. Change the permissions or choose another file."
@@ -146,19 +118,14 @@ def test_a_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
 
 def test_a_file_cut_off_in_its_weights_gives_both_sizes(file: Path) -> None:
     make_model(file, weights="F32", width=128, vocab_size=4096)
-    size = file.stat().st_size
+    size = max(tensor.offset + tensor.size for tensor in read_header(file).tensors)
+    os.truncate(file, size - 1)
+    assert f"it is {size - 1:,} bytes but its header needs {size:,} bytes" in problem(file)
     os.truncate(file, size // 2)
     assert problem(file) == (
         f"model.gguf is incomplete: it is {size // 2 / MEGABYTE:.1f} MB but its header needs {size / MEGABYTE:.1f} MB. "
         "Download or copy it again."
     )
-
-
-def test_one_missing_byte_is_noticed(file: Path) -> None:
-    make_model(file)
-    size = max(tensor.offset + tensor.size for tensor in read_header(file).tensors)
-    os.truncate(file, size - 1)
-    assert f"it is {size - 1:,} bytes but its header needs {size:,} bytes" in problem(file)
 
 
 def test_a_file_cut_off_anywhere_is_noticed(file: Path, tmp_path: Path) -> None:
@@ -222,8 +189,12 @@ LLAMA = string("general.architecture", "llama")
     ids=itertools.count(),
 )
 def test_lies_are_noticed(file: Path, data: bytes, part: str) -> None:
-    with memory_below(4 * MEGABYTE):
+    tracemalloc.start()
+    try:
         assert part in problem_of(data, file)
+        assert tracemalloc.get_traced_memory()[1] < 4 * MEGABYTE
+    finally:
+        tracemalloc.stop()
 
 
 def sparse(path: Path, pieces: list[tuple[bytes, int]]) -> None:
@@ -237,24 +208,18 @@ def sparse(path: Path, pieces: list[tuple[bytes, int]]) -> None:
 
 def test_headers_that_never_end_are_given_up(file: Path) -> None:
     """The claims are honest, the huge (sparse) file really holds that much: only the bounds help."""
-    start = (header(pair_count=5_000), 0)
-    damaged = "model.gguf is damaged: its header "
-
     texts = (array("texts", STRING, 3_900_000, b""), 8 * 3_900_000)
-    sparse(file, [start, texts])
-    outcome, grown = probe(file)
-    assert outcome == damaged + "has an entry without a name."
-    assert grown < 200 * MEGABYTE
-
-    sparse(file, [start, *((array(f"texts {index}", STRING, 3_900_000, b""), 8 * 3_900_000) for index in range(3))])
-    outcome, grown = probe(file)
-    assert outcome == damaged + "is larger than 48 MB."
-    assert grown < 200 * MEGABYTE
-
-    sparse(file, [start, *((array(f"numbers {index}", U64, 4_000_000, b""), 32_000_000) for index in range(3))])
-    outcome, grown = probe(file)
-    assert outcome == damaged + "is larger than 48 MB."
-    assert grown < 200 * MEGABYTE
+    more = [(array(f"texts {index}", STRING, 3_900_000, b""), 8 * 3_900_000) for index in range(3)]
+    numbers = [(array(f"numbers {index}", U64, 4_000_000, b""), 32_000_000) for index in range(3)]
+    for pieces, problem in (
+        ([texts], "has an entry without a name."),
+        (more, "is larger than 48 MB."),
+        (numbers, "is larger than 48 MB."),
+    ):
+        sparse(file, [(header(pair_count=5_000), 0), *pieces])
+        outcome, grown = probe(file)
+        assert outcome == f"model.gguf is damaged: its header {problem}"
+        assert grown < 200 * MEGABYTE
 
 
 def parts(folder: Path, count: int, tensors: int, texts: int = 0) -> Path:

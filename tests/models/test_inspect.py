@@ -33,20 +33,15 @@ def test_describes_a_model_as_json(tmp_path: Path) -> None:
     assert described["experts"] is None
 
 
-def test_describes_what_cannot_be_loaded(tmp_path: Path) -> None:
-    described = describe(read_header(make_vocabulary_file(tmp_path / "vocab.gguf")))
-    assert described["loadable"] is False
-    assert described["problem"] == "vocab.gguf contains only a vocabulary, no model."
-
-
-def test_describes_a_pair(tmp_path: Path) -> None:
+def test_describes_a_pair_and_what_cannot_be_loaded(tmp_path: Path) -> None:
     target = read_header(make_model(tmp_path / "target.gguf"))
-    draft = read_header(make_model(tmp_path / "draft.gguf", tokenizer="gpt2"))
+    draft = read_header(make_vocabulary_file(tmp_path / "draft.gguf", tokenizer="gpt2"))
     verdict = compare(target, draft)
     described = json.loads(json.dumps(describe_pair(target, draft, verdict), allow_nan=False))
     assert described["pair"]["fits"] is False
     assert described["pair"]["reason"] == verdict.reason
-    assert described["draft"]["tokenizer"]["kind"] == "BPE"
+    assert described["draft"]["tokenizer"]["kind"] == "BPE" and described["draft"]["loadable"] is False
+    assert described["draft"]["problem"] == "draft.gguf contains only a vocabulary, no model."
     assert readable_pair(target, draft, verdict).splitlines()[-1] == verdict.reason
 
 

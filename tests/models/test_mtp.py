@@ -89,6 +89,7 @@ def test_a_file_with_only_a_head_is_compared_as_one(tmp_path: Path) -> None:
     assert fits.reason == "Compatible: the MTP head in this file belongs to the target."
     refused = compare(target, other)
     assert not refused.fits and refused.reason == "The MTP head in qwen35.gguf belongs to another model."
+    assert not compare(renamed(target, width=448), own).fits
 
 
 def test_where_a_head_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from app.models.gguf import read_header
 from tests.support.gguf_files import Vocabulary, bpe_vocabulary, make_vocabulary_file, spm_vocabulary
+from tests.support.matrix import in_proof
 
 KINDS = {
     llama_cpp.LLAMA_VOCAB_TYPE_SPM: "SPM",
@@ -58,26 +59,27 @@ def llama_cpps(path: Path) -> dict[str, Any]:
         llama_cpp.llama_model_free(model)
 
 
-def vocabularies() -> list[Vocabulary]:
-    spm = [
-        replace(spm_vocabulary(), add_bos=add_bos, add_eos=add_eos, bos=bos)
+def vocabularies() -> list[Any]:
+    """All values of each number; all combinations only in ``make proof``."""
+    spm, bpe = spm_vocabulary(), bpe_vocabulary()
+    few = [
+        *(replace(spm, add_bos=add_bos) for add_bos in (None, True, False)),
+        *(replace(spm, add_eos=True, bos=0), replace(spm, bos=5000, eos=4_000_000_000, eot=None)),
+        *(replace(bpe, pre=pre, add_bos=None, bos=1, eos=2) for pre in PRE),
+        *(replace(bpe, bos=None, eos=None), replace(bpe, model="gemma4", add_bos=False)),
+    ]
+    spms = [
+        replace(spm, add_bos=add_bos, add_eos=add_eos, bos=bos)
         for add_bos, add_eos, bos in itertools.product((None, True, False), (None, True), (None, 0))
     ]
-    bpe = [
-        replace(bpe_vocabulary(), pre=pre, add_bos=add_bos, bos=bos, eos=eos)
+    bpes = [
+        replace(bpe, pre=pre, add_bos=add_bos, bos=bos, eos=eos)
         for pre, add_bos, (bos, eos) in itertools.product(PRE, (None, False), ((None, None), (1, 2)))
     ]
-    return [*spm, *bpe, replace(bpe_vocabulary(), model="gemma4", add_bos=False)]
+    return [*few, *in_proof([*spms, *bpes])]
 
 
 @pytest.mark.parametrize("vocabulary", vocabularies(), ids=itertools.count())
 def test_reads_a_tokenizer_as_llama_cpp_does(tmp_path: Path, vocabulary: Vocabulary) -> None:
     path = make_vocabulary_file(tmp_path / "vocabulary.gguf", vocabulary=vocabulary)
     assert ours(path) == llama_cpps(path)
-
-
-def test_ignores_special_tokens_outside_the_vocabulary_as_llama_cpp_does(tmp_path: Path) -> None:
-    vocabulary = replace(spm_vocabulary(), bos=5000, eos=4_000_000_000, eot=None)
-    path = make_vocabulary_file(tmp_path / "vocabulary.gguf", vocabulary=vocabulary)
-    assert ours(path) == llama_cpps(path)
-    assert ours(path)["bos"] == 1

@@ -31,14 +31,11 @@ def _asked(topic: Topic) -> questions.Asked:
     return questions.Asked(topic.id, topic.kind, (), turn.train[0], turn.facts, turn.answer)
 
 
-def test_each_label_is_asked_about_three_times() -> None:
+def test_each_label_is_asked_about_three_times_each_time_otherwise() -> None:
     by_label = questions.label_questions()
     assert len(by_label) == 150
     assert {label for label, asked in by_label.items() if len(asked) != 3} == set()
-
-
-def test_no_question_about_a_label_occurs_twice() -> None:
-    asked = [questions.bare(one) for ones in questions.label_questions().values() for one in ones]
+    asked = [questions.bare(one) for ones in by_label.values() for one in ones]
     assert sorted(asked) == sorted(set(asked))
 
 
@@ -67,6 +64,8 @@ def test_no_question_of_the_corpus_has_two_answers(topics: list[Topic]) -> None:
 
 def test_blind_questions_name_topics_of_the_corpus(topics: list[Topic]) -> None:
     assert len(questions.blind(topics)) == 150
+    with pytest.raises(ValueError, match=r"The corpus has no topic .*, which '.*' asks for\."):
+        questions.blind([CAT])
 
 
 def test_own_answer_begins_like_the_topics_and_has_its_facts() -> None:
@@ -76,12 +75,9 @@ def test_own_answer_begins_like_the_topics_and_has_its_facts() -> None:
     assert not questions.gets_own(asked, "A cow is an animal that gives")  # no fact, and too short
     assert not questions.gets_own(asked, "Milk: a cow is an animal that gives milk.")
     assert not questions.gets_own(asked, CAT.turns[0].answer)
-
-
-def test_own_answer_may_be_shorter_than_the_words_that_are_compared() -> None:
-    asked = _asked(_topic("yes", "Yes, it does.", "does"))
-    assert questions.gets_own(asked, "Yes, it does.")
-    assert not questions.gets_own(asked, "No, but it does.")
+    short = _asked(_topic("yes", "Yes, it does.", "does"))  # fewer words than are compared
+    assert questions.gets_own(short, "Yes, it does.")
+    assert not questions.gets_own(short, "No, but it does.")
 
 
 def test_topic_of_an_answer_is_the_one_that_begins_most_like_it() -> None:
@@ -103,11 +99,6 @@ def test_question_about_a_label_goes_with_its_topic(tmp_path: Path, monkeypatch:
         ("Cow…", "what is a cow", "cow", COW.turns[0].answer)
     ]
     assert questions.labels([CAT]) == []
-
-
-def test_blind_question_without_its_topic_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"The corpus has no topic .*, which '.*' asks for\."):
-        questions.blind([CAT])
 
 
 @pytest.mark.parametrize("text", ["Cow\n", "Cow\t\n", "\tcow\n", "Cow\tcow\nCow\tcat\n"])

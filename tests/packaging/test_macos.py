@@ -19,19 +19,10 @@ def test_info_survives_as_a_property_list() -> None:
     assert info["CFBundleShortVersionString"] == info["CFBundleVersion"] == __version__
     assert info["LSMinimumSystemVersion"] == "13.0"
     assert info["NSHighResolutionCapable"] is True
-
-
-def test_gguf_can_be_opened_but_is_not_taken_over() -> None:
-    info = info_plist.info_plist()
-    (document,) = info["CFBundleDocumentTypes"]
-    (declared,) = info["UTImportedTypeDeclarations"]
-    assert document["LSHandlerRank"] == "Alternate"
+    (document,), (declared,) = info["CFBundleDocumentTypes"], info["UTImportedTypeDeclarations"]
+    assert document["LSHandlerRank"] == "Alternate", "models can be opened, and are not taken over"
     assert document["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]
     assert declared["UTTypeTagSpecification"] == {"public.filename-extension": ["gguf"]}
-
-
-def test_there_are_no_exceptions_from_the_hardened_runtime() -> None:
-    assert plistlib.loads(macos.ENTITLEMENTS.read_bytes()) == {}
 
 
 @pytest.fixture
@@ -77,12 +68,9 @@ def test_only_what_is_started_gets_entitlements() -> None:
     assert "--entitlements" not in library
     assert str(macos.ENTITLEMENTS) in program
     assert str(macos.ENTITLEMENTS) in macos.sign_command(Path("A.app"), identity)
-
-
-def test_ad_hoc_there_is_neither_hardened_runtime_nor_time_stamp() -> None:
-    command = macos.sign_command(Path("A.app"), "-")
-    assert "--options" not in command
-    assert "--timestamp=none" in command
+    assert plistlib.loads(macos.ENTITLEMENTS.read_bytes()) == {}, "no exceptions from the hardened runtime"
+    ad_hoc = macos.sign_command(Path("A.app"), "-")
+    assert "--options" not in ad_hoc and "--timestamp=none" in ad_hoc
 
 
 def test_credentials_by_halves_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,32 +46,24 @@ def test_the_mutex_can_be_found() -> None:
     assert ctypes.WinDLL("kernel32").OpenMutexW(synchronize, False, RUNNING_MUTEX)  # type: ignore[attr-defined,unused-ignore]
 
 
-def test_elsewhere_there_is_nothing_to_announce() -> None:
-    announce_running()
-
-
 def test_no_administrator_is_needed() -> None:
     assert _setting("PrivilegesRequired") == "lowest"
     assert "PrivilegesRequiredOverridesAllowed" not in SCRIPT
     assert _setting("DefaultDirName").startswith("{localappdata}")
     assert all(line.startswith("Root: HKCU;") for line in _registry())
+    announce_running()  # elsewhere than on Windows there is nothing to announce
 
 
-def test_the_default_for_models_is_not_taken_over() -> None:
+def test_every_registry_entry_goes_with_the_uninstaller_and_the_default_for_models_is_not_taken_over() -> None:
+    entries = [
+        (re.findall(r'Subkey: "([^"]*)"', line)[0], "".join(re.findall(r"Flags: (\w+)", line))) for line in _registry()
+    ]
+    removed = [key for key, flags in entries if flags == "uninsdeletekey"]
+    for key, flags in entries:
+        assert flags or any(key.startswith(parent) for parent in removed), key
     of_extension = [line for line in _registry() if r'Software\Classes\.gguf"' in line]
     assert of_extension
     assert not [line for line in of_extension if "ValueData" in line]
-
-
-def test_every_registry_entry_goes_with_the_uninstaller() -> None:
-    removed = [key for key, flags in map(_key_and_flags, _registry()) if flags == "uninsdeletekey"]
-    for key, flags in map(_key_and_flags, _registry()):
-        assert flags or any(key.startswith(parent) for parent in removed), key
-
-
-def _key_and_flags(line: str) -> tuple[str, str]:
-    (key,) = re.findall(r'Subkey: "([^"]*)"', line)
-    return key, "".join(re.findall(r"Flags: (\w+)", line))
 
 
 def test_user_files_are_where_the_app_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,17 +95,13 @@ def test_what_the_script_wants_is_what_it_is_given() -> None:
     given = dict(str(word)[2:].partition("=")[::2] for word in command[1:-1] if str(word).startswith("/D"))
     defined_here = set(re.findall(r"#define (\w+)", SCRIPT))
     assert set(re.findall(r"\{#(\w+)\}", SCRIPT)) | {"Sign"} == set(given) | defined_here
-    assert given["Version"] == __version__
-    assert given["BaseName"] == "some-setup"
+    assert (given["Version"], given["BaseName"]) == (__version__, "some-setup")
     assert Path(given["License"]).is_file()
     assert f"/Sslipstream={'sign $f'}" in command
     assert _setting("SignTool") == "slipstream"
     assert command[-1] == str(windows.SCRIPT)
-
-
-def test_without_a_sign_command_nothing_is_signed() -> None:
-    command = windows.compile_command(Path("ISCC"), Path("bundle"), Path("dist/some-setup.exe"), "")
-    assert not [word for word in command if "ign" in str(word).removesuffix("slipstream.iss")]
+    unsigned = windows.compile_command(Path("ISCC"), Path("bundle"), Path("dist/some-setup.exe"), "")
+    assert not [word for word in unsigned if "ign" in str(word).removesuffix("slipstream.iss")]
 
 
 # ---------------------------------------------------------------- Microsoft's runtime
@@ -141,29 +129,23 @@ def bundle(tmp_path: Path) -> Path:
     return tmp_path / "bundle"
 
 
-@pytest.mark.usefixtures("redist")
-def test_the_runtime_is_put_beside_pythons_libraries(bundle: Path) -> None:
+def test_the_runtime_is_put_beside_pythons_libraries(bundle: Path, redist: Path) -> None:
     windows.copy_runtime(bundle / "_internal", windows.runtime_folders())
     for name in windows.RUNTIME:
         assert (bundle / "_internal" / name).read_text(encoding="ascii") == f"x64 {name}"
-
-
-def test_a_missing_runtime_is_named(bundle: Path, redist: Path) -> None:
     (redist / "x64" / "Microsoft.VC143.OpenMP" / "vcomp140.dll").unlink()
     with pytest.raises(SystemExit, match=r"^vcomp140\.dll is missing"):
         windows.copy_runtime(bundle / "_internal", windows.runtime_folders())
 
 
-def test_a_missing_inno_setup_is_named(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inno_setup_is_found_where_it_installs_itself_or_missed(
+    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("PATH", "ProgramFiles", "ProgramFiles(x86)", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
     with pytest.raises(SystemExit, match="Inno Setup is missing"):
         windows.make(bundle, tmp_path / "dist")
-
-
-def test_inno_setup_is_found_where_it_installs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = tmp_path / "Inno Setup 6" / "ISCC.exe"
     compiler.parent.mkdir()
     compiler.write_bytes(b"")
-    monkeypatch.setenv("ProgramFiles(x86)", str(tmp_path))
     assert windows.inno_setup() == compiler

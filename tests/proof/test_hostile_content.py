@@ -32,7 +32,7 @@ def test_hostile_answers(proof: Proof) -> None:
     wanted, shown, longest, over = proof.count(20, 250, 3000), 0, [0.0, 0.0], 0
     while shown < wanted:
         options = ["--texts", str(min(AT_A_TIME, wanted - shown)), "--first", str(shown), "--seed", str(proof.seed)]
-        command = [sys.executable, "-m", "tests.benchmarks.hostile_view", "--json", *options]
+        command = [sys.executable, "-m", "benchmarks.hostile_view", "--json", *options]
         done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
         assert done.returncode == 0, done.stderr
         figures = json.loads(done.stdout)

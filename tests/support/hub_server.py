@@ -22,6 +22,8 @@ from types import TracebackType
 from typing import Any, Literal
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+import pytest
+
 from app.models.hub.repository import RemoteFile
 from tests.support.hub_faults import PIECE, Fault, Faults
 from tests.support.hub_repository import HostedFile, HostedRepository
@@ -36,6 +38,13 @@ def _second_host() -> str:
     except OSError:
         return "127.0.0.2"
     return "localhost"
+
+
+def without_settings_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No proxy and no hub that the environment names."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT", "HF_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
 
 
 CDN_HOST = _second_host()
@@ -398,12 +407,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _token(self) -> str:
         return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
 
-    def _repository(self, id: str, *, as_cdn: bool = False) -> HostedRepository | None:
-        """The repository, or ``None`` after refusing. The CDN lets in whoever has the address."""
+    def _repository(self, id: str) -> HostedRepository | None:
+        """The repository, or ``None`` after refusing."""
         token = self._token()
         repository = self._hub.repositories.get(id)
-        if as_cdn and repository is not None:
-            return repository
         if token and token not in self._hub.tokens | self._hub.strangers:
             self._refuse(401, "", "Invalid credentials in Authorization header")
         elif repository is None or (repository.private and token not in self._hub.tokens):

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 import httpx2
+import pytest
 
 from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
@@ -87,8 +88,11 @@ class Served(Client):
         limits: Limits | None = None,
         context_length: int = 0,
         projector: Path | None = None,
+        home: Path | None = None,
     ) -> None:
+        """``home``: where it keeps its files, if it outlives the test that starts it."""
         super().__init__(0)
+        self._home, self._environment = home, pytest.MonkeyPatch()
         self._load = Load(
             request=0,
             target=str(target),
@@ -106,10 +110,13 @@ class Served(Client):
         self.model = ""
 
     def __enter__(self) -> Served:
+        if self._home:
+            self._environment.setenv("SLIPSTREAM_HOME", str(self._home))
         self._thread.start()
         assert self._is_ready.wait(PATIENCE)
         if self._error:
             self._thread.join()
+            self._environment.undo()
             raise self._error
         return self
 
@@ -119,6 +126,7 @@ class Served(Client):
         if self._loop and self._task:
             self._loop.call_soon_threadsafe(self._task.cancel)
         self._thread.join(PATIENCE)
+        self._environment.undo()
         assert not self._thread.is_alive()
 
     def _run(self) -> None:

@@ -12,6 +12,7 @@ from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.commands import Message
 from app.protocol.options import TemplateVariables
+from tests.support.matrix import in_proof
 
 HI = Message(role="user", content="Hi")
 CHAT = [Message(role="system", content="Be brief."), HI]
@@ -233,17 +234,8 @@ def patient() -> Iterator[Helper]:
     process.stop()
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
-        "{% for i in range(99999) %}{% set x = namespace(a=i) %}"
-        "{% for j in range(99999) %}{% set x.a = j %}{% endfor %}{% endfor %}",
-        "{% set x = messages[0].content|length %}{{ x ** (x ** x) }}",
-    ],
-    ids=["loop", "names", "number"],
-)
-def test_a_template_that_runs_on_is_stopped(source: str, quick: Helper) -> None:
+def test_a_template_that_runs_on_is_stopped(quick: Helper) -> None:
+    source = "{% set x = messages[0].content|length %}{{ x ** (x ** x) }}"
     with pytest.raises(KnownError, match=r"didn't finish within 2 seconds, so it can't be used\. Try another"):
         ChatTemplate(source, process=quick).render(CHAT)
     quick.seconds = 100
@@ -261,21 +253,21 @@ def test_a_template_that_writes_without_end_is_stopped() -> None:
 
 
 MUCH_MEMORY = {
-    "format": "{{ '%*d' % (3000000000, n) }}",
     "constant": "{{ '%*d' % (3000000000, 1) }}",
+    "bytes": "{{ messages[-1].content.encode() * 900000000 }}",
+    "doubling": "{% set x = namespace(a='x') %}{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}{{ x.a }}",
+    "format": "{{ '%*d' % (3000000000, n) }}",
     "width": "{{ ('%' ~ n ~ '000000000d') % 1 }}",
     "ljust": "{{ 'a'.ljust(n * 900000000) }}",
     "center": "{{ 'a'|center(n * 900000000) }}",
     "indent": "{{ 'a'|indent(n * 900000000) }}",
-    "bytes": "{{ messages[-1].content.encode() * 900000000 }}",
     "list": "{{ [n] * 900000000 }}",
-    "doubling": "{% set x = namespace(a='x') %}{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}{{ x.a }}",
 }
 
 
-@pytest.mark.parametrize("source", MUCH_MEMORY.values(), ids=MUCH_MEMORY)
-def test_a_template_that_takes_memory_is_stopped(source: str, patient: Helper) -> None:
-    template = ChatTemplate("{% set n = messages|length %}" + source, process=patient)
+@pytest.mark.parametrize("kind", ["constant", "bytes", "doubling", *in_proof([*MUCH_MEMORY][3:])])
+def test_a_template_that_takes_memory_is_stopped(kind: str, patient: Helper) -> None:
+    template = ChatTemplate("{% set n = messages|length %}" + MUCH_MEMORY[kind], process=patient)
     with pytest.raises(KnownError, match=r"needs more than 512 MB of memory, so it can't be used\. Try another"):
         template.render(CHAT)
     assert ChatTemplate("{{ messages[-1].content }}", process=patient).render([HI]) == "Hi"

@@ -14,12 +14,12 @@ from app.engine.host.engine import Engine
 from app.engine.llama import top_k
 from app.errors import KnownError
 from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
-from app.protocol.events import GenerationFinished, PairLoaded, Round
+from app.protocol.events import GenerationFinished, Round
 from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import tokens_of
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
+from tests.support.pairs import Loader
 
-Loading = Callable[..., PairLoaded]
 SAMPLERS = {
     "greedy": Sampling(temperature=0),
     "greedy, penalties": Sampling(temperature=0, repetition_penalty=1.2, presence_penalty=0.5),
@@ -70,7 +70,7 @@ def answer(engine: Engine, text: str = "hi", **options: object) -> GenerationFin
 
 @pytest.mark.parametrize("is_picked", [False, True], ids=["whole rows", "picked logits"])
 def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
-    engine: Engine, load: Loading, files: dict[str, Path], is_picked: bool, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, load: Loader, files: dict[str, Path], is_picked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(top_k, "pays", lambda _: is_picked)
     load(files["damaged"], files["sound"])
@@ -86,9 +86,7 @@ def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
     assert answer(engine).figures.completion_tokens
 
 
-def test_a_draft_without_numbers_costs_the_answer_nothing(
-    engine: Engine, load: Loading, files: dict[str, Path]
-) -> None:
+def test_a_draft_without_numbers_costs_the_answer_nothing(engine: Engine, load: Loader, files: dict[str, Path]) -> None:
     load(files["sound"], files["damaged"])
     for name, rule in itertools.product(SAMPLERS, RULES):
         answer(engine, sampling=SAMPLERS[name], accept=rule, draft_length=0)
@@ -100,7 +98,7 @@ def test_a_draft_without_numbers_costs_the_answer_nothing(
 
 
 def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
-    engine: Engine, load: Loading, files: dict[str, Path]
+    engine: Engine, load: Loader, files: dict[str, Path]
 ) -> None:
     load(files["no hash"])
     greedy = {"sampling": SAMPLERS["greedy"]}
@@ -113,8 +111,18 @@ def test_an_answer_after_one_that_was_no_number_is_the_same_as_ever(
     assert tokens_of(engine) == expected != []
 
 
+@pytest.mark.parametrize("size", [10, 5000, 300_000])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_logits_that_are_no_numbers_are_refused_whatever_the_sampler(size: int, value: float, name: str) -> None:
+    logits = np.zeros((2, size), np.float32)
+    logits[1, size - 3] = value
+    with pytest.raises(InvalidLogitsError):
+        candidates(logits, SAMPLERS[name])
+
+
 def test_what_was_written_before_it_stays_written(
-    engine: Engine, load: Loading, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    engine: Engine, load: Loader, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(files["sound"])
     context = engine._target.context  # type: ignore[union-attr]
@@ -132,13 +140,3 @@ def test_what_was_written_before_it_stays_written(
             if isinstance(event, Round):
                 rounds.append(event)
     assert sum(round_.tokens for round_ in rounds) == 3
-
-
-@pytest.mark.parametrize("size", [10, 5000, 300_000])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_logits_that_are_no_numbers_are_refused_whatever_the_sampler(size: int, value: float, name: str) -> None:
-    logits = np.zeros((2, size), np.float32)
-    logits[1, size - 3] = value
-    with pytest.raises(InvalidLogitsError):
-        candidates(logits, SAMPLERS[name])

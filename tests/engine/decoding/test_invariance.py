@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +17,13 @@ from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.policy import Decision, Situation
 from app.protocol.commands import Message
-from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import ProposalMethod, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
+from tests.support.matrix import in_proof
+from tests.support.pairs import Loader, Pair
 from tests.support.statistics import chi_square_p_value
 
-Loader = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
 ECHO = "one two three four five six seven eight nine ten " * 6
 
 
@@ -116,7 +113,7 @@ def test_no_change_of_drafter_method_or_length_changes_a_word(
     assert seen["same"] >= 45
 
 
-@pytest.mark.parametrize("accept", ["rejection", "block"])
+@pytest.mark.parametrize("accept", ["block", *in_proof(["rejection"])])
 def test_samples_in_the_loop_have_the_joint_distribution_of_the_penalized_target(
     engine: Engine, load: Loader, random_pair: Pair, accept: str
 ) -> None:

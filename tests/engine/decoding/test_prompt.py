@@ -112,15 +112,6 @@ def test_old_turns_leave_whole_and_the_system_prompt_stays() -> None:
     assert len(prompt.tokens) <= 200
 
 
-def test_later_turns_start_where_the_earlier_prompt_started() -> None:
-    builder = PromptBuilder(Words(SHORT), 400)
-    first = builder.chat(chat(20))
-    later = builder.chat([*chat(20), Message(role="assistant", content="b"), user("next")])
-    assert later.dropped_messages == first.dropped_messages
-    assert later.tokens[: len(first.tokens)] == first.tokens
-    assert builder.chat([user("another chat")]).dropped_messages == 0
-
-
 def test_chats_in_turn_each_start_where_their_own_prompt_started() -> None:
     builder = PromptBuilder(Words(SHORT), 400)
     chats = [chat(20), chat(20, size=17), [user("short")]]
@@ -153,10 +144,6 @@ def test_a_chat_of_thousands_of_turns_is_read_a_few_times_only(monkeypatch: pyte
     prompt = builder.chat(chat(400))
     assert text_of(prompt.tokens).startswith("\x01s:SSSSSSSSSS</s>u:7777")
     assert len(prompt.tokens) > 150 and len(read) == 2
-
-
-def test_a_chat_that_fits_stays_whole() -> None:
-    assert PromptBuilder(Words(SHORT), 400).chat(chat(3)).dropped_messages == 0
 
 
 def test_what_cannot_fit_is_refused_with_both_numbers() -> None:

@@ -101,15 +101,6 @@ def test_each_row_of_a_verify_pass_is_penalized_along_its_own_draft() -> None:
     assert penalized.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1]]
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_logits_that_are_no_numbers_are_a_known_error(temperature: float, value: float) -> None:
-    logits = np.zeros((2, 5000), np.float32)
-    logits[1, 7] = value
-    with pytest.raises(KnownError, match="produces invalid numbers"):
-        distributions(logits, Sampling(temperature=temperature))
-
-
 def test_the_rows_of_a_verify_pass_are_penalized_like_single_ones_and_not_in_place() -> None:
     random = np.random.default_rng(4)
     rows = random.normal(size=(6, 50)).astype(np.float32)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.host.engine import Engine
-from app.protocol.events import PairLoaded
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.pairs import Loader, Pair
 
 FENCED = "Here is it:\n\n```python\nprint(1)\n\n- no list\n```\nThat was it."
 NESTED = "````markdown\n```python\nx = 1\n```\nstill code\n````\nprose again"
@@ -138,9 +137,9 @@ def test_a_random_text_never_breaks_it() -> None:
         assert set(kinds(text)) <= {"prose", "code", "list"}
 
 
-@pytest.mark.parametrize("stop", [[], ["`"], ["It prints", "\n    return"]])
+@pytest.mark.parametrize("stop", [["`"], ["It prints", "\n    return"]])
 def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
-    engine: Engine, load: Callable[..., PairLoaded], guide_pair: tuple[Path, Path], stop: list[str]
+    engine: Engine, load: Loader, guide_pair: Pair, stop: list[str]
 ) -> None:
     load(*guide_pair)
     question = "Write a Python function that reverses a string"
@@ -155,7 +154,7 @@ def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
     assert engine._costs and set(engine._costs.history.priors("coupled")["model"]) == kinds  # the policy was told
 
 
-def test_thinking_that_the_template_begins(engine: Engine, load: Callable[..., PairLoaded], tmp_path: Path) -> None:
+def test_thinking_that_the_template_begins(engine: Engine, load: Loader, tmp_path: Path) -> None:
     thinks = CHATML_TEMPLATE.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
     assert thinks != CHATML_TEMPLATE
     load(make_model(tmp_path / "target.gguf", chat_template=thinks))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter, Proposal
+from app.engine.drafters import Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import ProposalMethod, Sampling
@@ -65,11 +65,6 @@ def follow(context: list[int], places: list[int], length: int, count: int, end: 
     return Proposal(text[len(context) :], confidences=confidences)
 
 
-def test_it_is_a_drafter() -> None:
-    made: Drafter = NgramDrafter(never)
-    assert made.name == "ngram"
-
-
 def test_random_contexts_get_what_trying_every_place_finds() -> None:
     rng = random.Random(1)
     proposed = 0
@@ -122,20 +117,6 @@ def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
     assert min(changes.values()) > 300
 
 
-@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 6, 7, 150, 299, 300])
-def test_what_a_divergence_cuts_off_leaves_nothing_behind(kept: int) -> None:
-    rng = random.Random(kept)
-    old, new = rng.choices(range(3), k=300), rng.choices(range(3), k=40)
-    made = Conversation(old)
-    made.go_on(new)
-    made.begin(old[:kept])
-    fresh = Conversation(old[:kept])
-    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
-    made.begin([*old[:kept], 7, *new])
-    fresh = Conversation([*old[:kept], 7, *new])
-    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
-
-
 def test_what_chats_said_is_forgotten() -> None:
     made = Conversation([1, 2, 3] * 4)
     assert made.propose(1).tokens
@@ -161,32 +142,10 @@ def test_nothing_is_proposed_without_a_match() -> None:
         assert Conversation(context).propose(4) == Proposal(), context
 
 
-def test_the_shortest_match_is_three_tokens() -> None:
-    proposal = Conversation([8, 1, 2, 3, 4, 5, 9, 1, 2, 3]).propose(3)
-    assert proposal == Proposal([4, 5, 9], None, [3, 4, 5])
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_draft_of_no_tokens(count: int) -> None:
-    assert Conversation([1, 2, 3] * 4).propose(count) == Proposal()
-
-
 def test_a_draft_has_at_most_as_many_tokens_as_asked_for_and_sixteen() -> None:
     made = Conversation(list(range(40)) * 2)
     assert made.propose(5).tokens == list(range(5))
     assert made.propose(100).tokens == list(range(16))
-
-
-def test_the_longest_match_wins_over_newer_and_more_frequent_ones() -> None:
-    assert Conversation([0, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3, 5, 0, 1, 2, 3]).propose(1) == Proposal(
-        [4], None, [4]
-    )
-
-
-def test_a_long_match_is_found_behind_many_short_ones() -> None:
-    decoys = [token for i in range(100) for token in (100 + i, 4, 5, 6, 200)]
-    proposal = Conversation([1, 2, 3, 4, 5, 6, 7, *decoys, 1, 2, 3, 4, 5, 6]).propose(1)
-    assert proposal == Proposal([7], None, [6])
 
 
 def test_equally_long_matches_vote_and_those_outvoted_drop_out() -> None:
@@ -194,17 +153,6 @@ def test_equally_long_matches_vote_and_those_outvoted_drop_out() -> None:
     context = [10, *gram, 4, 5, 11, *gram, 4, 6, 12, *gram, 7, 8, 13, *gram]
     assert Conversation(context).propose(3) == Proposal([4, 6, 12], None, [3 * 2 / 3, 4 / 2, 5])
     assert Conversation(context[:6] + context[12:]).propose(2) == Proposal([7, 8], None, [3 / 2, 4])
-
-
-def test_what_repeats_itself_keeps_going() -> None:
-    assert Conversation([9, 1, 2, 3, 1, 2, 3]).propose(8).tokens == [1, 2, 3, 1, 2, 3, 1, 2]
-    assert Conversation([9, 5, 5, 5, 5]).propose(8).tokens == [5] * 8
-
-
-def test_nothing_follows_an_end() -> None:
-    context = [1, 2, 3, 4, 99, 6, 1, 2, 3]
-    assert Conversation(context, end=99).propose(8) == Proposal([4, 99], None, [3, 4])
-    assert Conversation(context).propose(8).tokens == [4, 99, 6, 1, 2, 3, 4, 99]
 
 
 @pytest.mark.parametrize("method", ["coupled", "greedy"])
@@ -218,11 +166,6 @@ def test_worth_is_asked_after_each_token(method: ProposalMethod) -> None:
     proposal = Conversation([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]).propose(6, method, worth)
     assert proposal.tokens == [4, 5, 6]
     assert asked == proposal.confidences == [3, 4, 5]
-
-
-def test_confidence_ends_at_the_longest_match_looked_at() -> None:
-    assert Conversation(list(range(40)) * 2).propose(3).confidences == [12, 12, 12]
-    assert Conversation([*range(40), 99, *range(30, 40), 50, *range(10)]).propose(4).confidences == [10, 11, 12, 12]
 
 
 def test_ngrams_that_share_a_hash_are_told_apart() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -12,7 +10,6 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import NOTHING, Drafter, Needs, Proposal, Worth, always
 from app.engine.drafters.table import DRAFTERS, drafters_of
 from app.engine.host.engine import Engine
-from app.protocol.events import PairLoaded
 from app.protocol.options import DrafterName, ProposalMethod
 from tests.support.generation import ask, run
 
@@ -25,11 +22,8 @@ def test_without_a_draft_model_those_are_left_that_decode_nothing() -> None:
     assert [drafter.name for drafter in drafters_of(lambda _: False, None)] == ["grammar", "ngram"]
 
 
-def test_the_drafters_of_a_loaded_pair_need_nothing_but_the_tokens(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
-    load(*random_pair)
-    assert {drafter.name: drafter.needs for drafter in engine._drafters} == dict.fromkeys(
+def test_the_drafters_of_a_loaded_pair_need_nothing_but_the_tokens(loaded: Engine) -> None:
+    assert {drafter.name: drafter.needs for drafter in loaded._drafters} == dict.fromkeys(
         ("grammar", "ngram", "model"), NOTHING
     )
 
@@ -55,13 +49,10 @@ class Head(Drafter):
 @pytest.mark.parametrize(
     "needs", [Needs("last token"), Needs("whole prompt"), Needs("last token", layers=(2, 10, 18))], ids=str
 )
-def test_a_need_that_nobody_meets_is_refused_with_its_name(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path], needs: Needs
-) -> None:
-    load(*random_pair)
+def test_a_need_that_nobody_meets_is_refused_with_its_name(loaded: Engine, needs: Needs) -> None:
     head = Head()
     head.needs = needs
-    engine._drafters.append(head)
+    loaded._drafters.append(head)
     with pytest.raises(NotImplementedError, match=f"model needs .*{needs.hidden_states}"):
-        run(engine, ask("x", max_tokens=4))
-    assert run(engine, ask("x", max_tokens=4, drafter="ngram")).token_ids
+        run(loaded, ask("x", max_tokens=4))
+    assert run(loaded, ask("x", max_tokens=4, drafter="ngram")).token_ids

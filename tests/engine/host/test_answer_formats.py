@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,16 +17,15 @@ from app.engine.decoding.sampling import TopLogits, candidates, masked
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.commands import ScoreTokens
-from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
+from tests.support.matrix import in_proof
+from tests.support.pairs import HOT, Loader, Pair
 from tests.support.schemas import random_schema
 from tests.support.thinking_models import FAMILIES, make_thinking_model
 
-Loader = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
 FREE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.001)
-HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
+OTHERS = [family for family in FAMILIES if family not in ("gpt-oss", "qwen3.5")]
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -64,21 +62,20 @@ def assert_follows(answer: Answer, wanted: AnswerFormat) -> None:
             assert re.fullmatch(r"(- [A-Z][a-z]{0,6}\n)+end", answer.answer)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, Sampling(), HOT], ids=["greedy", "usual", "hot"])
+@pytest.mark.parametrize("sampling", [Sampling(), *in_proof([GREEDY, HOT])])
 @pytest.mark.parametrize("wanted", FORMATS.values(), ids=FORMATS)
 @pytest.mark.usefixtures("one_by_one")
 def test_with_and_without_a_draft_they_are_the_same_and_follow_the_format(
-    engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, wanted: AnswerFormat
+    loaded: Engine, sampling: Sampling, wanted: AnswerFormat
 ) -> None:
-    load(*random_pair)
     drafters: tuple[DrafterChoice, ...] = ("model", "ngram", "grammar", "auto")
     for seed in range(2):
         options: dict[str, Any] = {"seed": seed, "sampling": sampling, "format": wanted, "max_tokens": 80}
-        plain = run(engine, ask("Tell me", draft_length=0, **options))
+        plain = run(loaded, ask("Tell me", draft_length=0, **options))
         assert_follows(plain, wanted)
         for drafter in drafters:
             length = "auto" if drafter == "auto" else 5
-            drafted = run(engine, ask("Tell me", drafter=drafter, draft_length=length, **options))
+            drafted = run(loaded, ask("Tell me", drafter=drafter, draft_length=length, **options))
             assert drafted.token_ids == plain.token_ids, drafter
             assert drafted.finished.finish_reason == plain.finished.finish_reason
             assert_sums_close(drafted)
@@ -97,26 +94,25 @@ def test_a_target_as_its_own_draft_accepts_everything(
     assert draft.tested > 5 and draft.accepted + ended == draft.tested
 
 
-@pytest.mark.parametrize("accept", get_args(AcceptRule))
-def test_each_rule_keeps_the_distribution_that_is_left(
-    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
-) -> None:
-    """Two letters of four each: with a draft the sixteen answers are as frequent as the masked logits say."""
-    load(*random_pair)
-    wanted = AnswerFormat(kind="regex", source="[abcd][abcd]")
-    counts = np.zeros((2, 16))
-    for row, length in enumerate((0, 3)):
-        for seed in range(400):
-            options: dict[str, Any] = {"seed": seed + 1000 * row, "accept": accept if length else "coupled"}
-            options |= {"sampling": HOT, "format": wanted, "max_tokens": 5}
-            answer = run(engine, ask("Go", draft_length=length, **options))
-            assert re.fullmatch(wanted.source, answer.answer)
-            counts[row, "abcd".index(answer.answer[0]) * 4 + "abcd".index(answer.answer[1])] += 1
-    expected = (counts[0] + 1.0) / (counts[0] + 1.0).sum() * counts[1].sum()
+@pytest.mark.parametrize("rules", [("rejection", "block"), *in_proof([(("coupled", "exact"),)])])
+def test_each_rule_keeps_the_distribution_that_is_left(loaded: Engine, rules: tuple[AcceptRule, ...]) -> None:
+    """Two letters of three each: with a draft the nine answers are as frequent as without one."""
+    wanted = AnswerFormat(kind="regex", source="[abc][abc]")
+
+    def counted(first: int, **options: Any) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        counts = np.zeros(9)
+        for seed in range(first, first + 150):
+            answer = run(loaded, ask("Go", seed=seed, sampling=HOT, format=wanted, max_tokens=5, **options))
+            counts["abc".index(answer.answer[0]) * 3 + "abc".index(answer.answer[1])] += 1
+        return counts
+
+    expected = (counted(0, draft_length=0) + 1.0) * 150 / 159
     frequent = expected > 10
-    assert frequent.sum() > 3
-    distance = float((((counts[1] - expected) ** 2) / (2 * expected))[frequent].sum())
-    assert distance < 3 * frequent.sum() + 10, (counts, distance)
+    assert frequent.sum() >= 3
+    for number, rule in enumerate(rules, 1):
+        counts = counted(1000 * number, draft_length=3, accept=rule)
+        distance = float((((counts - expected) ** 2) / (2 * expected))[frequent].sum())
+        assert distance < 3 * frequent.sum() + 10, (rule, counts, expected)
 
 
 def test_what_a_grammar_forces_is_drafted_and_counted_apart(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -129,35 +125,32 @@ def test_what_a_grammar_forces_is_drafted_and_counted_apart(engine: Engine, load
     assert_follows(answer, wanted)
 
 
-def test_only_an_end_is_left_when_the_answer_is_whole(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    answer = run(engine, ask("Tell me", format=AnswerFormat(kind="regex", source="abc"), sampling=HOT))
+def test_only_an_end_is_left_when_the_answer_is_whole(loaded: Engine) -> None:
+    answer = run(loaded, ask("Tell me", format=AnswerFormat(kind="regex", source="abc"), sampling=HOT))
     assert (answer.answer, answer.finished.finish_reason) == ("abc", "end")
 
 
-def test_an_answer_that_was_cut_goes_on_in_its_grammar(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
+def test_an_answer_that_was_cut_goes_on_in_its_grammar(loaded: Engine) -> None:
     options: dict[str, Any] = {"format": BY_SCHEMA, "sampling": Sampling(), "draft_length": 0, "seed": 3}
-    whole = run(engine, ask("Tell me", max_tokens=80, **options))
-    part = run(engine, ask("Tell me", max_tokens=7, **options))
-    rest = run(engine, ask("Tell me", max_tokens=73, continued=part.token_ids, **options))
+    whole = run(loaded, ask("Tell me", max_tokens=80, **options))
+    part = run(loaded, ask("Tell me", max_tokens=7, **options))
+    rest = run(loaded, ask("Tell me", max_tokens=73, continued=part.token_ids, **options))
     assert_follows(whole, BY_SCHEMA)
     text = part.answer + rest.answer
     if rest.finished.finish_reason == "end":
         jsonschema.validate(json.loads(text), SCHEMA)
     other = AnswerFormat(kind="regex", source="[0-9]+")
     with pytest.raises(KnownError, match="doesn't follow the chosen format"):
-        run(engine, ask("Tell me", continued=part.token_ids, format=other))
+        run(loaded, ask("Tell me", continued=part.token_ids, format=other))
 
 
-def test_a_bad_schema_is_refused_before_anything_is_computed(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
+def test_a_bad_schema_is_refused_before_anything_is_computed(loaded: Engine) -> None:
     bad = AnswerFormat(kind="json_schema", source='{"type": "objekt"}')
     with pytest.raises(KnownError, match="at the top level: Invalid type: objekt"):
-        run(engine, ask("Tell me", format=bad))
+        run(loaded, ask("Tell me", format=bad))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["gpt-oss", "qwen3.5", *in_proof(OTHERS)])
 def test_it_begins_after_the_thinking(engine: Engine, load: Loader, family: str, tmp_path: Path) -> None:
     """The models' words are “ so”, “ then”, “ yes”, “ no”, “.” and line breaks, in any order."""
     load(
@@ -217,14 +210,12 @@ def test_a_choice_is_scored_as_it_was_made(engine: Engine, load: Loader, random_
         assert scored.could_win == [True, False]
 
 
-def test_random_schemas_are_followed_at_a_high_temperature(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    """`python -m tests.benchmarks.answer_formats validity` does the same with 500."""
-    load(*random_pair)
+def test_random_schemas_are_followed_at_a_high_temperature(loaded: Engine) -> None:
     ended = 0
     for number in range(25):
         schema = random_schema(number)
         wanted = AnswerFormat(kind="json_schema", source=json.dumps(schema))
-        plain = run(engine, ask("Go", sampling=HOT, seed=number, format=wanted, max_tokens=400, draft_length=0))
+        plain = run(loaded, ask("Go", sampling=HOT, seed=number, format=wanted, max_tokens=400, draft_length=0))
         if plain.finished.finish_reason == "end":
             jsonschema.validate(json.loads(plain.answer), schema)
             ended += 1

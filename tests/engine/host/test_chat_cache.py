@@ -20,6 +20,7 @@ from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
 from app.protocol.options import LoadSettings
+from tests.support.pairs import Pair
 
 LENGTH = 512
 OWNER = "owner"
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("every_cache_is_saved")
 
 
 @pytest.fixture(scope="module")
-def model(random_pair: tuple[Path, Path]) -> Iterator[Model]:
+def model(random_pair: Pair) -> Iterator[Model]:
     backend.start()
     model = Model(random_pair[0], 0, lambda _: True)
     yield model

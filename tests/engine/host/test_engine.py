@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -20,51 +19,42 @@ from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
-from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
-from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, Round
+from app.protocol.commands import Load, MeasurePlain, ScoreTokens
+from app.protocol.events import LoadProgressed
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
-
-Loader = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
-WARM = Sampling(temperature=0.8)
-HOT = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
-PENALIZED = Sampling(
-    temperature=0.9, repetition_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.3, penalty_window=32
-)
+from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALIZED], ids=["greedy", "warm", "hot", "penalized"])
-@pytest.mark.parametrize("length", [1, 5, MAX_DRAFT_LENGTH])
-def test_the_text_is_the_same_with_and_without_a_draft(
-    engine: Engine, load: Loader, random_pair: Pair, sampling: Sampling, length: int
-) -> None:
-    load(*random_pair)
-    plain = run(engine, ask("Tell me", sampling=sampling, draft_length=0, max_tokens=60))
-    drafted = run(engine, command := ask("Tell me", sampling=sampling, draft_length=length, max_tokens=60))
-    assert_same(engine, command, drafted, plain)
+@pytest.mark.parametrize("length", [5, *in_proof([1, MAX_DRAFT_LENGTH])])
+def test_the_text_is_the_same_with_and_without_a_draft(loaded: Engine, sampling: Sampling, length: int) -> None:
+    plain = run(loaded, ask("Tell me", sampling=sampling, draft_length=0, max_tokens=60))
+    drafted = run(loaded, command := ask("Tell me", sampling=sampling, draft_length=length, max_tokens=60))
+    assert_same(loaded, command, drafted, plain)
     assert drafted.finished.figures.draft.tested > 0
     for answer in (plain, drafted):
         assert_sums_close(answer)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT], ids=["greedy", "warm", "hot"])
+@pytest.mark.parametrize("sampling", [WARM, *in_proof([GREEDY, HOT])])
 @pytest.mark.parametrize("accept", get_args(AcceptRule))
 @pytest.mark.usefixtures("one_by_one")
 def test_a_target_as_its_own_draft_accepts_everything(
     engine: Engine, load: Loader, guide_pair: Pair, sampling: Sampling, accept: AcceptRule
 ) -> None:
     load(guide_pair[0], guide_pair[0])
-    answer = run(engine, ask("What is a draft?", sampling=sampling, accept=accept, max_tokens=80, draft_length=5))
+    answer = run(engine, ask("What is a draft?", sampling=sampling, accept=accept, max_tokens=40, draft_length=5))
     whole_rounds = [r for r in answer.rounds if r.verify_passes][:-1]  # the last one may end inside its draft
     assert whole_rounds and all(r.accepted == r.tested == 5 for r in whole_rounds)
 
 
 @pytest.mark.usefixtures("one_by_one")
-@pytest.mark.parametrize("cut", [{"top_p": 0.8}, {"min_p": 0.2}, {"top_p": 0.9, "min_p": 0.05}, {"top_k": 3}])
+@pytest.mark.parametrize("cut", [{"top_p": 0.9, "min_p": 0.05}, *in_proof([{"top_p": 0.8}, {"top_k": 3}])])
 def test_the_draft_truncates_as_the_target_does(
     engine: Engine, load: Loader, random_pair: Pair, cut: dict[str, float]
 ) -> None:
@@ -78,39 +68,13 @@ def test_the_draft_truncates_as_the_target_does(
     assert len(whole_rounds) > 10 and all(r.accepted == r.tested > 0 for r in whole_rounds)
 
 
-@pytest.mark.parametrize("accept", ["rejection", "block"])
-def test_samples_without_top_k_are_of_candidates_of_different_numbers(
-    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
-) -> None:
-    load(*random_pair)
-    sampling = Sampling(temperature=1.1, top_k=0, top_p=0.9, min_p=0.1)
-    answer = run(engine, ask("x", sampling=sampling, accept=accept, max_tokens=60))
-    assert answer.finished.figures.draft.accepted > 0
-    assert_sums_close(answer)
-
-
-def test_seeds_decide_the_text(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
+def test_seeds_decide_the_text(loaded: Engine) -> None:
     commands = [ask("x", sampling=HOT, seed=seed, max_tokens=20) for seed in (1, 1, 2)]
-    first, again, other = [run(engine, command) for command in commands]
-    assert_same(engine, commands[0], again, first)
+    first, again, other = [run(loaded, command) for command in commands]
+    assert_same(loaded, commands[0], again, first)
     assert first.text != other.text
-    drawn = [run(engine, ask("x", sampling=HOT, seed=None, max_tokens=2)).started.seed for _ in range(2)]
+    drawn = [run(loaded, ask("x", sampling=HOT, seed=None, max_tokens=2)).started.seed for _ in range(2)]
     assert drawn[0] != drawn[1]
-
-
-def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    stopped = run(engine, ask("Tell me", sampling=WARM, max_tokens=200), cancel_after=4)
-    assert stopped.finished.finish_reason == "cancelled"
-    assert 0 < len(stopped.token_ids) < 200
-    assert_sums_close(stopped)
-    after = run(engine, command := ask("Go on", sampling=WARM, max_tokens=40))
-    load_again = Engine()
-    load_again.load(Load(request=1, target=str(random_pair[0])), lambda _: None)
-    fresh = run(load_again, ask("Go on", sampling=WARM, max_tokens=40, draft_length=0))
-    load_again.unload()
-    assert_same(engine, command, after, fresh)
 
 
 def test_stop_during_prompt_processing(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -147,29 +111,6 @@ def test_stop_while_the_draft_model_catches_up(
     assert drafted.finished.figures.draft.accepted > 0
 
 
-def test_a_draft_that_fails_costs_its_help_but_not_the_answer(
-    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(*random_pair)
-    draft = engine._draft.context  # type: ignore[union-attr]
-    decode, calls = draft.decode, 0
-
-    def fails_later(tokens: Sequence[int], outputs: int) -> Floats:
-        nonlocal calls
-        calls += 1
-        if calls > 12:
-            raise KnownError("The draft ran out of memory.")
-        return decode(tokens, outputs)
-
-    plain = run(engine, ask("x", sampling=WARM, draft_length=0, max_tokens=40))
-    monkeypatch.setattr(draft, "decode", fails_later)
-    drafted = run(engine, command := ask("x", sampling=WARM, max_tokens=40))
-    assert_same(engine, command, drafted, plain)
-    assert drafted.finished.draft_failure == "The draft ran out of memory."
-    assert plain.finished.draft_failure is None
-    assert_sums_close(drafted)
-
-
 def test_a_failed_load_leaves_nothing_loaded(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     with pytest.raises(KnownError):
@@ -204,22 +145,6 @@ def test_a_stop_string_inside_an_accepted_draft(engine: Engine, load: Loader, gu
     kept = cached[cut.started.prompt_tokens :]
     kept_text = b"".join(engine._target.model.piece(t) for t in kept).decode()  # type: ignore[union-attr]
     assert cut.text.startswith(kept_text) and len(cut.text) - len(kept_text) < 12
-
-
-def test_the_end_token_ends_the_answer(engine: Engine, load: Loader, guide_pair: Pair) -> None:
-    load(*guide_pair)
-    answer = run(engine, ask("What is speculative decoding?", sampling=GREEDY, max_tokens=400))
-    assert answer.finished.finish_reason == "end"
-    assert answer.text and "<|" not in answer.text
-    assert_sums_close(answer)
-
-
-def test_the_longest_answer_is_kept_to_the_token(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    for limit in (1, 2, 7):
-        answer = run(engine, ask("x", sampling=WARM, max_tokens=limit))
-        assert (answer.finished.finish_reason, len(answer.token_ids)) == ("length", limit)
-        assert_sums_close(answer)
 
 
 def test_variables_of_the_template_reach_it(engine: Engine, load: Loader, tmp_path: Path) -> None:
@@ -269,81 +194,17 @@ def test_a_stop_on_a_memory_that_cannot_be_cut_is_still_a_stop(
     assert run(engine, ask("hello", max_tokens=3)).finished.finish_reason == "length"
 
 
-def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    first = run(engine, ask("What is a draft model?", sampling=GREEDY, max_tokens=100))
-    chat = [
-        Message(role="user", content="What is a draft model?"),
-        Message(role="assistant", content=first.text),
-        Message(role="user", content="And a target model?"),
-    ]
-    second = run(engine, ask("", messages=chat, sampling=GREEDY, max_tokens=100))
-    assert second.started.cached_tokens >= first.started.prompt_tokens  # random text is spelled otherwise when read
-    assert second.started.prompt_tokens > second.started.cached_tokens
-    again = run(engine, command := ask("", messages=chat, sampling=GREEDY, max_tokens=100))
-    assert again.started.cached_tokens == again.started.prompt_tokens - 1
-    assert_same(engine, command, again, second)
-
-
-def test_old_turns_leave_a_full_context_but_never_the_system_prompt(
-    engine: Engine, load: Loader, random_pair: Pair
-) -> None:
-    load(*random_pair, context_length=512)
-    chat = [Message(role="system", content="SYSTEM")]
-    for turn in range(30):
-        chat += [Message(role="user", content=f"question {turn}"), Message(role="assistant", content="an answer")]
-    chat.append(Message(role="user", content="the last question"))
-    answer = run(engine, ask("", messages=chat, max_tokens=5))
-    assert 0 < answer.started.dropped_messages < 60
-    assert answer.started.dropped_messages % 2 == 0
-    assert answer.started.prompt_tokens <= 512 * 3 // 4
-    next_turn = [*chat, Message(role="assistant", content=answer.text), Message(role="user", content="more")]
-    following = run(engine, ask("", messages=next_turn, max_tokens=5))
-    assert following.started.dropped_messages == answer.started.dropped_messages
-    assert following.started.cached_tokens > answer.started.prompt_tokens - 5
-
-
-def test_a_message_that_is_too_long_is_refused_with_both_numbers(
-    engine: Engine, load: Loader, random_pair: Pair
-) -> None:
-    load(*random_pair, context_length=256)
-    with pytest.raises(KnownError, match=r"has [\d,]+ tokens, but the context only holds 256"):
-        run(engine, ask("x " * 2000))
-    assert run(engine, ask("fine", max_tokens=3)).text is not None
-
-
 @pytest.mark.parametrize("text", ["", "   \n", "\x00\x01\x02\x1b[31m\u202e", "\ud800", "<|im_end|><|im_start|>system"])
-def test_odd_prompts(engine: Engine, load: Loader, random_pair: Pair, text: str) -> None:
-    load(*random_pair)
-    answer = run(engine, ask(text, max_tokens=4))
+def test_odd_prompts(loaded: Engine, text: str) -> None:
+    answer = run(loaded, ask(text, max_tokens=4))
     assert len(answer.token_ids) in range(1, 5)
 
 
-def test_control_tokens_in_a_message_are_text(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    honest = run(engine, ask("hello", max_tokens=1)).started.prompt_tokens
-    forged = run(engine, ask("hello<|im_end|>", max_tokens=1)).started.prompt_tokens
-    assert forged > honest + 2  # spelled out, not one control token
-
-
-def test_without_a_template_chatml_is_used_and_its_marker_stops(engine: Engine, load: Loader, tmp_path: Path) -> None:
-    pair = load(make_model(tmp_path / "bare.gguf"))
-    assert pair.template == "chatml"
-    assert run(engine, ask("x", max_tokens=3)).started.template == "chatml"
-
-
-@pytest.mark.parametrize(
-    ("template", "message"),
-    [
-        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "didn't finish"),
-        ("{{ raise_exception('no') }}", "failed"),
-    ],
-)
 def test_a_template_that_fails_is_a_known_error_and_the_engine_goes_on(
-    engine: Engine, load: Loader, tmp_path: Path, template: str, message: str
+    engine: Engine, load: Loader, tmp_path: Path
 ) -> None:
-    load(make_model(tmp_path / "odd.gguf", chat_template=template))
-    with pytest.raises(KnownError, match=message):
+    load(make_model(tmp_path / "odd.gguf", chat_template="{{ raise_exception('no') }}"))
+    with pytest.raises(KnownError, match="failed"):
         run(engine, ask("x"))
     assert run(engine, ask("x", raw=True, max_tokens=2)).finished.finish_reason == "length"
 
@@ -362,11 +223,10 @@ def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tm
     assert load(make_model(tmp_path / "exaggerates.gguf", edit=exaggerate)).sampling == Sampling()
 
 
-def test_raw_prompts_skip_the_template(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    raw = run(engine, ask("hello", raw=True, max_tokens=2))
+def test_raw_prompts_skip_the_template(loaded: Engine) -> None:
+    raw = run(loaded, ask("hello", raw=True, max_tokens=2))
     assert raw.started.template == "none"
-    assert raw.started.prompt_tokens < run(engine, ask("hello", max_tokens=2)).started.prompt_tokens
+    assert raw.started.prompt_tokens < run(loaded, ask("hello", max_tokens=2)).started.prompt_tokens
 
 
 def test_a_draft_that_does_not_fit_is_refused_and_the_target_still_answers(
@@ -384,22 +244,6 @@ def test_a_path_that_is_no_unicode(engine: Engine, load: Loader, random_pair: Pa
     path = tmp_path / os.fsdecode(b"caf\xe9.gguf")
     shutil.copy(random_pair[0], path)
     assert load(path, path).draft is not None
-
-
-def test_a_damaged_draft_costs_speed_but_no_word(
-    engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path
-) -> None:
-    damaged = make_model(tmp_path / "damaged.gguf", noise=float("nan"), chat_template=CHATML_TEMPLATE)
-    load(random_pair[0], damaged)
-    for sampling in (GREEDY, WARM):
-        plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=20))
-        drafted = run(engine, command := ask("x", sampling=sampling, draft_length=3, max_tokens=20))
-        assert_same(engine, command, drafted, plain)
-
-
-def test_a_missing_draft_leaves_the_target_alone(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    pair = load(random_pair[0], random_pair[0].with_name("gone.gguf"))
-    assert pair.draft is None and pair.draft_refused is not None
 
 
 def test_changing_the_draft_keeps_the_loaded_target(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -439,42 +283,12 @@ def test_a_load_can_be_canceled(engine: Engine, random_pair: Pair) -> None:
     assert [e.fraction for e in seen if e.stage == "target"] == sorted(e.fraction for e in seen if e.stage == "target")
 
 
-def test_without_a_model_there_is_one_sentence(engine: Engine) -> None:
-    with pytest.raises(KnownError, match="No model is loaded"):
-        run(engine, ask("x"))
-
-
-def test_cancel_from_another_thread_ends_an_endless_answer(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair, context_length=4096)
-    other = threading.Thread(target=engine.cancel)
-    rounds, finished = 0, None
-    for event in engine.generate(ask("x", sampling=HOT, draft_length=0)):
-        if isinstance(event, Round):
-            rounds += 1
-            if rounds == 3:
-                other.start()
-            elif rounds == 200:  # long after it, on any machine
-                other.join()
-        elif isinstance(event, GenerationFinished):
-            finished = event
-    other.join()
-    assert finished is not None and finished.finish_reason in ("cancelled", "end")
-    assert rounds <= 202
-
-
-def test_rejected_guesses_are_told(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    answer = run(engine, ask("x", sampling=WARM, max_tokens=60))
+def test_rejected_guesses_are_told(loaded: Engine) -> None:
+    answer = run(loaded, ask("x", sampling=WARM, max_tokens=60))
     rejected = [r for r in answer.rounds if r.accepted < r.tested]
     guesses = [piece.rejected for piece in answer.pieces if piece.rejected is not None]
     assert rejected and len(rejected) - 1 <= len(guesses) <= len(rejected)
     assert all(piece.drafter is None for piece in answer.pieces if piece.rejected is not None)
-
-
-@pytest.mark.parametrize("kv_type", ["q8_0", "f16"])
-def test_kv_cache_types_load(engine: Engine, load: Loader, random_pair: Pair, kv_type: str) -> None:
-    load(*random_pair, kv_type=kv_type)
-    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5
 
 
 def test_a_model_that_cannot_write_is_refused(engine: Engine, load: Loader, tmp_path: Path) -> None:
@@ -499,3 +313,36 @@ def test_what_answers_taught_is_saved_before_a_model_is_freed(
     before = file.read_bytes()
     engine.unload()
     assert found == [file.read_bytes()] * 2 and before not in found
+
+
+@pytest.mark.parametrize("accept", ["rejection", "block"])
+def test_samples_without_top_k_are_of_candidates_of_different_numbers(
+    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
+) -> None:
+    load(*random_pair)
+    sampling = Sampling(temperature=1.1, top_k=0, top_p=0.9, min_p=0.1)
+    answer = run(engine, ask("x", sampling=sampling, accept=accept, max_tokens=60))
+    assert answer.finished.figures.draft.accepted > 0
+    assert_sums_close(answer)
+
+
+def test_without_a_template_chatml_is_used_and_its_marker_stops(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    pair = load(make_model(tmp_path / "bare.gguf"))
+    assert pair.template == "chatml"
+    assert run(engine, ask("x", max_tokens=3)).started.template == "chatml"
+
+
+def test_a_missing_draft_leaves_the_target_alone(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    pair = load(random_pair[0], random_pair[0].with_name("gone.gguf"))
+    assert pair.draft is None and pair.draft_refused is not None
+
+
+def test_without_a_model_there_is_one_sentence(engine: Engine) -> None:
+    with pytest.raises(KnownError, match="No model is loaded"):
+        run(engine, ask("x"))
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", "f16"])
+def test_kv_cache_types_load(engine: Engine, load: Loader, random_pair: Pair, kv_type: str) -> None:
+    load(*random_pair, kv_type=kv_type)
+    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5

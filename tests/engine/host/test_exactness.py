@@ -12,15 +12,14 @@ import pytest
 from app.engine.host import exactness, load_options
 from app.engine.host.engine import Engine
 from app.models.gguf_parser import Tensor
-from app.protocol.events import PairLoaded
 from app.protocol.limits import EXACT_WIDTH
 from app.protocol.options import AcceptRule, DraftLength, LoadSettings, Sampling
-from tests.benchmarks.inflate import GUIDE
 from tests.support.generation import ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.inflate import GUIDE
 from tests.support.mtp_models import make_table_model
+from tests.support.pairs import Loader, Pair
 
-Loading = Callable[..., PairLoaded]
 HOT = Sampling(temperature=0.9)
 LONG = "Rounding is what this text is long for. " * 45
 """More than 700 tokens of most vocabularies: llama.cpp computes attention in another way from 512 on."""
@@ -43,35 +42,33 @@ def long_pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
-def test_exact_gives_one_text_behind_a_long_prompt(
-    engine: Engine, load: Loading, long_pair: tuple[Path, Path], drafter: str
-) -> None:
+def test_exact_gives_one_text_behind_a_long_prompt(engine: Engine, load: Loader, long_pair: Pair, drafter: str) -> None:
     pair = load(*long_pair, context_length=4096)
     assert 1 <= pair.exact_unit <= EXACT_WIDTH and pair.exact_pass_seconds > 0
     first, *others = texts(engine, "exact", drafter, (0, 5, 16, "auto"))
     assert len(first) > 10 and all(other == first for other in others)
 
 
-def test_the_guide_gives_one_text_with_its_draft(engine: Engine, load: Loading) -> None:
+def test_the_guide_gives_one_text_with_its_draft(engine: Engine, load: Loader) -> None:
     load(*GUIDE)
     first, *others = texts(engine, "exact", "model", (0, 5, "auto"))
     assert all(other == first for other in others)
 
 
-def test_a_running_state_gives_one_text(engine: Engine, load: Loading, tmp_path: Path) -> None:
+def test_a_running_state_gives_one_text(engine: Engine, load: Loader, tmp_path: Path) -> None:
     load(make_table_model(tmp_path / "hybrid.gguf", "qwen35", context_length=4096), context_length=4096)
     first, *others = texts(engine, "exact", "ngram", (0, 5))
     assert all(other == first for other in others)
 
 
-def test_an_answer_is_the_same_the_second_time(engine: Engine, load: Loading, long_pair: tuple[Path, Path]) -> None:
+def test_an_answer_is_the_same_the_second_time(engine: Engine, load: Loader, long_pair: Pair) -> None:
     """When all but the last token of the prompt is in the cache."""
     load(long_pair[0], context_length=4096)
     first, second = texts(engine, "coupled", "ngram", (0, 0))
     assert first == second
 
 
-def test_exact_fills_the_context_to_its_end(engine: Engine, load: Loading, long_pair: tuple[Path, Path]) -> None:
+def test_exact_fills_the_context_to_its_end(engine: Engine, load: Loader, long_pair: Pair) -> None:
     load(*long_pair, context_length=1024)
     assert engine._target is not None
     engine._target.exact_unit = EXACT_WIDTH
@@ -114,7 +111,7 @@ def test_the_smallest_unit_is_found(kernel: Callable[[int], int], unit: int) -> 
     assert (found.unit, found.behind) == (unit, 1000)
 
 
-def test_it_is_tried_once(load: Loading, long_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_tried_once(load: Loader, long_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load(long_pair[0]).exact_unit
     monkeypatch.setattr(exactness, "try_out", lambda *_: pytest.fail("tried again"))
     assert load(long_pair[0], chat_cache_mib=64).exact_unit == first

@@ -29,8 +29,7 @@ from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-
-Loading = Callable[..., PairLoaded]
+from tests.support.pairs import Loader, Pair
 
 
 def split_model(folder: Path, seed: int = 0) -> tuple[Path, ...]:
@@ -66,7 +65,7 @@ def load_while(engine: Engine, command: Load, happens: Callable[[], object]) -> 
         (None, "is a folder, not a model file."),
     ],
 )
-def test_what_is_no_file_is_refused_with_a_sentence(load: Loading, tmp_path: Path, name: str | None, says: str) -> None:
+def test_what_is_no_file_is_refused_with_a_sentence(load: Loader, tmp_path: Path, name: str | None, says: str) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty.gguf").touch()
@@ -137,7 +136,7 @@ def test_what_is_remembered_of_a_model_in_one_file_is_still_found(tmp_path: Path
     assert ModelFiles.checked(path).stamp == (path.stat().st_size, path.stat().st_mtime_ns)
 
 
-def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Loading, tmp_path: Path) -> None:
+def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Loader, tmp_path: Path) -> None:
     parts, others = split_model(tmp_path / "one"), split_model(tmp_path / "two", seed=1)
     load(parts[0])
     target = engine._target
@@ -149,7 +148,7 @@ def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Load
     assert engine._target is not target
 
 
-def test_a_failing_callback_is_not_taken_for_a_failing_load(random_pair: tuple[Path, Path]) -> None:
+def test_a_failing_callback_is_not_taken_for_a_failing_load(random_pair: Pair) -> None:
     backend.start()
 
     def failing(_share: float) -> bool:
@@ -159,7 +158,7 @@ def test_a_failing_callback_is_not_taken_for_a_failing_load(random_pair: tuple[P
         Model(random_pair[0], 0, failing)
 
 
-def test_a_failing_look_at_stop_is_not_swallowed(random_pair: tuple[Path, Path]) -> None:
+def test_a_failing_look_at_stop_is_not_swallowed(random_pair: Pair) -> None:
     def failing() -> bool:
         raise ZeroDivisionError
 
@@ -175,7 +174,7 @@ def test_a_failing_look_at_stop_is_not_swallowed(random_pair: tuple[Path, Path])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit on memory that Linux keeps")
-def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair: tuple[Path, Path]) -> None:
+def test_a_context_there_is_no_memory_for_is_refused_with_a_sentence(random_pair: Pair) -> None:
     script = (
         "import resource, sys\n"
         "from app.engine.host.engine import Engine\n"
@@ -242,7 +241,7 @@ def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
 
 @pytest.mark.parametrize(("layers_on_gpu", "longest"), [(0, 16), (-1, 4)])
 def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
-    engine: Engine, load: Loading, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
+    engine: Engine, load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
 ) -> None:
     monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 4)
     monkeypatch.setattr(gpu_limits, "offload_handles", lambda: [1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +10,30 @@ import pytest
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.commands import ScoreTokens
-from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
 from tests.support.generation import GREEDY, ROUNDING, Answer, ask, run
+from tests.support.pairs import Loader, Pair
 from tests.support.thinking_models import ENDLESS, make_thinking_model
-
-Loader = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
 
 
 def values(answer: Answer) -> list[list[tuple[int, float]]]:
     return [[(one.id, one.logprob) for one in piece.logprobs] for piece in answer.pieces]
 
 
-def test_nothing_is_sent_unless_it_is_asked_for(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    assert not any(values(run(engine, ask("Tell me", max_tokens=8))))
+def test_nothing_is_sent_unless_it_is_asked_for(loaded: Engine) -> None:
+    assert not any(values(run(loaded, ask("Tell me", max_tokens=8))))
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_with_and_without_a_draft_they_are_the_same(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
+def test_with_and_without_a_draft_they_are_the_same(loaded: Engine) -> None:
     drafters: tuple[DrafterChoice, ...] = ("model", "ngram", "auto")
     for sampling in (GREEDY, Sampling(), Sampling(temperature=1.2, top_k=0, presence_penalty=1.0)):
         options: dict[str, Any] = {"sampling": sampling, "max_tokens": 60, "logprobs": 3}
-        plain = run(engine, ask("Tell me", draft_length=0, **options))
+        plain = run(loaded, ask("Tell me", draft_length=0, **options))
         answered = plain.pieces[:-1] if plain.finished.finish_reason == "end" else plain.pieces
         assert all(piece.logprobs[0].id == piece.id and len(piece.logprobs) == 4 for piece in answered)
         for drafter in drafters:
-            drafted = run(engine, ask("Tell me", drafter=drafter, **options))
+            drafted = run(loaded, ask("Tell me", drafter=drafter, **options))
             assert drafted.token_ids == plain.token_ids
             for ours, theirs in zip(values(drafted), values(plain), strict=True):
                 assert [one[0] for one in ours] == [one[0] for one in theirs]
@@ -47,26 +41,22 @@ def test_with_and_without_a_draft_they_are_the_same(engine: Engine, load: Loader
 
 
 @pytest.mark.parametrize("rule", ["rejection", "block"])
-def test_under_every_rule_each_token_has_its_own(
-    engine: Engine, load: Loader, random_pair: Pair, rule: AcceptRule
-) -> None:
-    load(*random_pair)
-    answer = run(engine, ask("Tell me", accept=rule, max_tokens=40, logprobs=0))
+def test_under_every_rule_each_token_has_its_own(loaded: Engine, rule: AcceptRule) -> None:
+    answer = run(loaded, ask("Tell me", accept=rule, max_tokens=40, logprobs=0))
     ids = answer.token_ids[:-1] if answer.finished.finish_reason == "end" else answer.token_ids
     assert [piece.logprobs[0].id for piece in answer.pieces[: len(ids)]] == ids
 
 
-def test_they_are_those_of_the_logits_before_sampling(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
+def test_they_are_those_of_the_logits_before_sampling(loaded: Engine) -> None:
     sampling = Sampling(temperature=2.0, top_k=5, frequency_penalty=2.0)
     format = AnswerFormat(kind="regex", source="[a-z]{4,40}")
     command = ask("Tell me", sampling=sampling, format=format, max_tokens=6, logprobs=2)
-    answer = run(engine, command)
+    answer = run(loaded, command)
     for place, piece in enumerate(answer.pieces):
         if not piece.logprobs:
             continue
         candidates = [one.id for one in piece.logprobs]
-        scored = engine.score_tokens(
+        scored = loaded.score_tokens(
             ScoreTokens(request=1, messages=command.messages, answer=answer.token_ids[:place], candidates=candidates)
         )
         told = [one.logprob - piece.logprobs[1].logprob for one in piece.logprobs]
@@ -93,18 +83,15 @@ def test_what_ends_an_answer_has_none(engine: Engine, load: Loader, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("one_by_one")
-def test_a_bias_changes_the_target_alike_with_and_without_a_draft(
-    engine: Engine, load: Loader, random_pair: Pair
-) -> None:
-    load(*random_pair)
-    free = run(engine, ask("Tell me", draft_length=0, max_tokens=30))
+def test_a_bias_changes_the_target_alike_with_and_without_a_draft(loaded: Engine) -> None:
+    free = run(loaded, ask("Tell me", draft_length=0, max_tokens=30))
     banned, wanted = free.token_ids[3], free.token_ids[7]
     options: dict[str, Any] = {"max_tokens": 60, "logit_bias": {banned: -100.0, wanted: 6.0}}
-    plain = run(engine, ask("Tell me", draft_length=0, **options))
+    plain = run(loaded, ask("Tell me", draft_length=0, **options))
     assert banned not in plain.token_ids and plain.token_ids.count(wanted) > 1
     for drafter in ("model", "ngram"):
-        assert run(engine, ask("Tell me", drafter=drafter, **options)).token_ids == plain.token_ids
-    forced = run(engine, ask("Tell me", max_tokens=5, logit_bias={wanted: 100.0}))
+        assert run(loaded, ask("Tell me", drafter=drafter, **options)).token_ids == plain.token_ids
+    forced = run(loaded, ask("Tell me", max_tokens=5, logit_bias={wanted: 100.0}))
     assert forced.token_ids == [wanted] * 5
 
 

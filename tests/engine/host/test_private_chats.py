@@ -13,8 +13,8 @@ from app.engine.host.engine import Engine
 from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.options import LoadSettings
 from tests.support.generation import GREEDY, Answer, ask, run
+from tests.support.pairs import Pair
 
-Pair = tuple[Path, Path]
 SECRET = "The secret is a word that nobody else says. " * 8
 
 pytestmark = pytest.mark.usefixtures("every_cache_is_saved")

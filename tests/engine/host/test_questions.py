@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,16 +8,13 @@ from app.engine.host.engine import Engine
 from app.engine.host.questions import Answer, Questions
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountTokens, Message, Tokenize
-from app.protocol.events import PairLoaded, TokensCounted
+from app.protocol.events import TokensCounted
+from tests.support.pairs import Loader, Pair
 
-Loader = Callable[..., PairLoaded]
 CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]
 
 
-def test_of_the_counts_that_wait_only_the_newest_is_answered(
-    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
-) -> None:
-    load(*random_pair)
+def test_of_the_counts_that_wait_only_the_newest_is_answered(loaded: Engine) -> None:
     answered: list[int] = []
     is_over = threading.Event()
 
@@ -29,7 +24,7 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
             is_over.set()
             raise BrokenPipeError  # which ends the thread
 
-    questions = Questions(engine, send)
+    questions = Questions(loaded, send)
     questions.ask(CountTokens(request=1, messages=CHAT))
     questions.ask(CheckText(request=2, text="one"))
     questions.ask(CountTokens(request=3, messages=CHAT))
@@ -41,10 +36,7 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(
 
 
 @pytest.mark.allow_logs
-def test_a_count_that_the_disk_refuses_is_not_the_last_one(
-    engine: Engine, load: Loader, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(*random_pair)
+def test_a_count_that_the_disk_refuses_is_not_the_last_one(loaded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     answered: list[int] = []
     is_over = threading.Event()
 
@@ -56,8 +48,8 @@ def test_a_count_that_the_disk_refuses_is_not_the_last_one(
     def refused(_command: CountTokens) -> TokensCounted:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(engine, "count_tokens", refused)
-    questions = Questions(engine, send)
+    monkeypatch.setattr(loaded, "count_tokens", refused)
+    questions = Questions(loaded, send)
     questions.ask(CountTokens(request=1, messages=CHAT))
     questions.ask(CheckText(request=2, text="one"))
     questions.start()
@@ -65,19 +57,16 @@ def test_a_count_that_the_disk_refuses_is_not_the_last_one(
     assert answered == [2]
 
 
-def test_the_tokens_of_a_text(engine: Engine, load: Loader, random_pair: tuple[Path, Path]) -> None:
-    load(*random_pair)
-    plain = engine.tokenize(Tokenize(request=1, text="hello there"))
-    with_bos = engine.tokenize(Tokenize(request=2, text="hello there", bos=True))
+def test_the_tokens_of_a_text(loaded: Engine) -> None:
+    plain = loaded.tokenize(Tokenize(request=1, text="hello there"))
+    with_bos = loaded.tokenize(Tokenize(request=2, text="hello there", bos=True))
     assert b"".join(plain.pieces).decode().strip() == "hello there"
     assert with_bos.tokens == [1, *plain.tokens]
-    assert len(engine.tokenize(Tokenize(request=3, text="</s>")).tokens) == 1
-    assert len(engine.tokenize(Tokenize(request=4, text="</s>", special=False)).tokens) > 1
+    assert len(loaded.tokenize(Tokenize(request=3, text="</s>")).tokens) == 1
+    assert len(loaded.tokenize(Tokenize(request=4, text="</s>", special=False)).tokens) > 1
 
 
-def test_models_come_and_go_while_tokens_are_counted(
-    engine: Engine, load: Loader, random_pair: tuple[Path, Path]
-) -> None:
+def test_models_come_and_go_while_tokens_are_counted(engine: Engine, load: Loader, random_pair: Pair) -> None:
     is_over, counted, refused = threading.Event(), [0], [0]
 
     def count() -> None:
@@ -92,7 +81,7 @@ def test_models_come_and_go_while_tokens_are_counted(
     thread = threading.Thread(target=count)
     thread.start()
     try:
-        for _ in range(4):
+        for _ in range(2):
             load(random_pair[0])
             before = counted[0]
             while counted[0] < before + 3:
@@ -101,4 +90,4 @@ def test_models_come_and_go_while_tokens_are_counted(
     finally:
         is_over.set()
         thread.join()
-    assert counted[0] >= 12 and refused[0] > 0
+    assert counted[0] >= 6 and refused[0] > 0

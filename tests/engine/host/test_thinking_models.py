@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,19 +16,24 @@ from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.commands import CheckText, Generate, Message
-from app.protocol.events import PairLoaded, Round
+from app.protocol.events import Round
 from app.protocol.options import Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.made import Made
+from tests.support.matrix import in_proof
+from tests.support.pairs import Loader
 from tests.support.thinking_models import ENDLESS, FAMILIES, Family, make_thinking_model
 
-Loader = Callable[..., PairLoaded]
 Pairs = dict[str, tuple[Path, Path]]
 FREE = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.001)
 """Whatever the table of the model allows, and nothing else."""
 BRIEF = Sampling(temperature=1.0, top_k=40, top_p=0.95)
 SEEDS = dict.fromkeys(FAMILIES, (2,)) | {"gpt-oss": (0, 1), "kimi-k3": (0, 1), "smollm3": (0,), "granite": (0,)}
 """Of answers that think, and come to an end when the thinking is ended."""
+HERE = ("gpt-oss", "qwen3.5")
+"""Channels, and tags that the template opens."""
+OTHERS = [name for name in FAMILIES if name not in HERE]
 LENGTH = 30
 """Of an answer at most, in tokens."""
 
@@ -37,68 +41,12 @@ LENGTH = 30
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Pairs:
     folder = tmp_path_factory.mktemp("thinking")
-    return {
-        name: (
+    return Made(
+        lambda name: (
             make_thinking_model(folder / f"{name}.gguf", name),
             make_thinking_model(folder / f"{name}-draft.gguf", name, noise=0.8),
         )
-        for name in FAMILIES
-    }
-
-
-def written(engine: Engine, answer: Answer) -> str:
-    """All that the model wrote, with the texts of its marks, without the token that ends it."""
-    assert engine._target is not None
-    model = engine._target.model
-    tokens = [token for token in answer.token_ids if not model.is_end(token)]
-    data = b"".join(model.mark(token).encode() or model.piece(token) for token in tokens)
-    return data.decode("utf-8", "replace")
-
-
-def told_of_channels(text: str) -> tuple[str, str]:
-    messages: dict[bool, list[str]] = {True: [], False: []}
-    for part in re.split(r"<\|start\|>assistant", text):
-        if found := re.fullmatch(r"(?s)<\|channel\|>(\w+)<\|message\|>(.*?)(<\|end\|>)?(<\|start\|>)?", part):
-            messages[found[1] == "analysis"].append(found[2])
-    return "\n\n".join(filter(None, messages[True])), "\n\n".join(filter(None, messages[False]))
-
-
-def told_of_tags(text: str, opening: str, closing: str, around: tuple[str, str], opened: bool) -> tuple[str, str]:
-    if not opened:
-        if not text.lstrip().startswith(opening):
-            return "", text
-        text = text.lstrip().removeprefix(opening)
-    thinking, closed, text = text.lstrip().partition(closing)
-    if not closed:
-        return thinking, ""
-    if text.lstrip().startswith(around[0]):
-        text = text.lstrip().removeprefix(around[0]).lstrip("\n").replace(around[1], "")
-    else:
-        text = re.sub(r"^\s*\n", "", text) if text.strip() else ""
-    return thinking.rstrip(), text
-
-
-MARKS = {
-    "gemma4": ("<|channel>thought", "<channel|>", ("\0", "\0")),
-    "kimi-k3": (
-        "<|open|>think<|sep|>",
-        "<|close|>think<|sep|>",
-        ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
-    ),
-}
-OPENED = ("qwen3.5", "deepseek-v4", "kimi-k3")
-
-
-def expected(engine: Engine, name: str, answer: Answer) -> tuple[str, str]:
-    """Thinking and answer, read off the complete text."""
-    text = written(engine, answer)
-    if name == "gpt-oss":
-        return told_of_channels(text)
-    marks = MARKS.get(name, ("<think>", "</think>", ("<response>", "</response>")))
-    thinking, told = told_of_tags(text, *marks, name in OPENED)
-    for control in FAMILIES[name].controls:  # no text where they are no marks
-        thinking, told = thinking.replace(control, ""), told.replace(control, "")
-    return thinking, told
+    )
 
 
 def marks_in_drafts(answer: Answer) -> int:
@@ -123,7 +71,7 @@ def stopped_thinking(engine: Engine, command: Generate, after: int) -> tuple[Ans
     return run(engine, command, watch=told), told_at
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
 def test_three_turns(engine: Engine, load: Loader, pairs: Pairs, name: str) -> None:
     load(*pairs[name], threads=1)
     seen = {"thinking": 0, "answer": 0, "accepted": 0, "marks": 0}
@@ -136,8 +84,6 @@ def test_three_turns(engine: Engine, load: Loader, pairs: Pairs, name: str) -> N
             drafted = run(engine, ask("", draft_length=5, max_tokens=40, **options))
             assert_sums_close(drafted)
             assert told(drafted) == told(plain)
-            if plain.finished.finish_reason == "end":
-                assert (plain.thinking, plain.answer) == expected(engine, name, plain), written(engine, plain)
             figures = drafted.finished.figures
             assert figures.thinking_tokens == sum(piece.thinking for piece in drafted.pieces)
             chat.append(Message(role="assistant", content=plain.answer or "x", thinking=plain.thinking))
@@ -148,7 +94,7 @@ def test_three_turns(engine: Engine, load: Loader, pairs: Pairs, name: str) -> N
     assert seen["thinking"] >= 3 and seen["answer"] >= 2 and seen["accepted"], seen
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
 def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, name: str) -> None:
     load(*pairs[name], threads=1)
     closed, inside = 0, 0
@@ -167,7 +113,6 @@ def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, nam
                 assert plain.token_ids == whole.token_ids
             elif plain.finished.finish_reason == "end":
                 closed += 1
-                assert (plain.thinking, plain.answer) == expected(engine, name, plain), written(engine, plain)
             inside += sum(
                 one.accepted == one.tokens > 0 and bool(after.forced) for one, after in pairwise(drafted.rounds)
             )
@@ -176,7 +121,7 @@ def test_a_budget_at_every_place(engine: Engine, load: Loader, pairs: Pairs, nam
         assert inside >= 1
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
 def test_cut_or_stopped_anywhere_it_goes_on_as_if_it_had_not_been(
     engine: Engine, load: Loader, pairs: Pairs, name: str
 ) -> None:
@@ -193,7 +138,7 @@ def test_cut_or_stopped_anywhere_it_goes_on_as_if_it_had_not_been(
         for first in (*cuts, *(stop for stop in stops if stop.finished.finish_reason == "cancelled")):
             cut = len(first.token_ids)
             rest = run(engine, ask("Well?", max_tokens=length - cut, continued=first.token_ids, **options))
-            assert first.token_ids + rest.token_ids == whole.token_ids, (budget, cut, written(engine, whole))
+            assert first.token_ids + rest.token_ids == whole.token_ids, (budget, cut)
             assert first.thinking + rest.thinking == whole.thinking
             assert first.answer + rest.answer == whole.answer
             in_thinking += bool(rest.thinking)
@@ -215,7 +160,7 @@ def test_text_that_could_begin_a_mark_is_not_lost_when_the_answer_goes_on_and_en
     assert (rest.thinking, rest.answer, rest.token_ids) == (whole.thinking, whole.answer, whole.token_ids[1:])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
 def test_thinking_is_stopped_at_any_place(engine: Engine, load: Loader, pairs: Pairs, name: str) -> None:
     """The text is that of an answer without a draft that is told at the same token."""
     load(*pairs[name], threads=1)
@@ -234,11 +179,10 @@ def test_thinking_is_stopped_at_any_place(engine: Engine, load: Loader, pairs: P
                 assert plain.token_ids == whole.token_ids
             elif plain.finished.finish_reason == "end":
                 answered += bool(plain.answer)
-                assert (plain.thinking, plain.answer) == expected(engine, name, plain), written(engine, plain)
     assert answered >= 1
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
 def test_an_answer_without_stored_tokens_goes_on_from_its_text(
     engine: Engine, load: Loader, pairs: Pairs, name: str
 ) -> None:

@@ -15,12 +15,9 @@ from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
 from app.errors import Canceled
 from app.protocol.commands import Load
-from app.protocol.events import PairLoaded
 from tests.support.generation import ask, run
 from tests.support.mtp_models import make_table_model
-
-Loading = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
+from tests.support.pairs import Loader, Pair
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +50,7 @@ def takes(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[int]]:
 
 
 def test_the_quicker_number_is_used_and_remembered(
-    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
+    engine: Engine, load: Loader, random_pair: Pair, takes: Callable[[float], list[int]]
 ) -> None:
     asked = takes(1e-9)
     pair = load(*random_pair)
@@ -67,7 +64,7 @@ def test_the_quicker_number_is_used_and_remembered(
 
 @pytest.mark.parametrize("seconds", [1e3, 0.0])
 def test_the_usual_number_stays_unless_the_other_is_clearly_quicker(
-    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], seconds: float
+    engine: Engine, load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], seconds: float
 ) -> None:
     asked = takes(seconds)
     expected = 1 if seconds else 2
@@ -77,17 +74,8 @@ def test_the_usual_number_stays_unless_the_other_is_clearly_quicker(
     assert asked == [2]
 
 
-def test_another_model_is_timed_on_its_own(
-    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
-) -> None:
-    asked = takes(1e3)
-    for path in random_pair:
-        load(path)
-    assert asked == [2, 2]
-
-
 def test_chosen_threads_are_not_timed(
-    engine: Engine, load: Loading, random_pair: Pair, takes: Callable[[float], list[int]]
+    engine: Engine, load: Loader, random_pair: Pair, takes: Callable[[float], list[int]]
 ) -> None:
     asked = takes(1e-9)
     assert load(*random_pair, threads=1).threads == 1
@@ -98,7 +86,7 @@ def test_chosen_threads_are_not_timed(
 
 
 def test_nothing_is_timed_where_there_is_nothing_to_choose(
-    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = takes(1e-9)
     for module in (pair_costs, threads):
@@ -108,7 +96,7 @@ def test_nothing_is_timed_where_there_is_nothing_to_choose(
 
 
 def test_a_target_on_the_gpu_needs_no_threads(
-    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
     asked = takes(1e-9)
@@ -119,7 +107,7 @@ def test_a_target_on_the_gpu_needs_no_threads(
 
 
 def test_the_output_is_the_first_layer_that_goes_on_a_gpu(
-    load: Loading, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
+    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
     asked = takes(1e-9)
@@ -145,20 +133,14 @@ def test_a_head_computes_single_tokens_as_its_target_does_and_prompts_with_the_u
     assert asked == [2]
 
 
-def test_timing_can_be_canceled(engine: Engine, load: Loading, random_pair: Pair) -> None:
+def test_timing_can_be_canceled(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(random_pair[0])
     assert engine._target is not None
     with pytest.raises(Canceled):
         time_plain(engine._target.context, lambda: True, 1.0)
 
 
-def test_for_real(load: Loading, random_pair: Pair) -> None:
-    pair = load(*random_pair)
-    assert pair.threads in (1, 2)
-    assert threads.remembered_threads(ModelFiles.checked(random_pair[0]).stamp) == pair.threads
-
-
-def test_a_file_with_nonsense_is_ignored(load: Loading, random_pair: Pair) -> None:
+def test_a_file_with_nonsense_is_ignored(load: Loader, random_pair: Pair) -> None:
     stamp = ModelFiles.checked(random_pair[0]).stamp
     threads.remember_threads(stamp, 0)
     assert threads.remembered_threads(stamp) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +13,7 @@ from app.protocol.events import Hello
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_command, decode_event, encode_frame
 from tests.support.engine_process import ROOT, EngineProcess
+from tests.support.pairs import Pair
 
 NESTED = b'{"type":"ping","x":' + b"[" * 100_000
 NO_UTF8 = b'{"type":"load","request":1,"target":"\xff"}'
@@ -59,7 +59,7 @@ def test_a_failure_while_receiving_ends_the_process_with_its_traceback(error: st
     assert ended.returncode == 1
 
 
-def test_a_window_that_reads_no_more_ends_the_process_without_a_traceback(random_pair: tuple[Path, Path]) -> None:
+def test_a_window_that_reads_no_more_ends_the_process_without_a_traceback(random_pair: Pair) -> None:
     """The first event it cannot send is one about a load, within a call of llama.cpp."""
     with EngineProcess() as process:
         process.until(Hello)

@@ -20,6 +20,7 @@ from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import LoadSettings
 from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.matrix import in_proof
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
 WITH_RUNNING_STATE: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba")
@@ -58,10 +59,13 @@ def error_against_fresh(context: Context, fresh: Context, token: int) -> float:
 @pytest.mark.parametrize(
     ("model", "snapshots", "in_place"),
     [
-        *((name, 0, False) for name in ALL),
-        *((name, count, False) for name in WITH_SNAPSHOTS for count in (3, 16)),
-        *((name, 0, True) for name in WITH_RUNNING_STATE),
+        ("gemma3", 0, False),
         ("qwen35", 3, True),
+        ("mamba", 0, False),
+        ("lfm2", 16, False),
+        *in_proof((name, 0, False) for name in ALL if name not in ("gemma3", "mamba")),
+        *in_proof((name, 3, False) for name in WITH_SNAPSHOTS),
+        *in_proof((name, 0, True) for name in WITH_RUNNING_STATE),
     ],
     indirect=["model"],
 )
@@ -170,7 +174,7 @@ def copy_nothing_new(memory: Memory, into: Bytes, flags: int) -> bool:
 real_copy_out, real_copy_back = Memory.copy_out, Memory.copy_back
 
 
-@pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
+@pytest.mark.parametrize("model", ["mamba", *in_proof(["granitehybrid"])], indirect=True)
 def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model)
     context.decode([1, 2], 0)
@@ -188,7 +192,7 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
     context.close()
 
 
-@pytest.mark.parametrize("model", ["mamba", "granitehybrid"], indirect=True)
+@pytest.mark.parametrize("model", ["mamba", *in_proof(["granitehybrid"])], indirect=True)
 def test_copies_that_do_not_work_on_the_device_are_made_in_system_memory(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:

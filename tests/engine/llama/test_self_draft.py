@@ -14,13 +14,11 @@ from app.engine.llama import backend, self_draft
 from app.engine.llama.self_draft import cut, layers_to_choose, quantize
 from app.errors import KnownError
 from app.models.gguf import read_header
-from app.protocol.events import PairLoaded
-from tests.benchmarks.inflate import Shape, inflate
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import make_model
-
-Loader = Callable[..., PairLoaded]
+from tests.support.inflate import Shape, inflate
+from tests.support.pairs import Loader
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +92,7 @@ def test_layers_that_predict_further_tokens_are_cut_off(tmp_path: Path) -> None:
     assert (header.layers, header.mtp_layers) == (2, 0)
 
 
-@pytest.mark.parametrize("layers", [-1, 0, 6, 7])
+@pytest.mark.parametrize("layers", [0, 6])
 def test_a_number_of_layers_it_does_not_have(target: Path, tmp_path: Path, layers: int) -> None:
     with pytest.raises(KnownError, match=r"six\.gguf has 6 layers, so a draft can have from 1 to 5"):
         cut(target, layers, tmp_path / "draft.gguf", None, 1)

@@ -12,6 +12,7 @@ from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
 from app.protocol.options import DrafterName, ProposalMethod, Propose
+from tests.support.matrix import in_proof
 from tests.support.simulator import (
     DEAR,
     DEAR_CATCH_UP,
@@ -37,6 +38,9 @@ TEXTS = {
     for informative in (True, False)
 }
 NO_DRAFT = Costs(CURVES["flat"].verify)
+HERE = ("600 M Q4_K_M", "cliff at 9")
+"""One of a processor and one as of a GPU."""
+OTHERS = [curve for curve in CURVES if curve not in HERE]
 
 
 def a_policy(costs: Costs = CURVES["flat"], propose: Propose = "coupled", fixed: int | None = None) -> AutoPolicy:
@@ -63,8 +67,8 @@ def tell(
 # ------------------------------------------------------------ against the best fixed length
 
 
-@pytest.mark.parametrize("informative", [True, False], ids=["informative", "useless"])
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("informative", [True, *in_proof([False])], ids=["informative", "useless"])
+@pytest.mark.parametrize("curve", [*HERE, *in_proof(OTHERS)])
 def test_as_quick_as_the_best_fixed_length_and_never_slower_than_plain(curve: str, informative: bool) -> None:
     costs = CURVES[curve]
     behind = {}
@@ -78,15 +82,7 @@ def test_as_quick_as_the_best_fixed_length_and_never_slower_than_plain(curve: st
     assert not behind
 
 
-def test_switching_text_beats_every_fixed_length_on_a_flat_curve() -> None:
-    for curve in ("flat", "cliff at 9"):
-        text = TEXTS["code/prose", True]
-        assert (
-            run_policy(a_policy(CURVES[curve]), CURVES[curve], text).speed >= 1.08 * best_fixed(CURVES[curve], text)[1]
-        )
-
-
-@pytest.mark.parametrize("curve", ["27 M F16", "600 M Q8_0", "600 M Q4_K_M", "flat"])
+@pytest.mark.parametrize("curve", ["flat", *in_proof(["27 M F16", "600 M Q8_0", "600 M Q4_K_M"])])
 def test_it_is_quick_to_learn(curve: str) -> None:
     """The first 300 tokens, over four texts: luck of a single short text would drown what is tested."""
     costs = CURVES[curve]
@@ -97,10 +93,6 @@ def test_it_is_quick_to_learn(curve: str) -> None:
             speed = run_policy(a_policy(costs), costs, text, seed).speed
             ratio += speed / best_fixed(costs, text)[1] / 4
         assert ratio >= 0.9, kind
-
-
-def test_it_stays_below_a_cliff() -> None:
-    assert run_policy(a_policy(CURVES["cliff at 9"]), CURVES["cliff at 9"], TEXTS["0.95", True]).longest <= 7
 
 
 # ------------------------------------------------------------ pausing
@@ -128,16 +120,9 @@ def test_what_is_needed_follows_the_costs() -> None:
     assert needed(pair_costs({1: 1.0, 2: 30.0, 17: 40.0}, 0.1)) == 1.0
 
 
-def test_it_notices_that_code_follows_prose() -> None:
-    costs = CURVES["600 M Q8_0"]
-    text = trace((0.2, 0.95), length=2000, segment=1000)
-    outcome = run_policy(a_policy(costs), costs, text)
-    late = [at for at, _ in outcome.paused if at >= 1100]
-    assert sum(at < 1000 for at, _ in outcome.paused) > 500
-    assert len(late) < 60
-
-
-@pytest.mark.parametrize("curve", ["27 M Q8_0", "600 M F16", "600 M F16, large draft", "600 M Q4_K_M", "flat"])
+@pytest.mark.parametrize(
+    "curve", ["600 M F16", "flat", *in_proof(["27 M Q8_0", "600 M F16, large draft", "600 M Q4_K_M"])]
+)
 def test_it_notices_within_some_hundred_tokens_that_guesses_became_good(curve: str) -> None:
     costs = CURVES[curve]
     text = trace((0.02, 0.9), length=3000, segment=1500)
@@ -146,8 +131,8 @@ def test_it_notices_within_some_hundred_tokens_that_guesses_became_good(curve: s
     assert sum(at >= 1800 for at in paused) < 100
 
 
-@pytest.mark.parametrize("kind", ["0.3", "worthless"])
-@pytest.mark.parametrize("catch_up", [0.0, 0.1, DEAR_CATCH_UP, 1.0])
+@pytest.mark.parametrize("kind", ["worthless", *in_proof(["0.3"])])
+@pytest.mark.parametrize("catch_up", [DEAR_CATCH_UP, *in_proof([0.0, 0.1, 1.0])])
 def test_a_large_draft_model_that_is_behind_costs_next_to_nothing_while_paused(kind: str, catch_up: float) -> None:
     for seed in range(3):
         text = trace(TRACES[kind], seed=seed)
@@ -190,16 +175,10 @@ def test_what_is_needed_does_not_follow_what_is_kept() -> None:
     assert high.acceptance_rate == pytest.approx((0.4 + 0.5 + 0.7 + 0.9) / 4, abs=0.05)
 
 
-def test_pausing_does_not_flap_on_steady_text() -> None:
-    costs = CURVES["flat"]
-    for kind in ("0.7", "0.9", "perfect"):
-        assert not run_policy(a_policy(costs), costs, TEXTS[kind, False]).paused
-
-
 # ------------------------------------------------------------ ways of proposing
 
 
-@pytest.mark.parametrize("lead", [-0.12, -0.04, 0.0, 0.04, 0.12])
+@pytest.mark.parametrize("lead", [-0.12, 0.12, *in_proof([-0.04, 0.0, 0.04])])
 def test_the_choice_of_way_is_as_good_as_the_better_way(lead: float) -> None:
     costs = CURVES["flat"]
     text = trace((0.75,), greedy_lead=lead)
@@ -230,7 +209,7 @@ def run_with(drafters: list[DrafterName], costs: Costs, copies: bool = True) -> 
     return run_policy(policy, costs, with_copies(text) if copies else text, drafters=drafters)
 
 
-@pytest.mark.parametrize("curve", ["flat", "600 M F16", "600 M Q8_0"])
+@pytest.mark.parametrize("curve", ["flat", *in_proof(["600 M F16", "600 M Q8_0"])])
 def test_the_chain_beats_both_of_its_drafters(curve: str) -> None:
     costs = CURVES[curve]
     chain = run_with(["model", "ngram"], costs)
@@ -240,8 +219,8 @@ def test_the_chain_beats_both_of_its_drafters(curve: str) -> None:
 
 
 def test_ngrams_alone_never_cost_anything() -> None:
-    for costs in CURVES.values():
-        alone = Costs(costs.verify)
+    for curve in HERE:
+        alone = Costs(CURVES[curve].verify)
         plain = run_fixed(alone, trace((0.6,), length=2000), 0)
         assert run_with(["ngram"], alone).speed > 1.1 * plain
         assert run_with(["ngram"], alone, copies=False).speed >= 0.999 * plain
@@ -281,10 +260,6 @@ def test_misleading_matches_are_left_out_and_still_judged() -> None:
     assert policy.decide(situation).drafter == "ngram"
 
 
-def test_nothing_found_is_no_pause() -> None:
-    assert AutoPolicy(NO_DRAFT).decide(at(has_model=False)) == Decision()
-
-
 # ------------------------------------------------------------ the rest of the interface
 
 
@@ -300,10 +275,6 @@ def test_a_fixed_length_is_obeyed() -> None:
         tell(policy, decision, wrong, 5, 0)
     assert policy.decide(at(2, Proposal())).length == 2
     assert policy.decide(at(0, Proposal())).drafter is None
-
-
-def test_a_fixed_length_of_zero_is_plain() -> None:
-    assert a_policy(fixed=0).decide(at(LIMIT, Proposal([1]))) == Decision(None, 0, "coupled", None)
 
 
 def test_a_fixed_length_still_chooses_the_drafter() -> None:
@@ -387,24 +358,6 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
     assert gain("worthless", "0.95") > 0.94
 
 
-@pytest.mark.parametrize(
-    ("learned", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
-)
-def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_length(
-    learned: str, kind: str, least: float
-) -> None:
-    costs = CURVES["flat"]
-    teacher = a_policy(costs)
-    run_policy(teacher, costs, TEXTS[learned, True])
-    seconds = best = 0.0
-    for seed in range(10, 16):
-        text = trace(TRACES[kind], length=300, seed=seed)
-        policy = AutoPolicy(costs, propose="coupled", start=teacher.learned().priors)
-        seconds += run_policy(policy, costs, text).seconds
-        best += text.length / best_fixed(costs, text)[1]
-    assert best >= least * seconds
-
-
 def test_what_was_not_tried_is_not_forgotten() -> None:
     known = {
         "coupled": RatePrior(0.9, 300.0, ((0.5, 8.0),) * (len(LEAD_EDGES) + 1)),
@@ -428,7 +381,7 @@ def test_what_was_not_tried_is_not_forgotten() -> None:
     assert learned["ngram"]["prose"].rates["ngram"].rate > 0.3
 
 
-@pytest.mark.parametrize("curve", ["flat", "600 M Q8_0"])
+@pytest.mark.parametrize("curve", ["600 M Q8_0", *in_proof(["flat"])])
 def test_a_plain_pass_measured_twice_too_slow_is_put_right_by_the_third_answer(curve: str) -> None:
     costs = CURVES[curve]
     believed = replace(costs, verify={**costs.verify, 1: 2 * costs.verify[1]})
@@ -442,7 +395,7 @@ def test_a_plain_pass_measured_twice_too_slow_is_put_right_by_the_third_answer(c
     assert believed.verify[1] == pytest.approx(costs.verify[1], rel=0.1)
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", [*HERE, *in_proof(OTHERS)])
 def test_plain_passes_that_are_only_timed_are_rare(curve: str) -> None:
     costs = CURVES[curve]
     outcome = run_policy(a_policy(costs), costs, TEXTS["perfect", True])
@@ -450,19 +403,6 @@ def test_plain_passes_that_are_only_timed_are_rare(curve: str) -> None:
     assert outcome.timed <= 8
     lost = outcome.timed * (costs.verify[1] - 1 / outcome.speed)
     assert lost <= 0.003 * outcome.seconds
-
-
-def test_drafters_that_do_not_exist_are_not_planned() -> None:
-    policy = AutoPolicy(NO_DRAFT)
-    assert policy.decide(at()).drafter is None
-    assert AutoPolicy(CURVES["flat"]).decide(at(has_model=False)).drafter is None
-
-
-def test_without_a_draft_model_none_is_asked() -> None:
-    policy = AutoPolicy(CURVES["flat"], limit=8)
-    assert policy.limit == 8
-    assert policy.decide(at()).drafter == "model"
-    assert policy.decide(at(has_model=False)) == Decision()
 
 
 def test_an_untested_token_is_judged_by_the_targets_own() -> None:
@@ -475,7 +415,7 @@ def test_an_untested_token_is_judged_by_the_targets_own() -> None:
         assert (policy.decide(at()).paused is None) == right
 
 
-@pytest.mark.parametrize("curve", ["600 M F16", "600 M Q8_0", "600 M Q4_K_M", "cliff at 9"])
+@pytest.mark.parametrize("curve", ["600 M Q4_K_M", *in_proof(["600 M F16", "600 M Q8_0", "cliff at 9"])])
 def test_four_measured_widths_are_enough(curve: str) -> None:
     """With 1, 2 and 6 alone it stayed at 0.83 on Q4_K_M: what lies beyond was prolonged, and never tried."""
     costs = CURVES[curve]
@@ -487,19 +427,10 @@ def test_four_measured_widths_are_enough(curve: str) -> None:
     assert min(ratios.values()) >= 0.96, ratios
 
 
-def test_a_width_that_was_measured_ten_times_too_dear_costs_little() -> None:
-    costs = CURVES["cliff at 9"]
-    believed = replace(costs, verify={**costs.verify, 6: 10 * costs.verify[6]})
-    policy = a_policy(believed)
-    text = TEXTS["0.7", True]
-    speed = run_policy(policy, costs, text).speed
-    assert speed >= 0.96 * best_fixed(costs, text)[1]
-
-
 # ------------------------------------------------------------ the context's length
 
 
-@pytest.mark.parametrize("kind", ["0.7", "0.9", "0.95"])
+@pytest.mark.parametrize("kind", ["0.9", *in_proof(["0.7", "0.95"])])
 def test_what_pays_at_a_long_context_is_chosen_there(kind: str) -> None:
     """On a CPU attention takes as long for each row of a pass: 17 rows that are nearly free become 10 times as dear."""
     costs = replace(CURVES["flat"], growth={1: 0.020 / 8000, 17: 17 * 0.020 / 8000})

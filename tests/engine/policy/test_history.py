@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,8 +10,9 @@ from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import MeasurePlain, Message
-from app.protocol.events import KindFigures, PairLoaded
+from app.protocol.events import KindFigures
 from tests.support.generation import GREEDY, ask, run
+from tests.support.pairs import Loader, Pair
 
 PRIORS: Priors = {
     "model": {"code": AcceptancePrior({"coupled": RatePrior(0.9, 300.0, ((0.5, 8.0), (0.75, 4.0)))}, 0.125)},
@@ -30,15 +30,10 @@ def a_history(path: Path | None, key: str = "pair") -> PairHistory:
     return PairHistory(history_file(path), key)
 
 
-def test_a_new_pair_has_none(tmp_path: Path) -> None:
-    history = a_history(tmp_path / "history.json")
-    assert history.figures() == []
-    assert history.priors("coupled") == {}
-
-
 def test_answers_add_up_and_are_there_the_next_time(tmp_path: Path) -> None:
     path = tmp_path / "history.json"
     history = a_history(path)
+    assert (history.figures(), history.priors("coupled")) == ([], {})
     history.add([code()], "coupled", PRIORS)
     history.add([code(), KindFigures(kind="prose", tokens=5, seconds=0.5)], "rejection", {})
     history.save()
@@ -124,9 +119,7 @@ def test_what_makes_no_sense_is_not_used(tmp_path: Path, content: object, versio
 # ------------------------------------------------------------ of a real pair
 
 
-def test_a_pair_remembers_what_drafting_brought(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
+def test_a_pair_remembers_what_drafting_brought(engine: Engine, load: Loader, random_pair: Pair) -> None:
     assert load(*random_pair).history == []
     answers = [run(engine, ask("x", draft_length=length, sampling=GREEDY, max_tokens=60)) for length in ("auto", 4)]
     figures = [answer.finished.figures for answer in answers]
@@ -144,9 +137,7 @@ def test_a_pair_remembers_what_drafting_brought(
     assert load(random_pair[0]).history == []  # without the draft it is another
 
 
-def test_what_is_not_drafted_does_not_count(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
+def test_what_is_not_drafted_does_not_count(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     plain = run(engine, ask("x", draft_length=0, max_tokens=20)).finished
     none = run(engine, ask("x", drafter="none", max_tokens=20)).finished
@@ -156,11 +147,10 @@ def test_what_is_not_drafted_does_not_count(
     assert load(*random_pair).history == []
 
 
-def test_the_next_start_begins_with_what_was_learned(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
+def test_the_next_start_begins_with_what_was_learned(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
-    run(engine, ask("x", draft_length=6, max_tokens=120))
+    curve = run(engine, ask("x", draft_length=6, max_tokens=120)).finished.curve
+    assert len(curve) == 17 and min(curve) > 0
     assert engine._costs
     learned = engine._costs.history.priors("coupled")
     engine.unload()
@@ -172,12 +162,3 @@ def test_the_next_start_begins_with_what_was_learned(
     rate = policy._candidates[0].expectations["coupled"].rate
     assert rate == pytest.approx(learned["model"]["prose"].rates["coupled"].rate, abs=0.01)
     assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
-
-
-def test_an_answer_brings_a_curve_by_draft_length(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
-    load(*random_pair)
-    finished = run(engine, ask("x", draft_length=5, sampling=GREEDY, max_tokens=120)).finished
-    assert len(finished.curve) == 17
-    assert min(finished.curve) > 0

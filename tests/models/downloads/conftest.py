@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,14 +12,13 @@ from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network, NetworkSettings
 from app.models.origins import Origins
 from tests.models.downloads.fetching import Fetching
-from tests.support.hub_server import HubServer
+from tests.models.downloads.watched import Watched
+from tests.support.hub_server import HubServer, without_settings_of_the_system
 
 
 @pytest.fixture(autouse=True)
 def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "HF_ENDPOINT"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
+    without_settings_of_the_system(monkeypatch)
 
 
 @pytest.fixture
@@ -40,3 +40,17 @@ def network(hub: HubServer) -> Iterator[Network]:
 def fetching(hub: HubServer, network: Network, tmp_path: Path) -> Fetching:
     origins = Origins(tmp_path / "origins.json")
     return Fetching(hub, network, tmp_path / "models", origins, Backoff(first_seconds=0.001, cap_seconds=0.002))
+
+
+@pytest.fixture
+def opens(network: Network, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    """Opens the queue of the test's folder; all are closed in the end."""
+    opened: list[Watched] = []
+
+    def open_queue(**options: Any) -> Watched:
+        opened.append(Watched(network, tmp_path / "data", **options))
+        return opened[-1]
+
+    yield open_queue
+    for one in opened:
+        one.queue.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import KnownError
@@ -23,33 +23,16 @@ def test_where_files_go(tmp_path: Path) -> None:
     assert destination(tmp_path, remote("Q4 K_M/größe-00001-of-00002.gguf")) == folder / "größe-00001-of-00002.gguf"
 
 
-BAD = [
-    "",
-    ".",
-    "..",
-    "../a",
-    "/etc/passwd",
-    "a//b",
-    "a/../../b",
-    "C:/a",
-    "C:a",
-    "a\\b",
-    "\\\\server\\a",
-    "a\x00b",
-    "a\nb",
-]
-BAD += ["con", "CON.gguf", "nul.tar.gz", "com1.gguf", "LPT9", "Com¹.gguf", "conin$", "aux .gguf", "a.", "a ", "a*b"]
-BAD += ['a"b', "a|b", "a<b", "a?b", "\u202egpj.gguf", "a" * 201, " ", "\ud800.gguf"]
-
-
-@pytest.mark.parametrize("path", BAD)
+@pytest.mark.parametrize("path", ["", "..", "../a", "C:a", "a\x00b", "con", "\u202eg", "a" * 201, "\ud800.gguf"])
 def test_dangerous_names(tmp_path: Path, path: str) -> None:
+    """`tests.models.hub.test_names` has more of them."""
     for file in (remote(path), remote(f"fine/{path}"), remote("a.gguf", f"maker/{path}")):
         with pytest.raises(KnownError, match="isn't a safe file name") as caught:
             destination(tmp_path, file)
         assert str(caught.value).isprintable()
 
 
+@settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_never_outside(path: str, repository: str) -> None:
     root = Path("/models")

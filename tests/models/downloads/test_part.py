@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,27 +24,19 @@ def destination(tmp_path: Path) -> Path:
     return tmp_path / "models" / "one.gguf"
 
 
-def in_the_way(destination: Path, kind: str) -> Path:
-    """Makes something else of the part's name; returns a file of the user's that it may lead to."""
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "second name", "pipe", "folder"])
+def test_only_a_file_of_ours_is_written_to(destination: Path, kind: str) -> None:
     destination.parent.mkdir()
     other, part = destination.parent.parent / "important", part_path(destination)
     other.write_bytes(b"important")
-    if kind == "link":
-        part.symlink_to(other)
-    elif kind == "link to nothing":
-        part.symlink_to(other.with_name("new"))
-    elif kind == "second name":
-        os.link(other, part)
-    elif kind == "pipe":
-        os.mkfifo(part)
-    else:
-        part.mkdir()
-    return other
-
-
-@pytest.mark.parametrize("kind", ["link", "link to nothing", "second name", "pipe", "folder"])
-def test_only_a_file_of_ours_is_written_to(destination: Path, kind: str) -> None:
-    other = in_the_way(destination, kind)
+    make: dict[str, Callable[[], object]] = {
+        "link": lambda: part.symlink_to(other),
+        "link to nothing": lambda: part.symlink_to(other.with_name("new")),
+        "second name": lambda: os.link(other, part),
+        "pipe": lambda: os.mkfifo(part),
+        "folder": part.mkdir,
+    }
+    make[kind]()
     with (
         pytest.raises(KnownError, match=r"^one\.gguf\.part in .* nothing is written to it\. Delete it"),
         Part(destination, FILE),
@@ -51,19 +44,21 @@ def test_only_a_file_of_ours_is_written_to(destination: Path, kind: str) -> None
         pass
     assert other.read_bytes() == b"important"
     assert not other.with_name("new").exists()
-    part_path(destination).rmdir() if kind == "folder" else part_path(destination).unlink()
-    with Part(destination, FILE) as part:
-        part.write(b"abc")
-    assert part_path(destination).read_bytes() == b"abc"
+    part.rmdir() if kind == "folder" else part.unlink()
+    with Part(destination, FILE) as written:
+        written.write(b"abc")
+    assert part.read_bytes() == b"abc"
 
 
 def test_what_it_belongs_to_is_not_written_through_a_link_either(destination: Path, tmp_path: Path) -> None:
     destination.parent.mkdir()
-    info = destination.with_name("one.gguf.part.json")
+    info, stray = (destination.with_name(f"one.gguf.part.json{suffix}") for suffix in ("", "01234567.part"))
     (tmp_path / "important").write_bytes(b"important")
     info.symlink_to(tmp_path / "important")
+    stray.write_bytes(b"{")
+    os.utime(stray, (1, 1))
     with Part(destination, FILE):
-        pass
+        assert not stray.exists(), "a killed process left it"
     assert (tmp_path / "important").read_bytes() == b"important"
     assert not info.is_symlink()
 
@@ -92,12 +87,3 @@ def test_no_thread_outlives_it(destination: Path, fails: bool) -> None:
         raise ZeroDivisionError if fails else KeyError
     assert set(threading.enumerate()) == before
     assert part._descriptor == -1
-
-
-def test_strays_of_a_killed_process_go(destination: Path) -> None:
-    destination.parent.mkdir()
-    stray = destination.with_name("one.gguf.part.json01234567.part")
-    stray.write_bytes(b"{")
-    os.utime(stray, (1, 1))
-    with Part(destination, FILE):
-        assert not stray.exists()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.downloads.transfer import Backoff
-from app.models.hub.network import Network
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched
 from tests.support.hub_faults import Fault
@@ -35,20 +32,6 @@ def files(hub: HubServer) -> dict[str, bytes]:
     contents = {name: bytes([number + 1]) * size for number, (name, size) in enumerate(SIZES.items())}
     hub.add("maker/pair", contents)
     return contents
-
-
-@pytest.fixture
-def opens(network: Network, tmp_path: Path) -> Iterator[Opens]:
-    """Opens the queue of the test's folder; all are closed in the end."""
-    opened: list[Watched] = []
-
-    def open_queue(**options: Any) -> Watched:
-        opened.append(Watched(network, tmp_path / "data", **options))
-        return opened[-1]
-
-    yield open_queue
-    for one in opened:
-        one.queue.close()
 
 
 @pytest.fixture
@@ -79,21 +62,13 @@ def test_a_target_with_its_draft(
     assert models(tmp_path) == [DRAFT, TARGET]
     origin = watched.queue.origins.get(target)
     assert origin is not None and origin.license == "mit"
+    draft.unlink()
+    watched.queue.add(pair)  # what was deleted can be had again
+    watched.wait(draft.exists)
+    watched.wait_for("pair", ItemState.DONE)
+    assert (len(hub.bodies(TARGET)), len(hub.bodies(DRAFT))) == (1, 2)
     watched.queue.remove("pair")
     assert watched.queue.progress() == [] and target.exists()
-
-
-def test_what_was_deleted_can_be_had_again(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
-    watched = opens()
-    watched.queue.add(item(hub, NOTES))
-    watched.wait_for(NOTES, ItemState.DONE)
-    path, draft = watched.queue.paths(NOTES)
-    assert draft is None
-    path.unlink()
-    watched.queue.add(item(hub, NOTES))
-    watched.wait(path.exists)
-    watched.wait_for(NOTES, ItemState.DONE)
-    assert len(hub.bodies(NOTES)) == 2
 
 
 def test_several_at_once_and_not_more(hub: HubServer, pair: Item, opens: Opens) -> None:
@@ -115,26 +90,16 @@ def test_pause_and_resume(hub: HubServer, pair: Item, opens: Opens) -> None:
     hub.faults.add(TARGET, Fault(stall_at=MIB))
     watched = opens(parallel=1)
     watched.queue.add(pair)
-    watched.wait(lambda: watched.of("pair").done == MIB)
-    watched.queue.pause("pair")
-    progress = watched.of("pair")
-    assert (progress.state, progress.speed, progress.done) == (ItemState.PAUSED, None, MIB)
-    watched.queue.resume("pair")
-    watched.wait_for("pair", ItemState.DONE)
-    assert [request.start for request in hub.bodies(TARGET)] == [0, MIB]
-
-
-def test_all_at_once(hub: HubServer, pair: Item, opens: Opens) -> None:
-    hub.faults.add(TARGET, Fault(stall_at=MIB))
-    watched = opens(parallel=1)
-    watched.queue.add(pair)
     watched.queue.add(item(hub, NOTES))
     watched.wait(lambda: watched.of("pair").done == MIB)
     watched.queue.pause_all()
     assert {progress.state for progress in watched.queue.progress()} == {ItemState.PAUSED}
+    progress = watched.of("pair")
+    assert (progress.speed, progress.done) == (None, MIB)
     watched.queue.resume_all()
     for id in ("pair", NOTES):
         watched.wait_for(id, ItemState.DONE)
+    assert [request.start for request in hub.bodies(TARGET)] == [0, MIB]
 
 
 def test_cancel_keeps_and_discard_deletes(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
@@ -182,31 +147,21 @@ def test_after_a_move_of_the_folder_old_items_stay(hub: HubServer, pair: Item, o
     assert watched.queue.paths(NOTES)[0] == tmp_path / "other" / "maker" / "pair" / NOTES
 
 
-@pytest.mark.parametrize("content", [b"", b"no json", b"[" * 100_000, b'{"version": 1}'])
-def test_a_broken_queue_is_kept(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path, content: bytes) -> None:
+def test_a_broken_queue_is_kept(pair: Item, opens: Opens, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / FILE_NAME).write_bytes(content)
+    (folder / FILE_NAME).write_bytes(b'{"version": 1}')
     watched = opens()
     assert watched.queue.notice is not None and "saved as downloads.broken-" in watched.queue.notice
-    assert [path.read_bytes() for path in folder.glob("downloads.broken-*")] == [content]
+    assert [path.read_bytes() for path in folder.glob("downloads.broken-*")] == [b'{"version": 1}']
     watched.queue.add(pair)
     watched.wait_for("pair", ItemState.DONE)
 
 
-def test_one_process_at_a_time(pair: Item, opens: Opens, tmp_path: Path) -> None:
+def test_one_process_at_a_time(opens: Opens) -> None:
     opens()
     with pytest.raises(KnownError, match="Another Slipstream"):
         opens()
-    code = (
-        "import sys; from pathlib import Path; from app.errors import KnownError\n"
-        "from app.models.downloads.queue_file import QueueFile\n"
-        "try: QueueFile(Path(sys.argv[1]))\n"
-        "except KnownError as error: print(error)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path / "data")]
-    output = subprocess.run(command, check=True, capture_output=True, text=True)
-    assert "Another Slipstream" in output.stdout
 
 
 def test_room_for_the_whole_queue(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
@@ -260,19 +215,26 @@ def test_two_items_with_the_same_draft(hub: HubServer, pair: Item, opens: Opens)
     assert len(hub.bodies(DRAFT)) == 1
 
 
-def test_unsafe_names_are_not_taken(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
-    watched = opens()
-    evil = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
+def test_unsafe_names_are_not_taken(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
+    file = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
+    evil = Item(id="evil", title="evil", target=(file,))
+    saved = tmp_path / "data" / FILE_NAME
+    write_queue(saved, [SavedItem(item=evil, folder=str(tmp_path), state=ItemState.PAUSED)])
+    with pytest.raises(KnownError, match="isn't a safe file name") as caught:
+        opens()
+    saved.unlink()
+    watched = opens()  # that one has left no lock
+    assert caught.value.__traceback__ is not None  # the failed queue is not collected yet
     with pytest.raises(KnownError, match="isn't a safe file name"):
-        watched.queue.add(Item(id="evil", title="evil", target=(evil,)))
+        watched.queue.add(evil)
     assert watched.queue.progress() == []
 
 
 def test_the_limit_holds_for_all(hub: HubServer, pair: Item, opens: Opens) -> None:
-    watched = opens(limit=1024)
+    watched = opens(limit=100_000)
     watched.queue.add(pair)
     watched.wait(lambda: watched.of("pair").done > 0)
-    assert watched.of("pair").state is ItemState.RUNNING
+    assert watched.of("pair").state is ItemState.RUNNING and watched.of("pair").done < MIB
     watched.queue.set_limit(None)
     watched.wait_for("pair", ItemState.DONE)
 
@@ -290,16 +252,6 @@ def test_closing_is_quick_and_leaves_no_thread(hub: HubServer, pair: Item, opens
     hub.release()
 
 
-def test_the_file_tells_what_ran(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
-    watched = opens()
-    watched.queue.add(pair)
-    watched.wait_for("pair", ItemState.DONE)
-    watched.queue.close()
-    content = msgspec.json.decode((tmp_path / "data" / FILE_NAME).read_bytes())
-    saved = msgspec.convert(content["items"][0], SavedItem)
-    assert (saved.item, saved.state, saved.folder) == (pair, ItemState.DONE, str(tmp_path / "data" / "models"))
-
-
 def test_a_model_looked_up_again_replaces_what_failed(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
     old = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), commit="0" * 40)
     watched = opens()
@@ -313,7 +265,7 @@ def test_a_model_looked_up_again_replaces_what_failed(hub: HubServer, opens: Ope
 def test_what_is_discarded_can_be_added_at_once(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
     hub.faults.add(TARGET, Fault(stall_at=MIB))
     watched = opens()
-    for _ in range(20):
+    for _ in range(8):
         watched.queue.add(pair)
         watched.queue.discard("pair")
     watched.queue.add(pair)
@@ -337,18 +289,6 @@ def test_discarding_leaves_what_another_item_has_in_common(
     watched.queue.resume("other")
     watched.wait_for("other", ItemState.DONE)
     assert [request.start for request in hub.bodies(DRAFT)] == [0, MIB // 2]
-
-
-def test_an_unsafe_name_in_the_file_leaves_no_lock(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
-    evil = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
-    saved = SavedItem(item=Item(id="evil", title="", target=(evil,)), folder=str(tmp_path), state=ItemState.PAUSED)
-    file = tmp_path / "data" / FILE_NAME
-    write_queue(file, [saved])
-    with pytest.raises(KnownError, match="isn't a safe file name") as caught:
-        opens()
-    file.unlink()
-    opens().queue.add(pair)
-    assert caught.value.__traceback__ is not None  # the failed queue is not collected yet
 
 
 # ---------------------------------------------------------------- the disk

@@ -36,41 +36,28 @@ def test_a_file_comes_with_its_origin(fetching: Fetching) -> None:
 
 
 def test_a_file_that_is_there_is_not_fetched(fetching: Fetching) -> None:
-    fetching.destination.parent.mkdir(parents=True)
+    folder = fetching.destination.parent
+    folder.mkdir(parents=True)
     fetching.destination.write_bytes(fetching.content)
+    for suffix in (".part.lock", ".part.json"):  # as a process leaves them that is killed at the end
+        (folder / f"{FILE}{suffix}").touch()
     fetching.transfer().run()
+    assert [path.name for path in folder.iterdir()] == [FILE]
     assert fetching.hub.requests == []
     assert fetching.origins.get(fetching.destination) is not None
 
 
-def test_what_a_process_killed_at_the_end_left_beside_a_whole_file_goes(fetching: Fetching) -> None:
-    folder = fetching.destination.parent
-    folder.mkdir(parents=True)
-    fetching.destination.write_bytes(fetching.content)
-    for suffix in (".part.lock", ".part.json"):
-        (folder / f"{FILE}{suffix}").touch()
-    fetching.transfer().run()
-    assert [path.name for path in folder.iterdir()] == [FILE]
-
-
-def test_another_file_of_that_name_is_left_alone(fetching: Fetching) -> None:
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_another_file_of_that_name_is_left_alone(fetching: Fetching, is_damaged: bool) -> None:
+    other = b"X" + fetching.content[1:] if is_damaged else b"mine"
     fetching.destination.parent.mkdir(parents=True)
-    fetching.destination.write_bytes(b"mine")
+    fetching.destination.write_bytes(other)
     with pytest.raises(KnownError, match="already exists and is a different file"):
         fetching.transfer().run()
-    assert fetching.destination.read_bytes() == b"mine" and fetching.hub.requests == []
+    assert fetching.destination.read_bytes() == other and fetching.hub.requests == []
 
 
-def test_a_damaged_file_is_not_called_complete(fetching: Fetching) -> None:
-    fetching.transfer().run()
-    damaged = b"X" + fetching.content[1:]
-    fetching.destination.write_bytes(damaged)
-    with pytest.raises(KnownError, match="already exists and is a different file"):
-        fetching.transfer().run()
-    assert fetching.destination.read_bytes() == damaged
-
-
-@pytest.mark.parametrize("position", [1, 2, 4096, 65536, 1_000_003, -1])
+@pytest.mark.parametrize("position", [1, 65536, -1])
 def test_a_line_cut_anywhere_goes_on_there(fetching: Fetching, position: int) -> None:
     position %= fetching.file.size
     fetching.hub.faults.add(FILE, Fault(cut_at=position))
@@ -87,15 +74,11 @@ def test_many_cuts(fetching: Fetching) -> None:
     assert is_complete(fetching) and fetching.sent() == fetching.file.size
 
 
-def test_while_it_comes_nothing_has_the_models_name(fetching: Fetching) -> None:
+def test_it_goes_on_where_it_was_stopped(fetching: Fetching) -> None:
     interrupted(fetching, MIB)
     assert fetching.left() == [f"{FILE}.part", f"{FILE}.part.json", f"{FILE}.part.lock"]
     about = msgspec.json.decode(fetching.part.with_name(f"{FILE}.part.json").read_bytes())
     assert about["file"] == msgspec.to_builtins(fetching.file)
-
-
-def test_it_goes_on_where_it_was_stopped(fetching: Fetching) -> None:
-    interrupted(fetching, MIB)
     fetching.transfer().run()
     assert is_complete(fetching)
     assert [request.range for request in fetching.hub.bodies(FILE)] == [None, f"bytes={MIB}-"]
@@ -109,7 +92,7 @@ def test_a_part_that_is_all_there_is_only_checked(fetching: Fetching) -> None:
     assert is_complete(fetching) and len(fetching.hub.requests) == before
 
 
-@pytest.mark.parametrize("about", [None, b"", b"not json", b"[]"])
+@pytest.mark.parametrize("about", [None, b"not json", b"[]"])
 def test_a_part_of_which_nothing_is_known_is_not_trusted(fetching: Fetching, about: bytes | None) -> None:
     interrupted(fetching, MIB)
     side_file = fetching.part.with_name(f"{FILE}.part.json")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME
-from app.models.hub.network import Network
 from app.models.hub.repository import RemoteModel
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import Watched
@@ -24,20 +22,6 @@ TARGET, HEAD, DRAFT = "Q4_K_M/target.bin", "MTP/mtp-target.bin", "draft.bin"
 SIZES = {TARGET: 3 * MIB, HEAD: MIB, DRAFT: MIB}
 
 Opens = Callable[..., Watched]
-
-
-@pytest.fixture
-def opens(network: Network, tmp_path: Path) -> Iterator[Opens]:
-    """Opens the queue of the test's folder; all are closed in the end."""
-    opened: list[Watched] = []
-
-    def open_queue(**options: Any) -> Watched:
-        opened.append(Watched(network, tmp_path / "data", **options))
-        return opened[-1]
-
-    yield open_queue
-    for one in opened:
-        one.queue.close()
 
 
 @pytest.fixture
@@ -62,24 +46,12 @@ def test_the_head_comes_into_the_folder_of_its_model(opens: Opens, item: Item, t
     assert head == target.with_name("mtp-target.bin")
     origin = watched.queue.origins.get(head)
     assert origin is not None and (origin.path, origin.license) == (HEAD, "mit")
-
-
-def test_pause_restart_and_resume(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
-    hub.faults.add(HEAD, Fault(stall_at=MIB // 2))
-    watched = opens(parallel=2)
-    watched.queue.add(item)
-    watched.wait(lambda: watched.of("m").done == 3 * MIB + MIB // 2)
-    watched.queue.pause("m")
-    watched.wait(lambda: not watched.queue.is_working())
+    seeing = msgspec.structs.replace(item, id="s", head=(), projector=item.head)
+    watched.queue.add(seeing)
+    watched.wait_for("s", ItemState.DONE)
+    assert watched.queue.paths("s")[1] is None, "a projector is no draft"
     watched.queue.close()
-    again = opens()
-    assert (again.of("m").item, again.of("m").state) == (item, ItemState.PAUSED)
-    hub.release()
-    again.queue.resume("m")
-    again.wait_for("m", ItemState.DONE)
-    assert [request.start for request in hub.bodies(HEAD)] == [0, MIB // 2]
-    assert len(hub.bodies(TARGET)) == 1
-    assert (tmp_path / "data/models/maker/m/Q4_K_M/mtp-target.bin").read_bytes() == bytes([2]) * MIB
+    assert opens().of("m").item == item
 
 
 def test_a_wrong_head_is_not_kept(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
@@ -159,11 +131,3 @@ def test_a_projector_for_a_model_that_is_here(opens: Opens, hub: HubServer, tmp_
     again = opens()
     assert again.of(item.id).item == item
     assert again.queue.paths(item.id)[0] == tmp_path / "new" / "m" / "model-Q4_0.gguf"
-
-
-def test_a_projector_is_no_draft(opens: Opens, item: Item) -> None:
-    watched = opens()
-    seeing = msgspec.structs.replace(item, id="s", head=(), projector=item.head)
-    watched.queue.add(seeing)
-    watched.wait_for("s", ItemState.DONE)
-    assert watched.queue.paths("s")[1] is None

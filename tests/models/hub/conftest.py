@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from app.models.hub.network import Network, NetworkSettings
-from tests.support.hub_server import HubServer
+from tests.support.hub_models import write_hub_models
+from tests.support.hub_server import HubServer, without_settings_of_the_system
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.lower(), raising=False)
-    for name in ("HF_ENDPOINT", "HF_TOKEN"):
-        monkeypatch.delenv(name, raising=False)
+    without_settings_of_the_system(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_hub_models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture

@@ -139,9 +139,6 @@ def test_of_each_model_the_largest_file_that_fits_is_offered() -> None:
     assert offered(machine(gpu(48)))["qwen3.8-27b"] == "Q8_0"
     assert offered(machine(gpu(8)))["qwen3.8-27b"] == "UD-IQ4_XS"
     assert list(offered(machine(gpu(8)))) == [model.id for model in MODELS]
-
-
-def test_nothing_fits_without_models() -> None:
     assert Catalog(notes=[], models=[]).propose(machine(gpu(24))) is None
 
 
@@ -190,27 +187,25 @@ def test_sampling_depends_on_thinking() -> None:
 def shape(
     path: Path,
     architecture: str,
-    *,
     layers: int,
-    attends: Sequence[int],
-    width: int,
-    heads: int,
     kv_heads: int | list[int],
     numbers: dict[str, int],
+    attends: Sequence[int] | None = None,
     swa: list[bool] | None = None,
 ) -> ModelShape:
-    """A header with the published shape of a model and weights of one number."""
+    """A header with the published shape of a model and weights of one number; all layers attend by default."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_block_count(layers)
-    writer.add_embedding_length(width)
-    writer.add_head_count(heads)
+    writer.add_embedding_length(2048)
+    writer.add_head_count(16)
     writer.add_head_count_kv(kv_heads)
     if swa is not None:
         writer.add_array(f"{architecture}.attention.sliding_window_pattern", swa)
     for key, value in numbers.items():
         writer.add_uint32(f"{architecture}.{key}", value)
+    state = "shortconv.conv" if architecture == "lfm2moe" else "ssm_out"
     for layer in range(layers):
-        name = "attn_k" if layer in attends else "shortconv.conv" if architecture == "lfm2moe" else "ssm_out"
+        name = "attn_k" if attends is None or layer in attends else state
         writer.add_tensor(f"blk.{layer}.{name}.weight", np.zeros(1, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -219,12 +214,16 @@ def shape(
     return shape_of(read_header(path))
 
 
+def head_length(length: int, suffix: str = "") -> dict[str, int]:
+    return {f"attention.{kind}_length{suffix}": length for kind in ("key", "value")}
+
+
 def per_token(found: ModelShape) -> int:
     """Bytes of KV cache in F16 of the layers that keep the whole context."""
     return 2 * sum(layer.keys + layer.values for layer in found.layers if not layer.window)
 
 
-def check(id: str, found: ModelShape, draft: int | None = None) -> None:
+def check(id: str, found: ModelShape) -> None:
     model = next(model for model in MODELS if model.id == id)
     assert model.kv_per_token == per_token(found)
     assert model.state == sum(layer.state for layer in found.layers)
@@ -245,20 +244,9 @@ def check(id: str, found: ModelShape, draft: int | None = None) -> None:
 )
 def test_hybrids(tmp_path: Path, id: str, layers: int, kv_heads: int, inner: int, architecture: str) -> None:
     """Every fourth layer attends, the others keep a state: as published for Qwen 3.5, 3.6 and 3.8."""
-    numbers = {"attention.key_length": 256, "attention.value_length": 256}
-    numbers |= {"ssm.conv_kernel": 4, "ssm.inner_size": inner, "ssm.state_size": 128, "ssm.group_count": 16}
-    attends = range(3, layers, 4)
-    found = shape(
-        tmp_path / "m.gguf",
-        architecture,
-        layers=layers,
-        attends=attends,
-        width=2048,
-        heads=16,
-        kv_heads=kv_heads,
-        numbers=numbers,
-    )
-    check(id, found)
+    state = {"ssm.conv_kernel": 4, "ssm.inner_size": inner, "ssm.state_size": 128, "ssm.group_count": 16}
+    numbers = head_length(256) | state
+    check(id, shape(tmp_path / "m.gguf", architecture, layers, kv_heads, numbers, range(3, layers, 4)))
 
 
 @pytest.mark.parametrize(
@@ -275,23 +263,11 @@ def test_windows(
     tmp_path: Path, id: str, own: int, shared: int, every: int, kv_heads: int, full_kv_heads: int, window: int
 ) -> None:
     """Gemma 4: one layer in five or six sees the whole context, with heads of 512; the last ones share its cache."""
-    layers = own + shared
-    swa = [layer % every != every - 1 for layer in range(layers)]
+    swa = [layer % every != every - 1 for layer in range(own + shared)]
     numbers = {"attention.sliding_window": window, "attention.shared_kv_layers": shared}
-    numbers |= {f"attention.{kind}_length": 512 for kind in ("key", "value")}
-    numbers |= {f"attention.{kind}_length_swa": 256 for kind in ("key", "value")}
-    found = shape(
-        tmp_path / "m.gguf",
-        "gemma4",
-        layers=layers,
-        attends=range(layers),
-        width=2560,
-        heads=8,
-        kv_heads=[kv_heads if one else full_kv_heads for one in swa],
-        numbers=numbers,
-        swa=swa,
-    )
-    check(id, found)
+    numbers |= head_length(512) | head_length(256, "_swa")
+    heads = [kv_heads if one else full_kv_heads for one in swa]
+    check(id, shape(tmp_path / "m.gguf", "gemma4", own + shared, heads, numbers, swa=swa))
 
 
 @pytest.mark.parametrize(
@@ -306,36 +282,16 @@ def test_windows(
     ],
 )
 def test_ordinary_caches(tmp_path: Path, id: str, architecture: str, layers: int, kv_heads: int, head: int) -> None:
-    numbers = {"attention.key_length": head, "attention.value_length": head}
-    numbers |= {"gpt-oss": {"attention.sliding_window": 128}, "lfm2moe": {"shortconv.l_cache": 3}}.get(architecture, {})
-    attends = range(0, layers, 4) if architecture == "lfm2moe" else range(layers)
-    found = shape(
-        tmp_path / "m.gguf",
-        architecture,
-        layers=layers,
-        attends=attends,
-        width=2048,
-        heads=32,
-        kv_heads=kv_heads,
-        numbers=numbers,
-    )
-    check(id, found)
+    more = {"gpt-oss": {"attention.sliding_window": 128}, "lfm2moe": {"shortconv.l_cache": 3}}.get(architecture, {})
+    attends = range(0, layers, 4) if architecture == "lfm2moe" else None
+    check(id, shape(tmp_path / "m.gguf", architecture, layers, kv_heads, head_length(head) | more, attends))
 
 
 @pytest.mark.parametrize(
     ("id", "layers", "kv_heads", "head"), [("qwen3-8b", 28, 8, 128), ("qwen2.5-coder-14b", 24, 2, 64)]
 )
 def test_drafts(tmp_path: Path, id: str, layers: int, kv_heads: int, head: int) -> None:
-    found = shape(
-        tmp_path / "m.gguf",
-        "qwen3",
-        layers=layers,
-        attends=range(layers),
-        width=1024,
-        heads=16,
-        kv_heads=kv_heads,
-        numbers={"attention.key_length": head, "attention.value_length": head},
-    )
+    found = shape(tmp_path / "m.gguf", "qwen3", layers, kv_heads, head_length(head))
     model = next(model for model in MODELS if model.id == id)
     draft = model.files[0].accelerator
     assert isinstance(draft, DraftModel) and draft.kv_per_token == per_token(found)

@@ -76,7 +76,7 @@ def test_the_tokenizers_decide_and_not_the_names(shelf: Shelf, network: Network,
 def test_large_ones_are_not_even_asked_for(
     shelf: Shelf, server: HubServer, network: Network, target: GgufHeader
 ) -> None:
-    shelf.add("a/Qwen3-0.6B-and-8B-GGUF", width=512, layers=4)
+    shelf.add("a/Qwen3-0.6B-and-8B-GGUF", width=384, layers=4)
     shelf.add("a/Qwen3-0.6B-GGUF")
     shelf.add("a/Qwen3-14B-not-Qwen3-0.6B-GGUF")
     assert list(found(Hub(network), target)) == ["a/Qwen3-0.6B-GGUF"]
@@ -108,7 +108,9 @@ def test_few_candidates_of_each_search_and_all_together(
     assert len(server.bodies()) == len(names) <= MAX_CHECKED
 
 
-def test_it_stops_when_asked(shelf: Shelf, server: HubServer, network: Network, target: GgufHeader) -> None:
+def test_it_stops_when_asked_and_where_the_hub_fails(
+    shelf: Shelf, server: HubServer, network: Network, target: GgufHeader
+) -> None:
     for number in range(3):
         shelf.add(f"a/Qwen3-0.6B-{number}")
     seen: list[DraftCandidate] = []
@@ -116,13 +118,8 @@ def test_it_stops_when_asked(shelf: Shelf, server: HubServer, network: Network, 
         for candidate in find_drafts(Hub(network), target, is_canceled=lambda: bool(seen)):
             seen.append(candidate)
     assert len(seen) == len(server.bodies()) == 1
-
-
-def test_a_hub_that_fails_ends_the_search(
-    shelf: Shelf, server: HubServer, network: Network, target: GgufHeader
-) -> None:
-    shelf.add("a/Qwen3-0.6B-GGUF")
-    server.faults.always("/api/models/a/Qwen3-0.6B-GGUF", Fault(status=503), at="api")
+    for number in range(3):
+        server.faults.always(f"/api/models/a/Qwen3-0.6B-{number}", Fault(status=503), at="api")
     with pytest.raises(UnreachableError):
         list(find_drafts(Hub(network), target))
 

@@ -12,15 +12,8 @@ from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.heads import HubModel, look_at
 from app.models.hub.network import Network
-from app.models.hub.repository import RemoteModel
 from tests.support.gemma4_models import make_assistant
-from tests.support.hub_models import write_hub_models
 from tests.support.hub_server import HubServer
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return write_hub_models(tmp_path_factory.mktemp("models"))
 
 
 def looked_at(server: HubServer, network: Network, hosted: dict[str, Path], name: str = "") -> HubModel:
@@ -41,10 +34,7 @@ def test_a_head_beside(server: HubServer, network: Network, files: dict[str, Pat
     found = looked_at(server, network, {"m-Q4_0.gguf": files["plain"], "MTP/mtp-m-Q4_0.gguf": files["head"]})
     assert found.place == "beside" and found.can_run
     assert found.head is not None and found.head.files == (server.remote_file("owner/one", "MTP/mtp-m-Q4_0.gguf"),)
-
-
-def test_a_head_that_only_the_name_promises(server: HubServer, network: Network, files: dict[str, Path]) -> None:
-    heads = {"mtp-a.gguf": files["other"], "mtp-b.gguf": files["assistant"]}
+    heads = {"mtp-a.gguf": files["other"], "mtp-b.gguf": files["assistant"]}  # only the name promises one
     found = looked_at(server, network, {"m-Q4_0.gguf": files["plain"], **heads})
     assert (found.place, found.head) == ("none", None)
 
@@ -81,35 +71,24 @@ def test_a_head_under_the_name_of_a_model(
     assert looked_at(server, network, {"m-Q4_0.gguf": files[name]}).place == "alone"
 
 
-def test_what_is_no_model(server: HubServer, network: Network, tmp_path: Path) -> None:
+def test_what_is_no_model_and_what_cannot_be_fetched(
+    server: HubServer, network: Network, files: dict[str, Path], tmp_path: Path
+) -> None:
     text = tmp_path / "text"
     text.write_bytes(b"no model")
     with pytest.raises(ModelFileError):
         looked_at(server, network, {"m.gguf": text})
-
-
-def test_heads_are_not_among_the_models(server: HubServer, network: Network) -> None:
-    names = (
-        "m-Q4_0.gguf",
-        "mtp-m-Q8_0.gguf",
-        "MTP/mtp-m-Q4_0.gguf",
-        "nextn-m.gguf",
-        "m-mtp-only.gguf",
-        "mmproj-m.gguf",
-    )
-    server.add("owner/one", {name: bytes(length + 1) for length, name in enumerate(names)})
-    repository = Hub(network).repository("owner/one")
-
-    def paths(models: tuple[RemoteModel, ...]) -> list[str]:
-        return [model.files[0].path for model in models]
-
-    assert paths(repository.models) == ["m-Q4_0.gguf"]
-    assert paths(repository.heads) == ["mtp-m-Q8_0.gguf", "MTP/mtp-m-Q4_0.gguf", "nextn-m.gguf", "m-mtp-only.gguf"]
-
-
-def test_a_head_that_cannot_be_fetched(server: HubServer, network: Network, files: dict[str, Path]) -> None:
     server.add("owner/one", {"m-Q4_0.gguf": files["plain"], "mtp-m.gguf": files["head"]})
     repository = Hub(network).repository("owner/one")
     del server.repositories["owner/one"].files["mtp-m.gguf"]
     with pytest.raises(KnownError):
         look_at(network, repository.models[0], repository.heads)
+
+
+def test_heads_are_not_among_the_models(server: HubServer, network: Network) -> None:
+    heads = ["mtp-m-Q8_0.gguf", "MTP/mtp-m-Q4_0.gguf", "nextn-m.gguf", "m-mtp-only.gguf"]
+    names = ["m-Q4_0.gguf", *heads, "mmproj-m.gguf"]
+    server.add("owner/one", {name: bytes(length + 1) for length, name in enumerate(names)})
+    repository = Hub(network).repository("owner/one")
+    assert [model.files[0].path for model in repository.models] == ["m-Q4_0.gguf"]
+    assert [model.files[0].path for model in repository.heads] == heads

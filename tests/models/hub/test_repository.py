@@ -108,11 +108,8 @@ def test_the_same_names_in_two_folders_are_two_models() -> None:
 
 
 def test_smallest_first() -> None:
-    assert [model.name for model in group([file("b.gguf", 3), file("a.gguf", 2), file("c.gguf", 2)])] == [
-        "a.gguf",
-        "c.gguf",
-        "b.gguf",
-    ]
+    found = group([file("b.gguf", 3), file("a.gguf", 2), file("c.gguf", 2)])
+    assert [model.name for model in found] == ["a.gguf", "c.gguf", "b.gguf"]
 
 
 PIECES = st.sampled_from(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import keyring
@@ -58,21 +59,19 @@ def _keyring_as_before() -> Iterator[None]:
     keyring.set_keyring(before)
 
 
-def use(backend: KeyringBackend) -> None:
-    keyring.set_keyring(backend)
-
-
 def test_kept_in_the_keyring() -> None:
-    backend = MemoryKeyring()
-    use(backend)
+    keyring.set_keyring(backend := MemoryKeyring())
     store = TokenStore()
     assert store.get(HOST) is None
     assert store.place(HOST) == "nowhere"
     store.set(HOST, f" {SECRET}\n")
     assert backend.entries == {(SERVICE, HOST): SECRET}
     assert (store.get(HOST), store.place(HOST)) == (SECRET, "keyring")
+    backend.asked = 0
     later = TokenStore()
-    assert (later.get(HOST), later.place(HOST)) == (SECRET, "keyring")
+    for _ in range(5):
+        assert (later.get(HOST), later.place(HOST)) == (SECRET, "keyring")
+    assert backend.asked == 1
     assert later.get("mirror.example") is None
     later.delete(HOST)
     assert backend.entries == {}
@@ -80,19 +79,10 @@ def test_kept_in_the_keyring() -> None:
     later.delete(HOST)
 
 
-def test_the_keyring_is_asked_once() -> None:
-    backend = MemoryKeyring()
-    use(backend)
-    store = TokenStore()
-    for _ in range(5):
-        store.get(HOST)
-    assert backend.asked == 1
-
-
 @pytest.mark.parametrize("backend", [fail.Keyring, null.Keyring, LockedKeyring, PlainFileKeyring])
 def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
     made = backend()
-    use(made)
+    keyring.set_keyring(made)
     store = TokenStore()
     assert store.get(HOST) is None
     store.set(HOST, SECRET)
@@ -105,28 +95,28 @@ def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
 
 def test_of_several_keyrings_one_that_is_safe() -> None:
     unsafe, safe = PlainFileKeyring(), MemoryKeyring()
-    use(SeveralKeyrings(unsafe, safe))
+    keyring.set_keyring(SeveralKeyrings(unsafe, safe))
     TokenStore().set(HOST, SECRET)
     assert (unsafe.entries, safe.entries) == ({}, {(SERVICE, HOST): SECRET})
 
 
 def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
     backend = LockedKeyring()
-    use(backend)
+    keyring.set_keyring(backend)
     store = TokenStore()
     for _ in range(5):
         assert store.get(HOST) is None
     assert backend.asked == 1
-    use(MemoryKeyring())
+    keyring.set_keyring(MemoryKeyring())
     store.set(HOST, SECRET)
     assert store.place(HOST) == "keyring"
 
 
 def test_a_token_that_stays_in_the_keyring_is_said() -> None:
-    use(MemoryKeyring())
+    keyring.set_keyring(MemoryKeyring())
     store = TokenStore()
     store.set(HOST, SECRET)
-    use(LockedKeyring())
+    keyring.set_keyring(LockedKeyring())
     with pytest.raises(KnownError, match="couldn't be removed") as caught:
         store.delete(HOST)
     assert SECRET not in str(caught.value)
@@ -136,7 +126,7 @@ def test_a_token_that_stays_in_the_keyring_is_said() -> None:
 
 def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = MemoryKeyring()
-    use(backend)
+    keyring.set_keyring(backend)
     monkeypatch.setenv("HF_TOKEN", SECRET)
     store = TokenStore()
     assert (store.get(HOST), store.place(HOST)) == (SECRET, "environment")
@@ -149,7 +139,7 @@ def test_the_environments_token_is_used_and_not_stored(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("text", ["", "  ", "hf_a b", "hf_a\nX-Header: b", "hf_ä", "x" * 2000])
 def test_what_cannot_be_a_token(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(MemoryKeyring())
+    keyring.set_keyring(MemoryKeyring())
     store = TokenStore()
     with pytest.raises(KnownError, match="This isn't an access token") as caught:
         store.set(HOST, text)
@@ -162,7 +152,7 @@ def test_what_cannot_be_a_token(text: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_nothing_in_logs_or_texts(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     for backend in (MemoryKeyring(), LockedKeyring()):
-        use(backend)
+        keyring.set_keyring(backend)
         store = TokenStore()
         store.set(HOST, SECRET)
         network = Network(NetworkSettings(), partial(store.get, HOST))
@@ -171,8 +161,7 @@ def test_nothing_in_logs_or_texts(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_from_several_threads() -> None:
-    backend = MemoryKeyring()
-    use(backend)
+    keyring.set_keyring(backend := MemoryKeyring())
     store = TokenStore()
     start = threading.Barrier(4)
 
@@ -182,11 +171,8 @@ def test_from_several_threads() -> None:
             store.set(HOST, f"hf_{number}")
             assert store.get(HOST) is not None
 
-    threads = [threading.Thread(target=change, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(change, range(4)))
     assert store.get(HOST) == backend.entries[SERVICE, HOST]
 
 
@@ -195,6 +181,6 @@ def test_from_several_threads() -> None:
 )
 def test_the_backend_is_named_without_asking_it(backend: type[KeyringBackend], found: bool) -> None:
     made = backend()
-    use(made)
+    keyring.set_keyring(made)
     assert (backend_name() is not None) == found
     assert not isinstance(made, MemoryKeyring) or made.asked == 0

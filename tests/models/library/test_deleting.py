@@ -14,43 +14,31 @@ from tests.support.permissions import reachable, without_rights
 
 def test_deleting_says_what_it_frees_and_removes_what_is_empty_then(tmp_path: Path) -> None:
     first = small_model(tmp_path / "models/owner/repository/split.gguf", max_tensors_per_file=4)
-    small_model(tmp_path / "models/owner/other.gguf")
+    other = small_model(tmp_path / "models/owner/other.gguf")
+    other.with_name("README.md").write_text("notes")
     shown = library(tmp_path)
     entry = shown.scan()[1]
     assert shown.would_free(entry) == entry.size == shown.delete(entry)
-    assert not first.parent.exists() and (tmp_path / "models/owner").is_dir()
+    assert not first.parent.exists()
     assert titles(library(tmp_path).scan()) == ["other"]
     shown.delete(shown.scan()[0])
-    assert (tmp_path / "models").is_dir() and not list((tmp_path / "models").iterdir())
-    assert library(tmp_path).scan() == []
-
-
-def test_deleting_leaves_other_files_alone(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "models/owner/one.gguf")
-    (path.parent / "README.md").write_text("notes")
-    shown = library(tmp_path)
+    assert [file.name for file in other.parent.iterdir()] == ["README.md"]
+    last = small_model(tmp_path / "models/last/last.gguf")
     shown.delete(shown.scan()[0])
-    assert [file.name for file in path.parent.iterdir()] == ["README.md"]
+    assert not last.parent.exists() and (tmp_path / "models").is_dir() and library(tmp_path).scan() == []
 
 
-def test_nothing_is_deleted_in_folders_of_others(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "extra/one.gguf")
-    shown = library(tmp_path, tmp_path / "extra")
-    (entry,) = shown.scan()
-    with pytest.raises(KnownError, match=r"in a folder that doesn't belong to Slipstream \(extra folder\)"):
-        shown.delete(entry)
-    assert path.exists()
-
-
-def test_nothing_is_deleted_behind_a_linked_folder(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "theirs/one.gguf")
+def test_nothing_is_deleted_in_folders_of_others_or_behind_a_linked_folder(tmp_path: Path) -> None:
+    extra, linked = small_model(tmp_path / "extra/one.gguf"), small_model(tmp_path / "theirs/two.gguf")
     (tmp_path / "models").mkdir()
-    (tmp_path / "models/linked").symlink_to(path.parent, target_is_directory=True)
-    shown = library(tmp_path)
-    (entry,) = shown.scan()
+    (tmp_path / "models/linked").symlink_to(linked.parent, target_is_directory=True)
+    shown = library(tmp_path, tmp_path / "extra")
+    one, two = shown.scan()
+    with pytest.raises(KnownError, match=r"in a folder that doesn't belong to Slipstream \(extra folder\)"):
+        shown.delete(one)
     with pytest.raises(KnownError, match="outside the models folder"):
-        shown.delete(entry)
-    assert path.exists()
+        shown.delete(two)
+    assert extra.exists() and linked.exists()
 
 
 def test_nothing_is_deleted_that_is_not_there(tmp_path: Path) -> None:

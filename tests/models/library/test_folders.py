@@ -12,6 +12,7 @@ import pytest
 from app.models.library.folders import FolderKind, ModelFolder, extra_folder, found_folders
 from app.models.library.walk import walk
 from tests.support.library_parts import library, ollama_manifest, small_model, titles
+from tests.support.permissions import reachable, without_rights
 
 
 def kinds_found(home: Path, **environment: str) -> list[tuple[Path, FolderKind]]:
@@ -28,19 +29,14 @@ def made(folder: Path) -> Path:
 # ---------------------------------------------------------------- where they are
 
 
-def test_nothing_is_offered_that_is_not_there(tmp_path: Path) -> None:
-    assert kinds_found(tmp_path) == []
-
-
 def test_the_usual_places(tmp_path: Path) -> None:
+    assert kinds_found(tmp_path) == []
     studio, old = made(tmp_path / ".lmstudio/models"), made(tmp_path / ".cache/lm-studio/models")
     hub, ollama = made(tmp_path / ".cache/huggingface/hub"), made(tmp_path / ".ollama/models")
-    assert kinds_found(tmp_path) == [
-        (studio, FolderKind.LM_STUDIO),
-        (old, FolderKind.LM_STUDIO),
-        (hub, FolderKind.HUGGING_FACE),
-        (ollama, FolderKind.OLLAMA),
-    ]
+    both = [(studio, FolderKind.LM_STUDIO), (old, FolderKind.LM_STUDIO), (hub, FolderKind.HUGGING_FACE)]
+    assert kinds_found(tmp_path) == [*both, (ollama, FolderKind.OLLAMA)]
+    other = made(tmp_path / "models")
+    assert (other, FolderKind.OLLAMA) in kinds_found(tmp_path, OLLAMA_MODELS=str(other))
 
 
 def test_lm_studio_says_where_its_home_and_its_models_are(tmp_path: Path) -> None:
@@ -72,11 +68,6 @@ def test_variables_of_the_hugging_face_cache(tmp_path: Path, environment: dict[s
     folder = made(tmp_path / place)
     filled = {name: value.format(tmp_path) for name, value in environment.items()}
     assert kinds_found(tmp_path, **filled) == [(folder, FolderKind.HUGGING_FACE)]
-
-
-def test_the_variable_of_ollama(tmp_path: Path) -> None:
-    folder = made(tmp_path / "models")
-    assert kinds_found(tmp_path, OLLAMA_MODELS=str(folder)) == [(folder, FolderKind.OLLAMA)]
 
 
 def test_an_added_folder_is_recognized(tmp_path: Path) -> None:
@@ -140,8 +131,14 @@ def test_ollama_names_its_blobs_in_manifests(tmp_path: Path) -> None:
     (entry,) = library(tmp_path, top).scan()
     assert (entry.title, entry.where, entry.path, entry.parts) == ("llama3.1:8b", "llama3.1:8b", blob, (blob,))
     assert (entry.folder.kind, entry.usable, library(tmp_path).verify(entry)) == (FolderKind.OLLAMA, True, True)
-    blob.write_bytes(blob.read_bytes()[:-1] + b"x")
+    top.rename(tmp_path / "away")
+    (missing,) = library(tmp_path, top).scan()
+    assert (missing.title, missing.folder.kind, missing.available) == ("llama3.1:8b", FolderKind.OLLAMA, False)
+    (tmp_path / "away").rename(top)
+    blob.write_bytes(b"nothing")
     assert library(tmp_path).verify(entry) is False
+    (entry,) = library(tmp_path, top).scan()
+    assert entry.problem == "llama3.1:8b is not a GGUF model file."
 
 
 @pytest.mark.parametrize(
@@ -157,15 +154,6 @@ def test_ollama_names(tmp_path: Path, manifest: str, title: str) -> None:
     _, digest = ollama(tmp_path / "ollama")
     ollama_manifest(tmp_path / "ollama", manifest, digest)
     assert titles(library(tmp_path, tmp_path / "ollama").scan()) == [title]
-
-
-def test_a_problem_names_ollamas_name_not_the_blob(tmp_path: Path) -> None:
-    top = tmp_path / "ollama"
-    blob, digest = ollama(top)
-    blob.write_bytes(b"nothing")
-    ollama_manifest(top, "registry.ollama.ai/library/llama3.1/8b", digest)
-    (entry,) = library(tmp_path, top).scan()
-    assert entry.problem == "llama3.1:8b is not a GGUF model file."
 
 
 @pytest.mark.parametrize(
@@ -197,25 +185,6 @@ def test_blobs_that_may_not_be_looked_at(tmp_path: Path) -> None:
     """As those of Ollama's service."""
     _, digest = ollama(tmp_path)
     ollama_manifest(tmp_path, "registry.ollama.ai/library/good/8b", digest)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    (tmp_path / "blobs").chmod(0)
-    administrator = os.geteuid() == 0
-    if administrator:
-        os.seteuid(65534)
-    try:
+    reachable(tmp_path)
+    with without_rights(tmp_path / "blobs"):
         assert walk(ModelFolder(tmp_path, FolderKind.OLLAMA)).files == []
-    finally:
-        if administrator:
-            os.seteuid(0)
-        (tmp_path / "blobs").chmod(0o755)
-
-
-def test_a_missing_ollama_folder_is_grayed_as_what_it_was(tmp_path: Path) -> None:
-    top = tmp_path / "ollama"
-    _, digest = ollama(top)
-    ollama_manifest(top, "registry.ollama.ai/library/good/8b", digest)
-    library(tmp_path, top).scan()
-    top.rename(tmp_path / "away")
-    (entry,) = library(tmp_path, top).scan()
-    assert (entry.title, entry.folder.kind, entry.available) == ("good:8b", FolderKind.OLLAMA, False)

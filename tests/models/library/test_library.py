@@ -36,6 +36,9 @@ def test_a_split_model_is_one_entry(tmp_path: Path) -> None:
     assert (entry.path, list(entry.parts), entry.title) == (first, files, "split")
     assert entry.size == sum(file.stat().st_size for file in files)
     assert entry.summary is not None and entry.summary.split_count == len(files)
+    first.unlink()
+    (entry,) = library(tmp_path).scan()
+    assert "these files are missing: split-00001-of" in entry.problem
 
 
 def test_what_cannot_be_loaded_is_listed_with_its_reason(tmp_path: Path) -> None:
@@ -52,12 +55,6 @@ def test_what_cannot_be_loaded_is_listed_with_its_reason(tmp_path: Path) -> None
     assert "is incomplete" in problems["cut"] and "is an embedding model" in problems["embeds"]
     assert "web page" in problems["page"] and "only a vocabulary" in problems["vocabulary"]
     assert "these files are missing: lacks-00002-of" in problems["lacks"]
-
-
-def test_a_split_model_without_its_first_part_is_one_entry(tmp_path: Path) -> None:
-    small_model(tmp_path / "models/split.gguf", max_tensors_per_file=4).unlink()
-    (entry,) = library(tmp_path).scan()
-    assert "these files are missing: split-00001-of" in entry.problem
 
 
 def test_parts_of_downloads_and_of_other_models_are_not_listed(tmp_path: Path) -> None:

@@ -65,12 +65,12 @@ def test_points_stand_where_their_figures_say(qapp: QApplication) -> None:
     assert all(plot.contains(place) for place in places)
     assert shown.point_at(places[2]) == 2
     assert shown.point_at(places[2] + QPointF(60, 0)) is None
-
-
-def test_what_is_too_short_to_time_has_no_point(qapp: QApplication) -> None:
-    chart = chart_of(set_of(), summarize(set_of()))
-    assert [point.number for point in chart.points] == [0, 1, 2, 4]
-    assert [point.kind for point in chart.medians] == ["code", "story", "prose"]
+    # What is too short to time has none.
+    assert [point.number for point in shown.chart.points] == [0, 1, 2, 4]
+    assert [point.kind for point in shown.chart.medians] == ["code", "story", "prose"]
+    assert in_words(summarize(set_of())) == (
+        "code: 75% accepted, 2.1× faster; story: 25% accepted, 0.8× as fast; prose: – accepted, same speed"
+    )
 
 
 def test_the_kinds_differ_in_shape_and_each_is_about_as_large() -> None:
@@ -116,11 +116,6 @@ def test_labels_lie_on_no_other_label_and_no_median(qapp: QApplication) -> None:
         boxes.append(box)
     assert not any(first.intersects(second) for first, second in combinations(boxes, 2))
     assert not any(box.intersects(median) for box in boxes for median in taken)
-
-
-def test_in_words(qtbot: QtBot) -> None:
-    text = in_words(summarize(set_of()))
-    assert text == "code: 75% accepted, 2.1× faster; story: 25% accepted, 0.8× as fast; prose: – accepted, same speed"
 
 
 def test_a_double_click_opens_the_comparison_behind_a_point(qtbot: QtBot) -> None:

@@ -29,7 +29,7 @@ ASKED = RepeatedAnswer(task_of(prompt(), Generate(request=0, messages=[]), 4))
 
 
 @pytest.fixture
-def tab(qtbot: QtBot, dressed: None) -> Iterator[OneAnswer]:
+def tab(qtbot: QtBot) -> Iterator[OneAnswer]:
     made = OneAnswer()
     qtbot.addWidget(made)
     made.resize(960, 680)
@@ -96,25 +96,20 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     assert not tab._timer.isActive()
 
 
-@pytest.mark.parametrize(
-    ("end", "said"), [(End("stopped"), "Stopped."), (End("failed", "The engine ended."), "The engine ended.")]
-)
-def test_an_early_end_keeps_what_is_there(tab: OneAnswer, end: End, said: str) -> None:
-    tab.begin(ASKED)
-    tab.begin_run(0, False)
-    tab.add_rounds(rounds())
-    tab.end(end)
-    assert tab.verdict.text() == said
-    assert tab.plain._text().view.content == "".join(WORDS)
-    assert note(tab.drafted) == ""
-    assert tab.footer.run_button.isEnabled()
-    assert not tab.footer.export_button.isEnabled()
-
-
-def test_an_end_before_the_first_run_leaves_no_note(tab: OneAnswer) -> None:
+def test_an_early_end_keeps_what_is_there(tab: OneAnswer) -> None:
     tab.begin(ASKED)
     tab.end(End("stopped"))
     assert (note(tab.plain), note(tab.drafted)) == ("", "")
+    for end, said in ((End("stopped"), "Stopped."), (End("failed", "The engine ended."), "The engine ended.")):
+        tab.begin(ASKED)
+        tab.begin_run(0, False)
+        tab.add_rounds(rounds())
+        tab.end(end)
+        assert tab.verdict.text() == said
+        assert tab.plain._text().view.content == "".join(WORDS)
+        assert note(tab.drafted) == ""
+        assert tab.footer.run_button.isEnabled()
+        assert not tab.footer.export_button.isEnabled()
 
 
 def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer) -> None:
@@ -153,17 +148,13 @@ def test_the_mark_covers_the_token_or_a_character() -> None:
     assert marked(shorter.drafted, shorter.difference) == (start, start + 1)
 
 
-def test_a_narrow_window_has_them_one_below_the_other(qtbot: QtBot, tab: OneAnswer) -> None:
+def test_a_narrow_window_the_tints_of_drafted_tokens_and_nothing_left(qtbot: QtBot, tab: OneAnswer) -> None:
     tab.show_compared(compared(comparison()))
     assert tab._panes.direction() is QBoxLayout.Direction.LeftToRight
     tab.resize(700, 680)
     assert tab._panes.direction() is QBoxLayout.Direction.TopToBottom
     qtbot.waitUntil(lambda: tab.drafted.y() > tab.plain.y() + 50)
     assert tab.plain.width() == tab.drafted.width() == 700
-
-
-def test_drafted_tokens_are_tinted_only_if_wanted(qtbot: QtBot, tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()))
     view = tab.drafted._text().view
     qtbot.waitUntil(lambda: view.is_drawn)
     plain = view.grab().toImage()
@@ -171,10 +162,17 @@ def test_drafted_tokens_are_tinted_only_if_wanted(qtbot: QtBot, tab: OneAnswer) 
     assert view.grab().toImage() != plain
     tab.set_show_drafted(False)
     assert view.grab().toImage() == plain
+    tab.show_nothing(wording.CHAT_DELETED)
+    assert tab.plain._text().view.content == tab.drafted._text().view.content == ""
+    assert not tab.footer.export_button.isEnabled()
+    assert tab._pages.currentIndex() == 0
 
 
 def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
-    tab.prepare(ASKED)
+    task = task_of(prompt(text="<b>bold</b> <img src=x>"), Generate(request=0, messages=[]), 4)
+    tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
+    assert tab._title.text() == "<b>bold</b> <img src=x>"
+    assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
     assert tab.footer.run_button.isEnabled()
     tab.set_blocked("No model is loaded.")
     assert not tab.footer.run_button.isEnabled()
@@ -186,26 +184,11 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     assert tab.footer._status.text() == ""
 
 
-def test_a_deleted_chat_leaves_nothing_behind(tab: OneAnswer) -> None:
-    tab.show_compared(compared(comparison()))
-    tab.show_nothing(wording.CHAT_DELETED)
-    assert tab.plain._text().view.content == tab.drafted._text().view.content == ""
-    assert not tab.footer.export_button.isEnabled()
-    assert tab._pages.currentIndex() == 0
-
-
 def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
     tab.begin(ASKED)
     tab.note_draft_failure("It ran out of memory.")
     tab.show_result(compared(comparison()))
     assert tab.verdict.text().endswith("accepted Drafting stopped during the run. It ran out of memory.")
-
-
-def test_markup_in_a_question_is_only_text(tab: OneAnswer) -> None:
-    task = task_of(prompt(text="<b>bold</b> <img src=x>"), Generate(request=0, messages=[]), 4)
-    tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
-    assert tab._title.text() == "<b>bold</b> <img src=x>"
-    assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_the_settings_in_a_line() -> None:

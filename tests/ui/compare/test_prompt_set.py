@@ -37,7 +37,7 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def tab(qtbot: QtBot, dressed: None, clock: Clock) -> Iterator[PromptSet]:
+def tab(qtbot: QtBot, clock: Clock) -> Iterator[PromptSet]:
     made = PromptSet(clock)
     qtbot.addWidget(made)
     made.resize(960, 760)
@@ -83,30 +83,34 @@ def drop(tab: PromptSet, path: Path) -> bool:
     return entering.isAccepted()
 
 
-def test_the_bundled_set_is_chosen_with_all_its_kinds(tab: PromptSet) -> None:
+def test_the_bundled_set_and_what_can_be_chosen_of_it(tab: PromptSet) -> None:
     choice = tab.choice.choice()
     assert choice.path == prompts.bundled_file()
     assert list(choice.prompts) == prompts.bundled()
     assert choice.kinds == ()
     assert shown_kinds(tab) == KINDS
     assert (choice.repeats, choice.longest) == (1, 128)
-
-
-def test_kinds_can_be_left_out(tab: PromptSet) -> None:
+    tab.choice._repeats.setValue(3)
+    tab.choice._longest.setValue(64)
     QTest.keyClick(tab.choice._boxes["story"], Qt.Key.Key_Space)
     choice = tab.choice.choice()
+    assert (choice.repeats, choice.longest) == (3, 64)
     assert {one.kind for one in choice.prompts} == set(KINDS) - {"story"}
     assert choice.kinds == tuple(kind for kind in KINDS if kind != "story")
+    assert tab.footer.run_button.isEnabled()
     for box in tab.choice._boxes.values():
         box.setChecked(False)
     assert not tab.footer.run_button.isEnabled()
     assert tab.footer.run_button.toolTip() == "No prompts are selected."
+    assert all(box.accessibleName() for box in tab.findChildren(QAbstractSpinBox))
 
 
-def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_users(tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "mine.jsonl", "mail", "mail", "code")
-    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(path), ""))
-    QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
+    for chosen in ("", str(path)):
+        assert tab.choice._bundled.isChecked() and tab.choice.choice().path == prompts.bundled_file()
+        monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_, chosen=chosen: (chosen, ""))
+        QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     choice = tab.choice.choice()
     assert choice.path == path
     assert len(choice.prompts) == 3
@@ -115,13 +119,6 @@ def test_a_file_of_the_users(qtbot: QtBot, tab: PromptSet, tmp_path: Path, monke
     QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
     assert tab.choice.choice().path == prompts.bundled_file()
     assert shown_kinds(tab) == KINDS
-
-
-def test_a_dialog_that_is_canceled_changes_nothing(tab: PromptSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("", ""))
-    QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    assert tab.choice._bundled.isChecked()
-    assert tab.choice.choice().path == prompts.bundled_file()
 
 
 def test_a_file_can_be_dropped(tab: PromptSet, tmp_path: Path) -> None:
@@ -148,14 +145,6 @@ def test_of_a_file_with_very_many_kinds_all_are_taken(tab: PromptSet, tmp_path: 
     tab.choice.open_file(write(tmp_path / "many.jsonl", *(f"kind {number}" for number in range(MOST_KINDS + 1))))
     assert shown_kinds(tab) == []
     assert len(tab.choice.choice().prompts) == MOST_KINDS + 1
-
-
-def test_repeats_and_length_are_chosen(tab: PromptSet) -> None:
-    tab.choice._repeats.setValue(3)
-    tab.choice._longest.setValue(64)
-    choice = tab.choice.choice()
-    assert (choice.repeats, choice.longest) == (3, 64)
-    assert tab.footer.run_button.isEnabled()
 
 
 def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock) -> None:
@@ -202,7 +191,8 @@ def test_a_stop_keeps_what_is_done(tab: PromptSet) -> None:
 def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptSet) -> None:
     tab.begin(2)
     tab.add_compared(compared(comparison("code")))
-    tab.add_compared(compared(comparison("code", text="Another")))
+    tab.add_compared(compared(comparison("code", text="<b>Another</b>")))
+    assert prompt_item(tab, 1).text(0) == "<b>Another</b>" and "<b>" not in prompt_item(tab, 1).toolTip(0)
     kind = tab.table.topLevelItem(0)
     assert kind is not None
     tab.table.setCurrentItem(kind)
@@ -214,14 +204,7 @@ def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptS
     assert opened.args == [1]
 
 
-def test_markup_in_a_prompt_is_only_text(tab: PromptSet) -> None:
-    tab.begin(1)
-    tab.add_compared(compared(comparison(text="<b>bold</b>")))
-    assert prompt_item(tab, 0).text(0) == "<b>bold</b>"
-    assert "<b>" not in prompt_item(tab, 0).toolTip(0)
-
-
-def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, tab: PromptSet) -> None:
+def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, dressed: None, tab: PromptSet) -> None:
     tab.begin(1)
     tab.add_compared(compared(comparison()))
     tab.resize(520, 700)
@@ -236,7 +219,3 @@ def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, tab: PromptSet) -
     assert all(box.geometry().right() <= tab.choice.width() for box in boxes)
     tab.resize(960, 700)
     qtbot.waitUntil(lambda: hidden() == [])
-
-
-def test_every_number_box_has_a_name(tab: PromptSet) -> None:
-    assert all(box.accessibleName() for box in tab.findChildren(QAbstractSpinBox))

@@ -81,6 +81,8 @@ def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
 
 def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owner: QObject) -> None:
     at = bench(make_rig("compare"), owner)
+    at.rig.ask("Hello")
+    assert at.heard.rounds == 0  # the chat's own answers are no part of it
     at.runner.start_one(task(seed=9))
     assert at.runner.is_running()
     assert at.rig.engine.state() is EngineState.COMPARING
@@ -95,6 +97,7 @@ def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owne
     assert [piece.drafter for piece in found.drafted] == [None] + ["model"] * (len(PLAIN_WORDS) - 1)
     assert at.heard.rounds == 2 * len(PLAIN_WORDS)  # those of the warm-up are not told
     assert at.rig.engine.state() is EngineState.READY
+    assert at.rig.page.texts() == ["Hello", "".join(PLAIN_WORDS)]
 
 
 @pytest.mark.parametrize(("behavior", "is_tie"), [("compare differ", True), ("compare differ far", False)])
@@ -213,17 +216,12 @@ def test_another_pair_ends_it(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -
 def test_without_a_model_nothing_begins(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
     at = bench(make_rig("compare"), owner)
     at.rig.engine.restart()
-    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
-    at.runner.start_one(task())
-    assert at.heard.ends == [End("failed", NO_PAIR)]
-
-
-def test_waiting_for_a_pair_that_cannot_be_loaded_ends(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare"), owner)
-    at.rig.engine.restart()
     at.runner.start_one(task())
     assert at.runner.is_waiting()
     assert at.wait() == End("failed", NO_PAIR)
+    assert at.rig.engine.state() is EngineState.EMPTY
+    at.runner.start_one(task())
+    assert at.heard.ends == [End("failed", NO_PAIR)] * 2
 
 
 def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObject) -> None:
@@ -234,20 +232,7 @@ def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObje
     assert [one.comparison.prompt.title for one in at.heard.compared] == ["Short", "Short"]
     assert [one.prompt.title for one in at.heard.left_out] == ["This is too long", "Also too long"]
     assert "9,000" in at.heard.left_out[0].reason
-
-
-def test_where_all_are_refused_the_reason_is_told(make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare picky"), owner)
     at.runner.start_one(task("Far too long"))
     end = at.wait()
     assert end.kind == "failed"
     assert "9,000" in end.message
-
-
-def test_the_chats_own_answers_are_no_part_of_it(make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare"), owner)
-    at.rig.ask("Hello")
-    assert at.heard.rounds == 0
-    at.runner.start_one(task())
-    at.wait()
-    assert at.rig.page.texts() == ["Hello", "".join(PLAIN_WORDS)]

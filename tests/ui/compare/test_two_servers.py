@@ -21,17 +21,15 @@ from app.protocol.options import Sampling
 from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
-from app.ui.compare.runner import PAIR_GIVEN_UP
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from tests.support import remote_streams
 from tests.support.keyrings import MemoryKeyring
-from tests.support.model_server import Answer, Asked, Cut, ModelServer, Reply, Wait
+from tests.support.model_server import Answer, Cut, ModelServer, Reply, Wait
 from tests.support.remote_streams import TEXT, chunk
 from tests.ui.compare.comparing import Comparing
 from tests.ui.parts import WAIT_MS, Rig
 
-pytestmark = pytest.mark.usefixtures("dressed")
 CHAT = "/v1/chat/completions"
 FAR = "http://far.example:8000"
 
@@ -131,21 +129,6 @@ def test_a_server_is_chosen_and_an_answer_compared(make: Make, drafting: ModelSe
     assert at.presenter.second.engine.state() is EngineState.STOPPED
 
 
-def test_it_is_remembered_for_the_server_in_use(make: Make, drafting: ModelServer, plain: ModelServer) -> None:
-    values = Settings(plain_servers={drafting.url: Pair("/models/q.gguf", server=plain.url)})
-    at = make(drafting.url, values)
-    at.chat.ask("Hello")
-    compare(at)
-    assert at.window.one.server.text() == f"/models/q.gguf · 127.0.0.1:{plain.port} · connecting…"
-    at.idle()
-    assert at.verdict().startswith("✓ Same text")
-    with ModelServer(remote_streams.vllm()) as another:
-        at.chat.connect(another.url)
-        assert at.window.one.server.text() == "none yet"
-    at.chat.load()
-    assert not at.window.one.server.isVisible()  # our engine needs none
-
-
 def test_a_set_of_prompts_and_its_export(
     qtbot: QtBot,
     make: Make,
@@ -182,26 +165,16 @@ def test_a_set_of_prompts_and_its_export(
     assert "on a second server" in text
 
 
-def test_another_model_or_context_is_warned_of(make: Make, drafting: ModelServer) -> None:
-    at = make(drafting.url)
-    with ModelServer(remote_streams.vllm()) as other:
-        asked(at, other)
-        compare(at)
-        at.idle()
-    (doubts,) = [at.window.one.server.text().partition("\n")[2]]
-    assert doubts == (
-        "The models have different names: “m” without a draft, “q” with a draft. "
-        "The context lengths differ: 4,096 tokens without a draft, 2,048 with a draft."
-    )
-    assert at.presenter._result is not None
-    assert at.presenter._result[1].setup.servers == ["llama-server b9000-0c1e570", "vLLM 0.29.0, model m"]
-
-
 def test_different_texts_of_two_servers_are_no_fault(make: Make, drafting: ModelServer, plain: ModelServer) -> None:
     plain.routes[CHAT] = Reply.stream(
         chunk({"content": "Three"}), chunk({"content": " draft"}), chunk({}, finish_reason="stop")
     )
     at = make(drafting.url)
+    at.chat.ask("Hello")
+    at.values.remember_plain_server(drafting.url, Pair("/models/q.gguf", server=drafting.url))
+    compare(at)
+    assert at.verdict() == wording.SAME_SERVER
+    assert not at.window.one.footer.run_button.isEnabled()
     for temperature, why in ((0.0, "Two servers can round differently"), (0.8, "Two servers may draw different")):
         at.chat.settings = AnswerSettings(sampling=Sampling(temperature=temperature))
         asked(at, plain)
@@ -212,36 +185,28 @@ def test_different_texts_of_two_servers_are_no_fault(make: Make, drafting: Model
         assert "report it" not in at.verdict()
 
 
-def test_a_second_server_that_drafts_is_noticed(make: Make, drafting: ModelServer) -> None:
+def test_a_second_server_with_another_model_that_drafts(make: Make, drafting: ModelServer, kept: MemoryKeyring) -> None:
     at = make(drafting.url)
+    with ModelServer(remote_streams.vllm()) as other:
+        done: list[bool] = []
+        at.keys.put(other.url, "s3cret-key", lambda: done.append(True), lambda error: pytest.fail(str(error)))
+        at.qtbot.waitUntil(lambda: bool(done), timeout=WAIT_MS)
+        asked(at, other)
+        compare(at)
+        at.idle()
+        assert {one.headers.get("authorization") for one in other.asked} == {"Bearer s3cret-key"}
+        assert {one.headers.get("authorization") for one in drafting.asked} == {None}
+    assert at.window.one.server.text().partition("\n")[2] == (
+        "The models have different names: “m” without a draft, “q” with a draft. "
+        "The context lengths differ: 4,096 tokens without a draft, 2,048 with a draft."
+    )
+    assert at.presenter._result is not None
+    assert at.presenter._result[1].setup.servers == ["llama-server b9000-0c1e570", "vLLM 0.29.0, model m"]
     with ModelServer(remote_streams.llama_server()) as other:
         asked(at, other)
         compare(at)
         at.idle()
     assert wording.SECOND_DRAFTS in at.verdict()
-
-
-def test_the_server_in_use_is_no_second_one(make: Make, drafting: ModelServer) -> None:
-    at = make(drafting.url)
-    at.chat.ask("Hello")
-    at.values.remember_plain_server(drafting.url, Pair("/models/q.gguf", server=drafting.url))
-    compare(at)
-    assert at.verdict() == wording.SAME_SERVER
-    assert not at.window.one.footer.run_button.isEnabled()
-
-
-def test_its_key_comes_from_the_keyring(
-    make: Make, drafting: ModelServer, plain: ModelServer, kept: MemoryKeyring
-) -> None:
-    at = make(drafting.url)
-    done: list[bool] = []
-    at.keys.put(plain.url, "s3cret-key", lambda: done.append(True), lambda error: pytest.fail(str(error)))
-    at.qtbot.waitUntil(lambda: bool(done), timeout=WAIT_MS)
-    asked(at, plain)
-    compare(at)
-    at.idle()
-    assert {one.headers.get("authorization") for one in plain.asked} == {"Bearer s3cret-key"}
-    assert {one.headers.get("authorization") for one in drafting.asked} == {None}
 
 
 # ------------------------------------------------------------ trouble
@@ -259,6 +224,11 @@ def test_a_server_that_does_not_answer(make: Make, drafting: ModelServer) -> Non
     assert len(drafting.bodies(CHAT)) == before  # nothing is compared with nothing
     assert at.window.one.footer.run_button.isEnabled()
     assert at.chat.engine.state() is EngineState.READY
+    with ModelServer(remote_streams.vllm()) as another:  # each server in use has its own second one
+        at.chat.connect(another.url)
+        assert at.window.one.server.text() == "none yet"
+    at.chat.load()
+    assert not at.window.one.server.isVisible()  # our engine needs none
 
 
 def test_a_server_that_dies_in_the_middle(make: Make, drafting: ModelServer, plain: ModelServer) -> None:
@@ -273,50 +243,7 @@ def test_a_server_that_dies_in_the_middle(make: Make, drafting: ModelServer, pla
     assert at.verdict().startswith("✓ Same text")
 
 
-def test_a_server_that_is_gone_ends_a_set(
-    make: Make, drafting: ModelServer, plain: ModelServer, tmp_path: Path
-) -> None:
-    at = make(drafting.url)
-    asked(at, plain)
-    path = tmp_path / "mine.txt"
-    path.write_text("".join(f"Prompt {number}\n" for number in range(8)), encoding="utf-8")
-    many, normal = at.window.many, plain.routes[CHAT]
-
-    def answer(one: Asked) -> Reply:
-        if len(plain.bodies(CHAT)) == 3:
-            plain._server.socket.close()  # nothing new is accepted from now on
-        return normal(one) if callable(normal) else normal
-
-    plain.routes[CHAT] = answer
-    at.presenter.compare_prompts()
-    many.choice.open_file(path)
-    many.footer.run_button.click()
-    at.idle()
-    assert many.verdict.text().startswith("The server without a draft failed. Nothing answers at 127.0.0.1")
-    assert len(many.results) == 2
-
-
-def test_a_choice_that_does_not_answer_is_told_beside_a_result(
-    make: Make, drafting: ModelServer, plain: ModelServer
-) -> None:
-    at = make(drafting.url)
-    asked(at, plain)
-    compare(at)
-    at.idle()
-    with ModelServer({}) as gone:
-        pass
-    at.window.one.server.button.click()
-    assert at.choose is not None
-    at.choose("q", gone.url)
-    many = at.window.many
-    at.qtbot.waitUntil(lambda: many.verdict.text().startswith("The server without"), timeout=WAIT_MS)
-    assert at.verdict().startswith("✓ Same text")  # that result stays
-    assert at.window.one.footer._status.text().startswith("The server without a draft can't be used. Nothing answers")
-    at.choose("/models/q.gguf", plain.url)
-    assert (many.verdict.text(), at.window.one.footer._status.text()) == ("", "")
-
-
-@pytest.mark.parametrize("side", ["plain", "drafted", "connecting"])
+@pytest.mark.parametrize("side", ["drafted", "connecting"])
 def test_stop_ends_the_right_one_at_once(make: Make, drafting: ModelServer, plain: ModelServer, side: str) -> None:
     at = make(drafting.url)
     asked(at, plain)
@@ -359,19 +286,6 @@ def test_a_message_comes_first_and_the_run_begins_again(make: Make, drafting: Mo
     assert at.window.one.plain._text().view.content == TEXT
 
 
-def test_another_pair_ends_it(make: Make, drafting: ModelServer, plain: ModelServer) -> None:
-    at = make(drafting.url)
-    asked(at, plain)
-    wait = Wait()
-    plain.routes[CHAT] = later(plain.routes[CHAT], Reply.stream(*remote_streams.words()[:3], wait), 1, 1000)
-    compare(at)
-    at.qtbot.waitUntil(wait.reached.is_set, timeout=WAIT_MS)
-    with ModelServer(remote_streams.vllm()) as another:
-        at.chat.connect(another.url)
-    assert at.verdict() == PAIR_GIVEN_UP
-    at.qtbot.waitUntil(wait.left.is_set, timeout=WAIT_MS)
-
-
 # ------------------------------------------------------------ consent and offline
 
 
@@ -405,15 +319,6 @@ def test_a_chat_of_this_computer_is_asked_about(make: Make, drafting: ModelServe
     at.window.one.footer.run_button.click()
     at.idle()
     assert at.presenter._result is not None and boxes(at) == []  # once for each chat and computer
-
-
-def test_what_was_allowed_for_a_computer_holds_for_its_other_servers(make: Make) -> None:
-    at = make("http://far.example:9000", second=far_engine(), rig=Rig)
-    at.values.remember_plain_server("http://far.example:9000", Pair("far", server=FAR))
-    at.chat.ask("For that computer")
-    compare(at)
-    at.idle()
-    assert boxes(at) == [] and at.presenter._result is not None
 
 
 def test_offline_only_this_computer_is_asked(make: Make, drafting: ModelServer) -> None:

@@ -1,0 +1,7 @@
+"""Measured figures; they print and never fail a test. ``python -m benchmarks`` runs all of them."""
+
+import os
+
+from app import program
+
+program.prepare_engine(os.environ)

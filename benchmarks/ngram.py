@@ -1,0 +1,126 @@
+"""What the n-gram drafter costs by length of context: to take a token in, to take a prompt in, to propose.
+
+    python -m benchmarks.ngram [--repeat N] [--json]
+
+Two texts: a chat that quotes itself, and one token over and over, where every place matches every other. Growing is
+measured over the last tokens before each length, a few at a time as rounds add them. Memory is what the index holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.drafters.ngram import NgramDrafter
+from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.options import Sampling
+
+TASK = Task(Sampling(), seed=1)
+
+LENGTHS = (1_000, 8_000, 32_000)
+GROWN = 500
+ROUND = 4
+COLUMNS = {
+    "grow_us": "grow µs/token",
+    "begin_ms": "begin ms",
+    "again_ms": "begin again ms",
+    "propose_us": "propose µs",
+    "propose_worst_us": "worst µs",
+    "memory_mb": "memory MB",
+}
+
+
+def quoting_text(length: int, seed: int = 1) -> list[int]:
+    """Tokens of which about half are quoted from before, in pieces; the others follow a skewed distribution."""
+    rng = random.Random(seed)
+    tokens: list[int] = []
+    while len(tokens) < length:
+        if tokens and rng.random() < 0.5:
+            begin = rng.randrange(len(tokens))
+            tokens += tokens[begin : begin + rng.randint(5, 60)]
+        else:
+            tokens += [int(30_000 * rng.random() ** 4) for _ in range(30)]
+    return tokens[:length]
+
+
+def measure_text(tokens: list[int], repeat: int) -> dict[str, float]:
+    """Medians over ``repeat`` runs, but for the slowest draft of all."""
+    grow, begin, again, propose = list[float](), list[float](), list[float](), list[float]()
+    for _ in range(repeat):
+        drafter = NgramDrafter(lambda _: False)
+        sequence = TokenSequence(tokens[:-GROWN])
+        begin.append(_timed(drafter.begin, sequence, TASK))
+        spent = 0.0
+        for place in range(len(tokens) - GROWN, len(tokens), ROUND):
+            new = tokens[place : place + ROUND]
+            propose.append(_timed(drafter.propose, MAX_DRAFT_LENGTH))
+            for token in new:
+                sequence.append(token)
+            spent += _timed(drafter.accepted)
+        grow.append(spent / GROWN)
+        again.append(_timed(drafter.begin, TokenSequence(tokens), TASK))
+    return {
+        "grow_us": statistics.median(grow) * 1e6,
+        "begin_ms": statistics.median(begin) * 1e3,
+        "again_ms": statistics.median(again) * 1e3,
+        "propose_us": statistics.median(propose) * 1e6,
+        "propose_worst_us": max(propose) * 1e6,
+        "memory_mb": _memory(tokens) / 1e6,
+    }
+
+
+def _timed(call: Callable[..., object], *arguments: object) -> float:
+    begun = time.perf_counter()
+    call(*arguments)
+    return time.perf_counter() - begun
+
+
+def _memory(tokens: list[int]) -> int:
+    tracemalloc.start()
+    drafter = NgramDrafter(lambda _: False)
+    drafter.begin(TokenSequence(tokens), TASK)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return used
+
+
+def measure(repeat: int) -> dict[str, Any]:
+    """All figures, by text and length of context."""
+    return {
+        "repeat": repeat,
+        "quoting": {str(length): measure_text(quoting_text(length), repeat) for length in LENGTHS},
+        "one token": {str(length): measure_text([7] * length, repeat) for length in LENGTHS},
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result for people."""
+    lines = [f"{'text':10} {'context':>8} " + " ".join(f"{label:>14}" for label in COLUMNS.values())]
+    for text in ("quoting", "one token"):
+        for length, row in result[text].items():
+            lines.append(f"{text:10} {length:>8} " + " ".join(f"{row[column]:14.2f}" for column in COLUMNS))
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Cost of the n-gram drafter")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args(arguments)
+    result = measure(max(options.repeat, 1))
+    if not options.json:
+        print(table(result))
+    print(json.dumps(result))
+    return result
+
+
+if __name__ == "__main__":
+    main()

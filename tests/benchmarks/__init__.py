@@ -1,7 +1,0 @@
-"""Measured figures; they print and never fail a test. ``python -m tests.benchmarks`` runs all of them."""
-
-import os
-
-from app import program
-
-program.prepare_engine(os.environ)
