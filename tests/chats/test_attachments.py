@@ -118,12 +118,6 @@ def test_one_that_is_not_there_any_more(store: ChatStore) -> None:
     assert store.attachment_data(text.sha256) is None
 
 
-def test_a_chat_without_words_is_named_after_its_file(store: ChatStore) -> None:
-    chat = store.create_chat()
-    ask(store, chat.id, notes(store), text="")
-    assert store.chat(chat.id).title == "notes.md"
-
-
 def test_they_go_with_a_deleted_message_and_come_back_with_it(store: ChatStore, path: Path) -> None:
     chat = store.create_chat()
     asked = ask(store, chat.id, notes(store))
@@ -187,32 +181,25 @@ def test_erasing_that_fails_is_repeated_at_the_next_start(path: Path, monkeypatc
         assert files(path) == []
 
 
-def test_a_start_removes_what_no_message_has(path: Path) -> None:
-    with ChatStore(path) as store:
-        sent, unsent, dropped = notes(store), notes(store, "unsent"), notes(store, "dropped")
-        ask(store, store.create_chat().id, sent)
-        store.set_unsent_attachments(None, [unsent])
-        store.tidy()
-        assert len(files(path)) == 3  # the last one may still be sent
-    stray = Path(sent.path).with_name("0123.part")
-    stray.write_bytes(b"half")
-    with ChatStore(path) as store:
-        store.tidy()
-        assert files(path) == sorted([sent.sha256, unsent.sha256])
-        assert dropped.sha256 not in files(path)
-        assert not stray.exists()
-
-
-def test_what_is_attached_to_an_unsent_message_is_kept(path: Path) -> None:
+def test_what_is_attached_to_an_unsent_message_is_kept_and_a_start_removes_what_no_message_has(path: Path) -> None:
     with ChatStore(path) as store:
         chat = store.create_chat()
         store.set_unsent_attachments(chat.id, [notes(store, "one"), notes(store, "two")])
         store.set_unsent_attachments(None, [notes(store, "three")])
         store.set_unsent_attachments("deleted meanwhile", [notes(store, "four")])
+        sent, dropped = notes(store), notes(store, "dropped")
+        ask(store, store.create_chat().id, sent)
+        store.tidy()
+        assert len(files(path)) == 5 and dropped.sha256 in files(path)  # it may still be sent
+    stray = Path(sent.path).with_name("0123.part")
+    stray.write_bytes(b"half")
     with ChatStore(path) as store:
+        store.tidy()
         assert [one.text for one in store.unsent_attachments(chat.id)] == ["one", "two"]
         assert [one.text for one in store.unsent_attachments(None)] == ["three"]
         assert store.unsent_attachments("deleted meanwhile") == ()
+        assert len(files(path)) == 4 and dropped.sha256 not in files(path)
+        assert not stray.exists()
         store.set_unsent_attachments(chat.id, [])
         assert store.unsent_attachments(chat.id) == ()
 
@@ -388,6 +375,7 @@ def test_other_formats_have_the_text(store: ChatStore, name: str) -> None:
 
 def test_what_llama_cpp_is_given_comes_back(store: ChatStore, tmp_path: Path) -> None:
     ask(store, (chat := store.create_chat()).id, notes(store), text="")
+    assert store.chat(chat.id).title == "notes.md", "without words, it is named after its file"
     file = tmp_path / "chat.jsonl"
     file.write_text(WRITE["llama.cpp"].write(store.record(chat.id), list), encoding="utf-8")
     (added,) = store.add_records(ChatReading([file]).next().chats).added
@@ -412,24 +400,15 @@ def test_images_come_back_from_other_formats(store: ChatStore, tmp_path: Path, f
         assert Path(found.path).read_bytes() == data
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "https://example.org/a.png",
-        "data:image/png;base64,!!!!",
-        "data:image/png;base64,aGVsbG8=",
-        "file:///a.png",
-        "",
-        3,
-    ],
-)
-def test_other_addresses_of_images_are_left_alone(tmp_path: Path, address: object) -> None:
-    part = {"type": "image_url", "image_url": {"url": address}}
-    messages = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, 3]}]
-    (tmp_path / "chat.json").write_text(json.dumps([{"messages": messages}]))
-    batch = ChatReading([tmp_path / "chat.json"]).next()
-    assert batch.left_out == {"images": 1, "files": 1}
-    assert batch.chats[0].messages[0].attachments == []
+def test_other_addresses_of_images_are_left_alone(tmp_path: Path) -> None:
+    data = "data:image/png;base64,"
+    for address in ("https://example.org/a.png", f"{data}!!!!", f"{data}aGVsbG8=", "file:///a.png", "", 3):
+        part = {"type": "image_url", "image_url": {"url": address}}
+        messages = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, 3]}]
+        (tmp_path / "chat.json").write_text(json.dumps([{"messages": messages}]))
+        batch = ChatReading([tmp_path / "chat.json"]).next()
+        assert batch.left_out == {"images": 1, "files": 1}
+        assert batch.chats[0].messages[0].attachments == []
 
 
 def test_a_chat_that_is_only_too_large_with_its_images_comes_without_them(

@@ -40,24 +40,21 @@ def test_markdown() -> None:
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("figures", "heading"),
-    [
-        ("{}", "Thinking"),
-        ('{"thinking_s":11.6}', "Thought for 12 s"),
-        ('{"thinking_s":125}', "Thought for 2 min 5 s"),
-        ('{"thinking_s":"x"}', "Thinking"),
-    ],
-)
-def test_markdown_quotes_the_thinking(figures: str, heading: str) -> None:
-    with ChatStore(MEMORY) as store:
-        chat = store.create_chat("Words")
-        begun = begin_answer(store, chat.id, None, "Guide", {})
-        thinking = "Which?\n\n```\ncode\n```\n"
-        store.finish_answer(replace(begun, text="These.", thinking=thinking, status="complete", figures_json=figures))
-        assert text_of(store, chat.id).splitlines()[4:] == [
-            "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
-        ]  # fmt: skip
+def test_markdown_quotes_the_thinking() -> None:
+    headings = {
+        "{}": "Thinking",
+        '{"thinking_s":11.6}': "Thought for 12 s",
+        '{"thinking_s":125}': "Thought for 2 min 5 s",
+        '{"thinking_s":"x"}': "Thinking",
+    }
+    for figures, heading in headings.items():
+        with ChatStore(MEMORY) as store:
+            begun = begin_answer(store, store.create_chat("Words").id, None, "Guide", {})
+            whole = replace(begun, text="These.", thinking="Which?\n\n```\ncode\n```\n", status="complete")
+            store.finish_answer(replace(whole, figures_json=figures))
+            assert text_of(store, begun.chat_id).splitlines()[4:] == [
+                "## Guide", "", f"> *{heading}*", ">", "> Which?", ">", "> ```", "> code", "> ```", "", "These.",
+            ]  # fmt: skip
 
 
 def test_a_page_has_its_images_inside(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from app.chats.database import MEMORY
 from app.chats.store import TRASH_DAYS, ChatStore
 from app.chats.worker import ChatWorker
 from tests.support.chats import add_question
+from tests.support.matrix import in_proof
 
 DAY = 86400.0
 
@@ -30,7 +31,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", *in_proof(["memory"])])
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[ChatStore]:
     with ChatStore(MEMORY if request.param == "memory" else tmp_path / "chats.sqlite", clock=clock) as store:
         yield store

@@ -24,7 +24,7 @@ from app.chats.prompt_parts import prompt_text
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore, new_id
 from app.errors import Canceled, KnownError
-from app.helper import shared
+from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, shared
 from tests.chats.formats.test_formats import DATA
 from tests.support.chats import add_question, begin_answer
 
@@ -248,6 +248,24 @@ def test_a_file_that_needs_too_much_memory_ends_only_its_helper(tmp_path: Path) 
     path.write_text("[[" + ",".join(['{"":1}'] * 4_000_000))
     with pytest.raises(KnownError, match="memory"):
         Import([path]).summary()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TooMuchMemory(), "needs too much memory"),
+        (TookTooLong(), "takes too long"),
+        (NotStarted("no room"), "couldn't be started: no room"),
+        (Died(), "ended unexpectedly"),
+    ],
+)
+def test_a_helper_that_fails_is_a_sentence(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Helper, "read_chats", fail)
+    with pytest.raises(KnownError, match=words):
+        Import([DATA]).summary()
 
 
 @pytest.mark.parametrize("name", ["json", "llama.cpp", "openai"])

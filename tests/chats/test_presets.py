@@ -110,25 +110,20 @@ def test_copies_get_names_of_their_own(path: Path) -> None:
     assert copy is not None and copy.system_prompt == "Be brief."
 
 
-def test_what_was_deleted_is_no_default(path: Path) -> None:
+def test_what_was_deleted_is_no_default_and_there_may_be_none(path: Path) -> None:
     presets = Presets(path)
     presets.save("Brief", BRIEF)
     presets.set_default("Brief")
+    presets.set_default("brief", MODEL)
+    presets.set_default("", MODEL)
+    assert Presets(path).own_default_name(MODEL) == ""
     presets.set_default("Brief", MODEL)
     presets.delete("bRIEF")
     assert (presets.names(), presets.default_name(MODEL), presets.default_for()) == ([], "", ChatSettings())
     with pytest.raises(KnownError, match="no longer a preset"):
         presets.delete("Brief")
-
-
-def test_no_default_any_more(path: Path) -> None:
-    presets = Presets(path)
-    presets.save("Brief", BRIEF)
-    presets.set_default("brief", MODEL)
-    presets.set_default("", MODEL)
-    assert Presets(path).default_name(MODEL) == ""
     with pytest.raises(KnownError, match="no longer a preset"):
-        presets.set_default("gone")
+        presets.set_default("Brief")
 
 
 def test_there_is_an_end(path: Path) -> None:
@@ -152,24 +147,19 @@ def test_the_settings_of_the_version_before_come_once(path: Path) -> None:
     assert Presets(path).names() == [FORMER_SETTINGS.upper()]
 
 
-def test_a_value_that_makes_no_sense_costs_only_itself(path: Path) -> None:
+def test_a_value_that_makes_no_sense_costs_only_itself_and_stays_in_the_file(path: Path) -> None:
     brief = {"seed": -1, "system_prompt": "Be brief.", "sampling": {"top_p": 7, "top_k": 3}, "theme": "dusk"}
-    path.write_text(json.dumps({"version": 1, "presets": {"Brief": brief}, "default": "gone"}), encoding="utf-8")
+    numbers = dict.fromkeys(("seed", "max_tokens", "thinking_budget"), 2**64)
+    huge = {**numbers, "sampling": dict.fromkeys(SamplingChoice.__struct_fields__, 2**64), "stop": ["x"]}
+    content = {"version": 1, "presets": {"Brief": brief, "Huge": huge}, "default": "gone"}
+    path.write_text(json.dumps(content), encoding="utf-8")
     presets = Presets(path)
     expected = ChatSettings(preset="Brief", system_prompt="Be brief.", sampling=SamplingChoice(top_k=3))
     assert presets.get("Brief") == expected
-    assert presets.default_for() == ChatSettings()
-
-
-def test_numbers_that_are_too_large_are_left_out_and_stay_in_the_file(path: Path) -> None:
-    numbers = dict.fromkeys(("seed", "max_tokens", "thinking_budget"), 2**64)
-    sampling = dict.fromkeys(SamplingChoice.__struct_fields__, 2**64)
-    content = {"version": 1, "presets": {"Huge": {**numbers, "sampling": sampling, "stop": ["x"]}}}
-    path.write_text(json.dumps(content), encoding="utf-8")
-    presets = Presets(path)
     assert presets.get("Huge") == ChatSettings(preset="Huge", stop=["x"])
-    presets.save("Brief", BRIEF)
-    assert Presets(path).get("Brief") is not None
+    assert presets.default_for() == ChatSettings()
+    presets.save("Long", LONG)
+    assert Presets(path).get("Long") is not None
     assert json.loads(path.read_text(encoding="utf-8"))["presets"]["Huge"]["seed"] == 2**64
 
 

@@ -169,7 +169,7 @@ SIGNS = ["<think>", "</think>", "<thi", "nk>", "</", "<", "\n", " ", "a", "é", 
 def test_a_text_is_split_as_if_it_streamed(is_cut: bool) -> None:
     rng = random.Random(5)
     count = 0
-    for _ in range(1000):
+    for _ in range(500):
         texts = ["<think>", *rng.choices(SIGNS, k=rng.randint(1, 12))]
         stream = TokenTexts(Parts(texts).piece, Marks(Parts(list(texts)), ""))
         told = [piece for at in range(len(texts)) for piece in stream.add(Piece(text="", id=at))]
@@ -181,7 +181,7 @@ def test_a_text_is_split_as_if_it_streamed(is_cut: bool) -> None:
         assert found.thinking == "".join(piece.text for piece in told if piece.thinking)
         assert found.text == "".join(piece.text for piece in told if not piece.thinking)
         count += bool(found.thinking and found.text)
-    assert count > 100
+    assert count > 50
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.opening)

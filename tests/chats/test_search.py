@@ -20,6 +20,7 @@ from app.chats.search_index import MOST
 from app.chats.search_text import matches, snippet, words_of
 from app.chats.store import ChatStore
 from tests.support.chats import add_question, begin_answer
+from tests.support.matrix import in_proof
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "chats.sqlite"
 
 
-@pytest.fixture(params=["indexed", "not yet indexed", "in memory"])
+@pytest.fixture(params=["indexed", "not yet indexed", *in_proof(["in memory"])])
 def store(request: pytest.FixtureRequest, path: Path) -> Iterator[ChatStore]:
     ticks = count(1_790_000_000)
     with ChatStore(MEMORY if request.param == "in memory" else path, clock=lambda: float(next(ticks))) as store:

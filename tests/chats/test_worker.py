@@ -98,14 +98,15 @@ def test_opening_erases_what_was_deleted(path: Path) -> None:
     worker.close()
 
 
-def test_a_store_that_cannot_open_says_so_in_every_answer(path: Path) -> None:
-    with ChatStore(path):
+def test_a_store_that_another_program_uses_says_so_in_every_answer(path: Path) -> None:
+    with ChatStore(path) as store:
         worker = ChatWorker(path)
-        with pytest.raises(KnownError, match="Another program"):
+        with pytest.raises(KnownError, match="Another program is using your chats"):
             worker.opened.result()
         with pytest.raises(KnownError, match="Another program"):
             worker.submit(lambda store: store.chats()).result()
         worker.close()
+        assert store.create_chat("still works").title == "still works"
 
 
 def test_a_canceled_task_does_not_run(path: Path) -> None:

@@ -29,22 +29,29 @@ async def answered(engine: AsyncEngineProcess, command: Generate = ANSWER) -> li
         return [event async for event in events]
 
 
-def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
+def test_a_pair_is_loaded_and_answers_and_what_fails_says_why(tmp_path: Path) -> None:
     target = make_model(tmp_path / "target.gguf")
 
     async def run() -> None:
         engine = AsyncEngineProcess()
         await engine.start()
         try:
+            with pytest.raises(KnownError, match="No model"):
+                await engine.tokenize(Tokenize(request=0, text="a"))
+            with pytest.raises(KnownError, match=r"gone\.gguf"):
+                await engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
             pair = await engine.load(Load(request=0, target=str(target)))
             assert pair.target.path == str(target)
+            too_long = [Message(role="user", content="x " * 2000)]
+            with pytest.raises(GenerationFailedError) as failed:
+                await answered(engine, Generate(request=0, messages=too_long, overflow="stop"))
+            assert failed.value.prompt_tokens > 512
             first, *_, last = await answered(engine)
             assert isinstance(first, GenerationStarted) and isinstance(last, GenerationFinished)
             assert last.figures.completion_tokens == 16
             tokens = await engine.tokenize(Tokenize(request=0, text="hello"))
             assert b"".join(tokens.pieces).strip() == b"hello"
-            checked = await engine.check_text(CheckText(request=0, text="hello"))
-            assert checked.tokens
+            assert (await engine.check_text(CheckText(request=0, text="hello"))).tokens
         finally:
             await engine.close()
         assert engine.ended.is_set()
@@ -69,29 +76,6 @@ def test_questions_beside_an_answer_and_the_end_of_it(tmp_path: Path) -> None:
                         break
                 assert (await engine.tokenize(Tokenize(request=0, text="a"))).tokens
             assert isinstance((await answered(engine))[-1], GenerationFinished)  # the first one is over
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-
-
-def test_what_fails_says_why(tmp_path: Path) -> None:
-    target = make_model(tmp_path / "target.gguf")
-
-    async def run() -> None:
-        engine = AsyncEngineProcess()
-        await engine.start()
-        try:
-            with pytest.raises(KnownError, match="No model"):
-                await engine.tokenize(Tokenize(request=0, text="a"))
-            with pytest.raises(KnownError, match=r"gone\.gguf"):
-                await engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
-            await engine.load(Load(request=0, target=str(target)))
-            too_long = [Message(role="user", content="x " * 2000)]
-            with pytest.raises(GenerationFailedError) as failed:
-                await answered(engine, Generate(request=0, messages=too_long, overflow="stop"))
-            assert failed.value.prompt_tokens > 512
-            assert isinstance((await answered(engine))[-1], GenerationFinished)
         finally:
             await engine.close()
 

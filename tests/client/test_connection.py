@@ -173,8 +173,9 @@ def test_a_greeting_that_does_not_come_is_told_once(starting: Connection) -> Non
 @pytest.mark.allow_logs
 def test_pings_without_an_answer_are_counted() -> None:
     connection = ready()
+    assert [connection.tick() for _ in range(50)] == [None] * 50, "nobody waits for it"
     connection.ask(ANSWER)
-    pong = Pong(busy=True, seconds_since_progress=0)
+    pong = Pong(busy=True, seconds_since_progress=20.0)
     for _ in range(9):
         assert connection.tick() is None
         assert sent(connection)[-1] == Ping()
@@ -183,6 +184,7 @@ def test_pings_without_an_answer_are_counted() -> None:
     told(connection, finished(2))
     connection.ask(ANSWER)
     assert connection.tick() is None  # another request
+    assert Stalled(3.0) in [connection.tick() for _ in range(3)]
 
 
 @pytest.mark.allow_logs
@@ -191,6 +193,7 @@ def test_a_computation_that_does_not_move_is_told() -> None:
     stuck = Pong(busy=True, seconds_since_progress=21.0)
     assert told(connection, stuck) == []  # of what was before
     connection.ask(ANSWER)
+    assert told(connection, Pong(busy=False, seconds_since_progress=50.0)) == []
     assert told(connection, stuck, stuck) == [Stalled(21.0)]
 
 
@@ -202,6 +205,11 @@ def test_a_cancel_that_nothing_follows_is_told() -> None:
     connection.cancel()
     assert sent(connection).count(Cancel()) == 1
     assert [connection.tick() for _ in range(2)] == [None, Stalled(2.0)]
+    told(connection, finished(2))
+    connection.ask(ANSWER)
+    assert [connection.tick() for _ in range(2)] == [None, None]
+    connection.cancel()
+    assert sent(connection).count(Cancel()) == 1
 
 
 def test_forgetting_is_told_when_all_of_it_is_done() -> None:

@@ -27,13 +27,17 @@ def scripted(behavior: str) -> EngineProcess:
     return EngineProcess(command=[sys.executable, "-m", "tests.ui.scripted_engine", behavior])
 
 
-def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
+def test_a_pair_is_loaded_and_answers_and_known_errors_are_raised(tmp_path: Path) -> None:
     target = make_model(tmp_path / "target.gguf")
     stages: list[str] = []
     with EngineProcess() as engine:
         assert engine.hello().engine.startswith("llama.cpp")
+        with pytest.raises(KnownError, match=r"gone\.gguf"):
+            engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
         pair = engine.load(Load(request=0, target=str(target)), lambda event: stages.append(event.stage))
         started, *events = engine.generate(ANSWER)
+        with pytest.raises(KnownError):
+            list(engine.generate(Generate(request=0, messages=[Message(role="user", content="x " * 90_000)])))
         again = list(engine.generate(ANSWER))
         ids = [piece.id for one in events if isinstance(one, Round) for piece in one.pieces]
         scored = engine.score_tokens(ScoreTokens(request=0, messages=HI, answer=ids[:2], candidates=ids[2:4], seed=1))
@@ -46,22 +50,10 @@ def test_a_pair_is_loaded_and_answers(tmp_path: Path) -> None:
     assert len(scored.logits) == 2
 
 
-def test_known_errors_of_the_engine_are_raised_and_it_goes_on(tmp_path: Path) -> None:
-    with EngineProcess() as engine:
-        with pytest.raises(KnownError, match=r"gone\.gguf"):
-            engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
-        target = make_model(tmp_path / "target.gguf")
-        engine.load(Load(request=0, target=str(target)))
-        with pytest.raises(KnownError):
-            list(engine.generate(Generate(request=0, messages=[Message(role="user", content="x " * 90_000)])))
-        assert isinstance(list(engine.generate(ANSWER))[-1], GenerationFinished)
-
-
 @pytest.mark.allow_logs
-def test_one_that_dies_when_its_work_is_done_is_no_error(tmp_path: Path) -> None:
-    target = make_model(tmp_path / "target.gguf")
-    with EngineProcess() as engine:
-        engine.load(Load(request=0, target=str(target)))
+def test_one_that_dies_when_its_work_is_done_is_no_error() -> None:
+    with scripted("well") as engine:
+        engine.load(PAIR)
         answer = list(engine.generate(ANSWER))
         process = psutil.Process(engine.process_id)
         process.kill()

@@ -16,6 +16,7 @@ from pypdf import PdfReader, PdfWriter
 from app.helper import Helper, HelperError, TookTooLong, TooMuchMemory
 from app.helper.messages import FileNotRead, FileRead, ReadFile
 from tests.helper.files_to_read import WORD, bomb, docx, item, paragraph, pdf
+from tests.support.matrix import in_proof
 
 Read = Callable[[str, bytes], FileRead | FileNotRead]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
@@ -162,9 +163,8 @@ def test_a_page_is_known_by_its_content_and_its_encoding_by_what_it_says(read: R
     [
         b"<div>" * 300_000 + b"deep",
         b"<table><tr><td>" * 100_000 + b"deep",
-        b"<ul><li>" * 100_000 + b"deep",
-        b"</ul></pre></div>" * 100_000 + b"deep",
         b"<a " * 50_000 + b">deep",
+        *in_proof([b"<ul><li>" * 100_000 + b"deep", b"</ul></pre></div>" * 100_000 + b"deep"]),
         b"<!--" * 50_000 + b"-->deep",
         b"<![CDATA[" * 5_000 + b"]]>deep",
         b"&#x110000;&#0;&nosuch;" * 10_000 + b"deep",
@@ -273,7 +273,7 @@ def test_a_word_document_with_entities(read: Read, tmp_path: Path) -> None:
 
 def test_a_word_document_that_becomes_far_too_large(helper: Helper, tmp_path: Path) -> None:
     path = tmp_path / "bomb.docx"
-    bomb(path, 1_000_000_000)
+    bomb(path, 600_000_000)
     assert path.stat().st_size < 2_000_000
     assert reason_of(helper.read_file(ReadFile(str(path)))) == "too_much"
 
@@ -298,9 +298,6 @@ def test_damaged_word_documents(read: Read) -> None:
     assert reason_of(read("cut.docx", sound[: len(sound) // 2])) == "damaged"
     assert reason_of(read("text.docx", docx("<?xml version='1.0'?><broken>"))) == "damaged"
     assert reason_of(read("empty.docx", docx(""))) == "empty"
-
-
-def test_a_word_document_in_an_encoding_that_nobody_knows(read: Read) -> None:
     assert reason_of(read("odd.docx", docx("<?xml version='1.0' encoding='no-such'?><a/>"))) == "damaged"
 
 

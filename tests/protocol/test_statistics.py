@@ -66,22 +66,21 @@ def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -
     assert figures.draft.mean_acceptance_length is None
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_the_acceptance_rate_lies_between_those_of_the_positions(seed: int) -> None:
+def test_the_acceptance_rate_lies_between_those_of_the_positions() -> None:
     """Whatever the drafts: "100%" never stands above a bar of less, nor "0 %" above one of more."""
-    dice = random.Random(seed)
-    statistics = Statistics()
-    for _ in range(dice.randint(1, 12)):
-        tested = dice.randint(0, 6)
-        accepted = tested if dice.random() < 0.5 else dice.randint(0, tested)
-        statistics.add(a_round(accepted + 1, tested, accepted, 1.0))
-    draft = statistics.draft_figures()
-    shares = acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)
-    assert len(shares) == len(draft.accepted_per_position)
-    if draft.acceptance_rate is not None:
-        assert min(shares) <= draft.acceptance_rate <= max(shares)
-        weighted = sum(share * tested for share, tested in zip(shares, draft.tested_per_position, strict=True))
-        assert weighted == pytest.approx(draft.accepted)
+    for seed in range(20):
+        dice, statistics = random.Random(seed), Statistics()
+        for _ in range(dice.randint(1, 12)):
+            tested = dice.randint(0, 6)
+            accepted = tested if dice.random() < 0.5 else dice.randint(0, tested)
+            statistics.add(a_round(accepted + 1, tested, accepted, 1.0))
+        draft = statistics.draft_figures()
+        shares = acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)
+        assert len(shares) == len(draft.accepted_per_position)
+        if draft.acceptance_rate is not None:
+            assert min(shares) <= draft.acceptance_rate <= max(shares)
+            weighted = sum(share * tested for share, tested in zip(shares, draft.tested_per_position, strict=True))
+            assert weighted == pytest.approx(draft.accepted)
 
 
 def test_nothing_at_all() -> None:

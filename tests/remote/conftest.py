@@ -7,14 +7,14 @@ import pytest
 from tests.support.remote_engine import RemoteEngine
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def engine() -> Iterator[RemoteEngine]:
-    """The real process, for the tests of a file."""
+    """The real process."""
     with RemoteEngine() as started:
         yield started
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hasty() -> Iterator[RemoteEngine]:
     """The same, only less patient: `tests.support.hasty_remote`."""
     with RemoteEngine("tests.support.hasty_remote") as started:

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.protocol.commands import Cancel, Message
-from app.protocol.events import RoundsReceived
+from app.protocol.commands import Message
 from app.protocol.options import Sampling
 from tests.support.remote_engine import RemoteEngine
 from tests.support.served import Served
@@ -17,10 +16,8 @@ from tests.support.served import Served
 
 @pytest.fixture(scope="module")
 def served(guide_pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("server-home")))
-        with Served(*guide_pair) as running:
-            yield running
+    with Served(*guide_pair, home=tmp_path_factory.mktemp("home")) as running:
+        yield running
 
 
 GREEDY: dict[str, Any] = {"sampling": Sampling(temperature=0.0), "chosen": ["temperature"], "seed": 3, "max_tokens": 60}
@@ -52,12 +49,3 @@ def test_continuing(engine: RemoteEngine, served: Served) -> None:
     begun = [*QUESTION, Message(role="assistant", content=half)]
     rest = engine.answer(begun, **GREEDY, continue_last=True).text()
     assert (half + rest).startswith(whole)
-
-
-def test_canceling(engine: RemoteEngine, served: Served) -> None:
-    engine.connect(served.url)
-    engine.ask(QUESTION, sampling=Sampling(temperature=0.0), raw=True)
-    engine.until(RoundsReceived)
-    engine.send(Cancel())
-    assert engine.end().finished.finish_reason in ("cancelled", "end")
-    assert engine.answer(QUESTION, **GREEDY).finished.finish_reason in ("length", "end")

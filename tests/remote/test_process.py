@@ -48,7 +48,7 @@ from tests.support.remote_streams import TEXT
 CHAT = "/v1/chat/completions"
 
 
-def test_the_greeting() -> None:
+def test_the_greeting_and_before_a_server_is_connected() -> None:
     with RemoteEngine() as engine:
         hello = engine.until(Hello)
         assert hello.protocol == PROTOCOL_VERSION
@@ -56,6 +56,9 @@ def test_the_greeting() -> None:
         if sys.platform == "linux":
             loaded = {Path(entry.path).name for entry in psutil.Process(engine.process.pid).memory_maps()}
             assert not [name for name in loaded if "llama" in name or "ggml" in name or "Qt" in name]
+        assert engine.answer().failed.message == "No server is connected."
+        engine.send(Load(request=5, target="x.gguf"))
+        assert "can't load a file" in engine.until(LoadFailed).message
 
 
 def test_it_answers_like_an_engine(engine: RemoteEngine) -> None:
@@ -63,13 +66,8 @@ def test_it_answers_like_an_engine(engine: RemoteEngine) -> None:
     assert not engine.until(Pong).busy
     assert engine.until(MemoryRead) == MemoryRead()
     engine.until(Forgotten)
-
-
-def test_nothing_is_connected() -> None:
-    with RemoteEngine() as engine:
-        assert engine.answer().failed.message == "No server is connected."
-        engine.send(Load(request=5, target="x.gguf"))
-        assert "can't load a file" in engine.until(LoadFailed).message
+    engine.send(FindServers(request=6))
+    assert engine.until(ServersFound).request == 6
 
 
 def test_a_chat_in_parts(engine: RemoteEngine) -> None:
@@ -101,9 +99,6 @@ def test_probing_beside_an_answer(engine: RemoteEngine) -> None:
     assert (found[3].server.kind, [one.id for one in found[3].server.models]) == ("vllm", ["m"])
     assert (found[3].cause, found[3].message) == ("", "")
     assert (found[4].server, found[4].cause) == (None, "address")
-
-
-def test_probing_what_needs_a_key(engine: RemoteEngine) -> None:
     with ModelServer({"/v1/models": Reply.of({}, 401, Server="llama.cpp")}) as server:
         engine.send(Probe(request=5, address=server.url))
         probed = engine.until(ServerProbed)
@@ -125,11 +120,6 @@ def test_servers_of_this_machine_are_found() -> None:
         assert all("authorization" not in asked.headers for asked in [*one.asked, *two.asked, *none.asked])
 
 
-def test_finding_is_answered(engine: RemoteEngine) -> None:
-    engine.send(FindServers(request=6))
-    assert engine.until(ServersFound).request == 6
-
-
 def test_counting(engine: RemoteEngine) -> None:
     chat = [Message(role="system", content="12345"), Message(role="user", content="123")]
     with ModelServer(remote_streams.llama_server()) as server:
@@ -141,6 +131,11 @@ def test_counting(engine: RemoteEngine) -> None:
         engine.send(CountTokens(request=8, messages=chat))
         counted = engine.until(TokensCounted)
         assert (counted.system, counted.messages, counted.text) == (5, 3, 0)
+    with ModelServer(remote_streams.openai()) as server:
+        pair = engine.connect(server.url)
+        assert pair.remote is not None and not pair.remote.can_count
+        engine.send(CountTokens(request=9, messages=chat), Ping())  # not answered
+        engine.until(Pong)
 
 
 def test_vllm_counts_with_its_template(engine: RemoteEngine) -> None:
@@ -152,14 +147,6 @@ def test_vllm_counts_with_its_template(engine: RemoteEngine) -> None:
         assert server.bodies("/tokenize")[-1]["messages"] == [{"role": "user", "content": QUESTION[0].content}]
         server.routes["/tokenize"] = Reply.of({"error": "no"}, 500)
         engine.send(CountTokens(request=11, messages=QUESTION), Ping())
-        engine.until(Pong)
-
-
-def test_what_cannot_be_counted_is_not_answered(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.openai()) as server:
-        pair = engine.connect(server.url)
-        assert pair.remote is not None and not pair.remote.can_count
-        engine.send(CountTokens(request=9, messages=QUESTION), Ping())
         engine.until(Pong)
 
 
@@ -207,7 +194,7 @@ def test_canceled_while_the_counters_are_read(engine: RemoteEngine) -> None:
 def test_canceled_right_behind_the_request(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.openai()) as server:
         engine.connect(server.url)
-        for request in range(1000, 1050):
+        for request in range(1000, 1020):
             engine.send(Generate(request=request, messages=QUESTION), Cancel())
             assert engine.until(GenerationFinished).request == request
 
@@ -224,24 +211,18 @@ def test_the_answer_after_a_canceled_one(engine: RemoteEngine) -> None:
         assert engine.answer().text() == TEXT
 
 
-def test_it_quits_in_the_middle_of_an_answer() -> None:
-    wait = Wait()
-    with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(wait)}) as server, RemoteEngine() as engine:
-        engine.connect(server.url)
-        engine.ask()
-        assert wait.reached.wait(60)
-        engine.send(Quit())
-        assert engine.wait() == 0
-
-
-def test_it_ends_with_the_window() -> None:
+@pytest.mark.parametrize("is_told", [True, False])
+def test_it_ends_in_the_middle_of_an_answer_when_it_is_told_to_and_with_the_window(is_told: bool) -> None:
     wait = Wait()
     with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(wait)}) as server, RemoteEngine() as engine:
         engine.connect(server.url)
         engine.ask()
         assert wait.reached.wait(60)
         assert engine.process.stdin is not None
-        engine.process.stdin.close()
+        if is_told:
+            engine.send(Quit())
+        else:
+            engine.process.stdin.close()
         assert engine.wait() == 0
         assert wait.left.wait(60)
 
@@ -257,7 +238,8 @@ def test_interrupts_are_for_the_window(engine: RemoteEngine) -> None:
 
 def test_a_key_is_nowhere_else() -> None:
     key = "s3cret-0123456789"
-    with ModelServer(remote_streams.openai()) as server, RemoteEngine() as engine:
+    uncounted = Reply.of({"error": {"message": f"{key} isn't allowed to count."}}, 400)
+    with RemoteEngine() as engine, ModelServer({**remote_streams.vllm(), "/tokenize": uncounted}) as server:
         engine.connect(server.url, key=key)
         engine.answer()
         server.routes[CHAT] = Reply.of({"error": "no"}, 500)
@@ -266,7 +248,12 @@ def test_a_key_is_nowhere_else() -> None:
         assert key not in " ".join(process.cmdline())
         assert key not in str(process.environ())
         assert key not in failed.message
+        engine.send(CountTokens(request=9, messages=QUESTION))
+        assert engine.process.stderr is not None
+        logged = b""
+        while b"to count" not in logged:
+            logged += engine.process.stderr.readline()
         engine.send(Quit())
         engine.wait()
-        assert engine.process.stderr is not None
-        assert key.encode() not in engine.process.stderr.read()
+        logged += engine.process.stderr.read()
+    assert "… isn't allowed to count." in logged.decode() and key.encode() not in logged

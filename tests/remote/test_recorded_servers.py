@@ -10,6 +10,7 @@ from app.protocol.commands import Message
 from app.protocol.events import DraftFigures
 from app.protocol.options import AnswerFormat, Sampling
 from tests.support import remote_streams
+from tests.support.matrix import in_proof
 from tests.support.model_server import Answer, ModelServer, Reply
 from tests.support.remote_engine import RemoteEngine
 from tests.support.remote_streams import DONE, TEXT, chunk
@@ -37,7 +38,7 @@ def checked(draft: DraftFigures, **expected: Any) -> None:
         (remote_streams.openai(), "openai", "", 0),
     ],
 )
-@pytest.mark.parametrize("ending", ["", "/", "/v1", "/v1/chat/completions"])
+@pytest.mark.parametrize("ending", ["", *in_proof(["/", "/v1", "/v1/chat/completions"])])
 def test_each_is_recognized_and_answers(
     engine: RemoteEngine, routes: dict[str, Answer], kind: str, version: str, context: int, ending: str
 ) -> None:
@@ -87,13 +88,6 @@ def test_a_pass_that_only_ends_the_answer(engine: RemoteEngine) -> None:
     assert [(one.tokens, one.drafted, one.accepted) for one in answered.rounds][-1] == (1, 3, 2)
 
 
-def test_llama_server_that_drafts_nothing(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.llama_server(is_drafting=False)) as server:
-        engine.connect(server.url)
-        draft = engine.answer().finished.figures.draft
-    checked(draft, source="live", drafted=0, accepted=0, acceptance_rate=None, mean_acceptance_length=1.0)
-
-
 def test_vllm_with_figures_of_each_answer(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.vllm(remote_streams.VLLM_METRICS)) as server:
         engine.connect(server.url)
@@ -106,14 +100,6 @@ def test_vllm_with_figures_of_each_answer(engine: RemoteEngine) -> None:
     checked(figures.draft, passes_per_accepted=HISTOGRAM, acceptance_rate=63 / 215)
 
 
-def test_vllm_that_accepted_nothing(engine: RemoteEngine) -> None:
-    nothing = {"num_draft_tokens": 5, "num_accepted_draft_tokens": 0, "num_spec_steps": 1, "acceptance_histogram": [1]}
-    with ModelServer(remote_streams.vllm({"speculative_decoding": nothing})) as server:
-        engine.connect(server.url)
-        draft = engine.answer().finished.figures.draft
-    checked(draft, source="reply", drafted=5, accepted=0, acceptance_rate=0.0, mean_acceptance_length=1.0)
-
-
 def test_vllm_with_counters_only(engine: RemoteEngine) -> None:
     replies = iter([remote_streams.vllm_counters(100, 40, 30), remote_streams.vllm_counters(315, 103, 73)])
     routes = {**remote_streams.vllm(), "/metrics": lambda asked: next(replies)}
@@ -121,13 +107,6 @@ def test_vllm_with_counters_only(engine: RemoteEngine) -> None:
         engine.connect(server.url)
         draft = engine.answer().finished.figures.draft
     checked(draft, source="counters", drafted=215, accepted=63, verify_passes=43, mean_acceptance_length=1 + 63 / 43)
-
-
-def test_vllm_without_any_figures(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.vllm()) as server:
-        engine.connect(server.url)
-        draft = engine.answer().finished.figures.draft
-    assert draft == DraftFigures(source="none")
 
 
 def test_sglang(engine: RemoteEngine) -> None:
@@ -198,18 +177,6 @@ def test_ollama_behind_a_proxy(engine: RemoteEngine) -> None:
     assert answered.finished.figures.completion_tokens == 298
 
 
-def test_lm_studio(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.lm_studio(remote_streams.LM_STUDIO_STATS)) as server:
-        pair = engine.connect(server.url)
-        draft = engine.answer().finished.figures.draft
-    assert pair.remote is not None
-    assert [one.id for one in pair.remote.server.models] == ["l"]
-    checked(draft, source="reply", drafted=60, tested=58, accepted=41, estimated_passes=True)
-    with ModelServer(remote_streams.lm_studio({"tokens_per_second": 51.4})) as server:
-        engine.connect(server.url)
-        checked(engine.answer().finished.figures.draft, source="reply", drafted=0, tested=0)
-
-
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
@@ -234,6 +201,42 @@ def test_figures_are_recognized_by_their_keys(engine: RemoteEngine, end: bytes, 
     with ModelServer({**remote_streams.openai(), CHAT: stream}) as server:
         engine.connect(server.url)
         checked(engine.answer().finished.figures.draft, **expected)
+
+
+@pytest.mark.parametrize(
+    ("routes", "expected"),
+    [
+        (
+            remote_streams.llama_server(is_drafting=False),
+            {"source": "live", "drafted": 0, "accepted": 0, "acceptance_rate": None, "mean_acceptance_length": 1.0},
+        ),
+        (remote_streams.vllm(), {"source": "none", "drafted": 0, "mean_acceptance_length": None}),
+        (
+            remote_streams.vllm(
+                {
+                    "speculative_decoding": {
+                        "num_draft_tokens": 5,
+                        "num_accepted_draft_tokens": 0,
+                        "num_spec_steps": 1,
+                        "acceptance_histogram": [1],
+                    }
+                }
+            ),
+            {"source": "reply", "drafted": 5, "accepted": 0, "acceptance_rate": 0.0, "mean_acceptance_length": 1.0},
+        ),
+        (
+            remote_streams.lm_studio(remote_streams.LM_STUDIO_STATS),
+            {"source": "reply", "drafted": 60, "tested": 58, "accepted": 41, "estimated_passes": True},
+        ),
+        (remote_streams.lm_studio({"tokens_per_second": 51.4}), {"source": "reply", "drafted": 0, "tested": 0}),
+    ],
+)
+def test_figures_of_servers(engine: RemoteEngine, routes: dict[str, Answer], expected: dict[str, Any]) -> None:
+    with ModelServer(routes) as server:
+        pair = engine.connect(server.url)
+        checked(engine.answer().finished.figures.draft, **expected)
+    assert pair.remote is not None
+    assert [one.id for one in pair.remote.server.models] in (["/models/q.gguf"], ["m"], ["l"])
 
 
 # ------------------------------------------------------------ what is sent
@@ -300,13 +303,11 @@ def test_formats(engine: RemoteEngine, wanted: AnswerFormat, expected: dict[str,
     assert {name: sent[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize(
-    "wanted", [AnswerFormat(kind="lark", source="x"), AnswerFormat(kind="json_schema", source="{")]
-)
-def test_formats_that_there_are_not(engine: RemoteEngine, wanted: AnswerFormat) -> None:
+def test_formats_that_there_are_not(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.llama_server()) as server:
         engine.connect(server.url)
-        assert engine.answer(format=wanted).failed.cause == "refused"
+        for wanted in (AnswerFormat(kind="lark", source="x"), AnswerFormat(kind="json_schema", source="{")):
+            assert engine.answer(format=wanted).failed.cause == "refused"
         assert not server.bodies(CHAT)
 
 

@@ -34,22 +34,19 @@ def test_an_answer(server: Served) -> None:
     assert answer["id"].startswith("chatcmpl-")
 
 
-def test_thinking_goes_apart(server: Served) -> None:
+def test_thinking_goes_apart_and_has_a_limit(server: Served) -> None:
     (choice,) = server.chat(**SHORT)["choices"]
     assert choice["message"]["reasoning_content"] == (" so then" * 6).strip()
     assert choice["message"]["content"] == "" and choice["finish_reason"] == "length"
-
-
-def test_a_limit_on_thinking(server: Served) -> None:
     (choice,) = server.chat(thinking_budget_tokens=4, max_tokens=60)["choices"]
     assert choice["message"]["reasoning_content"].startswith("so then so then")
     assert choice["message"]["content"].strip() == "yes no."
 
 
-@pytest.mark.parametrize(("effort", "thinks"), [("none", False), ("low", True), ("high", True), ("off", False)])
-def test_efforts(server: Served, effort: str, thinks: bool) -> None:
-    (choice,) = server.chat(reasoning_effort=effort, **SHORT)["choices"]
-    assert bool(choice["message"].get("reasoning_content")) is thinks
+def test_efforts(server: Served) -> None:
+    for effort, thinks in (("none", False), ("low", True), ("high", True), ("off", False)):
+        (choice,) = server.chat(reasoning_effort=effort, **SHORT)["choices"]
+        assert bool(choice["message"].get("reasoning_content")) is thinks, effort
 
 
 def test_what_a_template_does_not_declare_is_left_out(server: Served) -> None:
@@ -113,14 +110,11 @@ def test_figures_in_three_dialects_agree(server: Served) -> None:
     assert timings["predicted_ms"] == pytest.approx(199 * 1e3 / timings["predicted_per_second"])
 
 
-def test_figures_of_each_part(server: Served) -> None:
-    parts = server.streamed(timings_per_token=True, max_tokens=60, temperature=0.0)
+def test_figures_of_each_part_and_progress_of_the_prompt(server: Served) -> None:
+    wanted: Json = {"timings_per_token": True, "return_progress": True, "max_tokens": 60, "temperature": 0.0}
+    parts = server.streamed("word " * 400, **wanted)
     counts = [part["timings"]["predicted_n"] for part in parts if "timings" in part]
     assert counts == sorted(counts) and counts[-1] == 60
-
-
-def test_progress_of_the_prompt(server: Served) -> None:
-    parts = server.streamed("word " * 400, return_progress=True, **SHORT)
     seen = [part["prompt_progress"] for part in parts if "prompt_progress" in part]
     done = [one["processed"] for one in seen]
     assert done == sorted(set(done)) and done[0] > 0 and done[-1] <= seen[-1]["total"]
@@ -134,10 +128,10 @@ def test_a_seed_repeats_an_answer_and_is_told(server: Served) -> None:
     assert again["slipstream"]["seed"] == drawn
 
 
-@pytest.mark.parametrize("stop", ["no", ["unheard of", "no", ""]])
-def test_stop_strings(server: Served, stop: str | list[str]) -> None:
-    (choice,) = server.chat(stop=stop, **OFF)["choices"]
-    assert (choice["message"]["content"], choice["finish_reason"]) == (" yes ", "stop")
+def test_stop_strings(server: Served) -> None:
+    for stop in ("no", ["unheard of", "no", ""]):
+        (choice,) = server.chat(stop=stop, **OFF)["choices"]
+        assert (choice["message"]["content"], choice["finish_reason"]) == (" yes ", "stop")
 
 
 def test_a_schema(server: Served) -> None:
@@ -192,25 +186,6 @@ def test_parts_and_roles(server: Served) -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]},
-        {"functions": [{"name": "f"}]},
-        {"messages": [{"role": "tool", "content": "4", "tool_call_id": "1"}]},
-        {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1", "function": {"name": "f"}}]}]},
-        {
-            "messages": [
-                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,"}}]}
-            ]
-        },
-    ],
-)
-def test_what_it_does_not_do(server: Served, fields: Json) -> None:
-    code, error = refused(server, **fields)
-    assert (code, error["type"]) == (501, "not_supported_error")
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
         {"messages": []},
         {"messages": "Hi"},
         {"messages": [{"role": "stranger", "content": "Hi"}]},
@@ -239,7 +214,6 @@ def test_what_it_does_not_do(server: Served, fields: Json) -> None:
         {"logit_bias": {"one": 1}},
         {"tool_choice": "required"},
         {"tool_choice": "sometimes"},
-        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.y/z.png"}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "/etc/passwd"}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
     ],
@@ -249,8 +223,8 @@ def test_what_makes_no_sense(server: Served, fields: Json) -> None:
     assert (code, error["type"]) == (400, "invalid_request_error")
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_request_that_is_too_long(server: Served, stream: bool) -> None:
-    code, error = refused(server, messages=[{"role": "user", "content": "x " * 40_000}], stream=stream)
-    assert (code, error["type"]) == (400, "exceed_context_size_error")
-    assert error["n_ctx"] == 8192 and error["n_prompt_tokens"] > 8192
+def test_a_request_that_is_too_long(server: Served) -> None:
+    for stream in (True, False):
+        code, error = refused(server, messages=[{"role": "user", "content": "x " * 40_000}], stream=stream)
+        assert (code, error["type"]) == (400, "exceed_context_size_error")
+        assert error["n_ctx"] == 8192 and error["n_prompt_tokens"] > 8192

@@ -1,53 +1,83 @@
-"""The clients that others use, as they come."""
+"""The clients that others use, as they come: `test_window` has images, `test_chat` and others what is said."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anthropic
 import openai
+import pydantic
 import pytest
-from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from openai.types.responses import FunctionToolParam, ResponseInputParam
 
-from app.server.guard import Guard
+from tests.server.conftest import KEY
 from tests.support.served import Served
+from tests.support.tool_models import LIGHT
 
-KEY = "a-key-of-twenty-letters"
 WELL: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Well?"}]
 OFF = {"chat_template_kwargs": {"enable_thinking": False}}
+TOOLS: list[ChatCompletionToolParam] = [
+    {"type": "function", "function": {"name": LIGHT.name, "description": "On?", "parameters": LIGHT.parameters}}
+]
+ASKED: anthropic.types.MessageParam = {"role": "user", "content": "Well?"}
 
 
-@pytest.fixture(scope="module")
-def server(endless_pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("server-home")))
-        with Served(*endless_pair, guard=Guard(key=KEY)) as served:
-            yield served
+class Light(pydantic.BaseModel):
+    """The arguments of the tool, and an answer by a schema."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    on: bool
+
+
+def openai_client(server: Served, key: str = KEY) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+
+
+def claude_client(server: Served, key: str = KEY) -> anthropic.Anthropic:
+    return anthropic.Anthropic(base_url=server.url, api_key=key, max_retries=0)
 
 
 @pytest.fixture
 def client(server: Served) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0) as client:
+    with openai_client(server) as client:
         yield client
 
 
-def test_openai_lists_models(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["endless"]
-    assert client.models.retrieve("endless").owned_by == "slipstream"
-    with pytest.raises(openai.NotFoundError):
-        client.models.retrieve("another")
+@pytest.fixture
+def claude(server: Served) -> Iterator[anthropic.Anthropic]:
+    with claude_client(server) as client:
+        yield client
+
+
+def test_keys(locked: Served) -> None:
+    with openai_client(locked) as client, claude_client(locked) as claude:
+        assert (
+            [model.id for model in client.models.list()] == [model.id for model in claude.models.list()] == ["endless"]
+        )
+    with openai_client(locked, "wrong") as client, pytest.raises(openai.AuthenticationError):
+        client.models.list()
+    with claude_client(locked, "wrong") as claude, pytest.raises(anthropic.AuthenticationError):
+        claude.models.list()
 
 
 def test_openai_chats(client: openai.OpenAI) -> None:
-    answer = client.chat.completions.create(model="any", messages=WELL, extra_body=OFF)
-    assert answer.choices[0].message.content == " yes no." and answer.choices[0].finish_reason == "stop"
-    assert answer.usage and answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
-    assert answer.model_extra and answer.model_extra["timings"]["predicted_n"] == answer.usage.completion_tokens
-
-
-def test_openai_streams(client: openai.OpenAI) -> None:
+    answer = client.chat.completions.create(model="any", messages=WELL, extra_body=OFF, logprobs=True, top_logprobs=2)
+    (choice,), usage = answer.choices, answer.usage
+    assert (choice.message.content, choice.finish_reason) == (" yes no.", "stop")
+    assert usage and usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert answer.model_extra and answer.model_extra["timings"]["predicted_n"] == usage.completion_tokens
+    assert choice.logprobs and choice.logprobs.content
+    assert [(one.token, len(one.top_logprobs)) for one in choice.logprobs.content] == [
+        (" yes", 2),
+        (" no", 2),
+        (".", 2),
+    ]
     options: openai.types.chat.ChatCompletionStreamOptionsParam = {"include_usage": True}
     with client.chat.completions.create(
         model="any", messages=WELL, max_completion_tokens=8, temperature=0, stream=True, stream_options=options
@@ -59,133 +89,146 @@ def test_openai_streams(client: openai.OpenAI) -> None:
     assert last.choices == [] and last.usage and last.usage.completion_tokens == 8
 
 
-def test_openai_parses_an_answer_by_a_schema(client: openai.OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"type": "boolean"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    }
-    answer = client.chat.completions.create(
-        model="any",
-        messages=WELL,
-        seed=1,
-        max_tokens=200,
-        response_format={"type": "json_schema", "json_schema": {"name": "one", "strict": True, "schema": schema}},
-        extra_body=OFF,
-    )
-    assert isinstance(json.loads(answer.choices[0].message.content or "")["a"], bool)
-
-
-def test_openai_completes(client: openai.OpenAI) -> None:
-    assert client.completions.create(model="any", prompt="so</think>", max_tokens=9).choices[0].text == " yes no."
-    parts = client.completions.create(model="any", prompt="so</think>", max_tokens=9, stream=True)
-    assert "".join(part.choices[0].text for part in parts) == " yes no."
-
-
-def test_openai_sees_what_is_wrong(client: openai.OpenAI, server: Served) -> None:
-    with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="any", messages=WELL, n=3)
-    assert refused.value.type == "invalid_request_error"
-    tools: list[openai.types.chat.ChatCompletionToolParam] = [
-        {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    ]
-    with pytest.raises(openai.InternalServerError) as unsupported:
-        client.chat.completions.create(model="any", messages=WELL, tools=tools)
-    assert (unsupported.value.status_code, unsupported.value.type) == (501, "not_supported_error")
-    other = openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong", max_retries=0)
-    with other, pytest.raises(openai.AuthenticationError):
-        other.models.list()
-
-
-def test_openai_stops_a_stream(client: openai.OpenAI) -> None:
+def test_openai_stops_a_stream_and_sees_what_is_wrong(client: openai.OpenAI) -> None:
     with client.chat.completions.create(model="any", messages=WELL, stream=True) as stream:
         next(stream)
     answer = client.chat.completions.create(model="any", messages=WELL, max_tokens=2)  # which waits for the engine
     assert answer.choices[0].finish_reason == "length"
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="any", messages=WELL, n=3)
+    assert refused.value.type == "invalid_request_error"
+    with pytest.raises(openai.InternalServerError) as unsupported:
+        client.chat.completions.create(model="any", messages=WELL, tools=TOOLS)
+    assert (unsupported.value.status_code, unsupported.value.type) == (501, "not_supported_error")
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("another")
 
 
-@pytest.fixture
-def claude(server: Served) -> Iterator[anthropic.Anthropic]:
-    with anthropic.Anthropic(base_url=server.url, api_key=KEY, max_retries=0) as client:
-        yield client
+def test_openai_completes(client: openai.OpenAI) -> None:
+    parts = client.completions.create(model="any", prompt="so</think>", max_tokens=9, stream=True, logprobs=1)
+    found = [part.choices[0] for part in parts]
+    assert "".join(one.text for one in found) == " yes no."
+    assert [at for one in found if one.logprobs for at in one.logprobs.text_offset or []] == [0, 4, 7]
+
+
+def test_openai_calls_a_tool_and_sends_its_result(calling: Served) -> None:
+    with openai_client(calling) as client:
+        answer = client.chat.completions.create(
+            model="any", messages=WELL, tools=TOOLS, tool_choice="required", parallel_tool_calls=False, seed=1
+        )
+        choice = answer.choices[0]
+        assert choice.finish_reason == "tool_calls" and choice.message.content is None
+        (call,) = choice.message.tool_calls or []
+        assert call.type == "function" and isinstance(Light.model_validate_json(call.function.arguments).on, bool)
+        back = client.chat.completions.create(
+            model="any",
+            messages=[
+                *WELL,
+                choice.message.model_dump(exclude_none=True),  # type: ignore[list-item] # as clients do
+                {"role": "tool", "tool_call_id": call.id, "content": "Done."},
+            ],
+            tools=TOOLS,
+            extra_body={"temperature": 0},
+        )
+        assert back.choices[0].message.content == " yes no." and back.choices[0].finish_reason == "stop"
+
+
+def test_openai_streams_a_call(calling: Served) -> None:
+    tool = openai.pydantic_function_tool(Light)
+    with (
+        openai_client(calling) as client,
+        client.chat.completions.stream(
+            model="any", messages=WELL, tools=[tool], tool_choice="required", seed=1
+        ) as stream,
+    ):
+        events = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert "tool_calls.function.arguments.done" in events
+    calls = final.choices[0].message.tool_calls or []
+    assert calls and all(isinstance(call.function.parsed_arguments, Light) for call in calls)
+
+
+def test_openai_responds(client: openai.OpenAI) -> None:
+    off: Any = {"model": "any", "input": "Well?", "reasoning": {"effort": "none"}}
+    response = client.responses.create(**off)
+    assert response.output_text == " yes no." and response.status == "completed" and not response.error
+    assert response.usage and response.usage.output_tokens == 4
+    thinking = client.responses.create(model="any", input="Well?", max_output_tokens=5)
+    assert thinking.status == "incomplete" and thinking.output[0].type == "reasoning"
+    with client.responses.stream(**off) as stream:
+        text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
+        assert text == stream.get_final_response().output_text == " yes no."
+    parsed = client.responses.parse(**off, text_format=Light, max_output_tokens=200, extra_body={"seed": 1})
+    assert isinstance(parsed.output_parsed, Light)
+    with pytest.raises(openai.InternalServerError) as refused:
+        client.responses.create(model="any", input="Well?", previous_response_id=response.id)
+    assert refused.value.status_code == 501
+
+
+def test_openai_responds_with_a_call(calling: Served) -> None:
+    tool: FunctionToolParam = {"type": "function", "name": LIGHT.name, "parameters": LIGHT.parameters, "strict": True}
+    with openai_client(calling) as client:
+        with client.responses.stream(
+            model="any", input="Well?", tools=[tool], tool_choice="required", parallel_tool_calls=False
+        ) as stream:
+            response = stream.get_final_response()
+        (call,) = response.output
+        assert call.type == "function_call" and isinstance(json.loads(call.arguments)["on"], bool)
+        chat: ResponseInputParam = [
+            {"role": "user", "content": "Well?"},
+            {"type": "function_call", "call_id": call.call_id, "name": call.name, "arguments": call.arguments},
+            {"type": "function_call_output", "call_id": call.call_id, "output": "Done."},
+        ]
+        back = client.responses.create(model="any", input=chat, tools=[tool], temperature=0)
+    assert back.output_text == " yes no."
+
+
+# ------------------------------------------------------------ anthropic
 
 
 def test_anthropic_asks(claude: anthropic.Anthropic) -> None:
-    answer = claude.messages.create(
-        model="any", max_tokens=50, system="Be brief.", messages=[{"role": "user", "content": "Well?"}]
-    )
-    (block,) = answer.content
+    answer = claude.messages.create(model="any", max_tokens=50, system="Be brief.", messages=[ASKED])
+    (block,), usage = answer.content, answer.usage
     assert block.type == "text" and block.text == " yes no."
     assert (answer.stop_reason, answer.stop_sequence, answer.model) == ("end_turn", None, "endless")
-    assert (
-        answer.usage.output_tokens == 4 and answer.usage.input_tokens + (answer.usage.cache_read_input_tokens or 0) > 0
-    )
-    stopped = claude.messages.create(
-        model="any", max_tokens=50, stop_sequences=["no"], messages=[{"role": "user", "content": "Well?"}]
-    )
+    assert usage.output_tokens == 4 and usage.input_tokens + (usage.cache_read_input_tokens or 0) > 0
+    stopped = claude.messages.create(model="any", max_tokens=50, stop_sequences=["no"], messages=[ASKED])
     assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", "no")
-
-
-def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
-    with claude.messages.stream(
-        model="any", max_tokens=50, messages=[{"role": "user", "content": [{"type": "text", "text": "Well?"}]}]
-    ) as stream:
-        assert "".join(stream.text_stream) == " yes no."
-        final = stream.get_final_message()
-    assert final.stop_reason == "end_turn" and final.usage.output_tokens == 4
-
-
-def test_anthropic_sees_the_thinking(claude: anthropic.Anthropic) -> None:
-    with claude.messages.stream(
-        model="any",
-        max_tokens=80,
-        thinking={"type": "enabled", "budget_tokens": 10},
-        messages=[{"role": "user", "content": "Well?"}],
-    ) as stream:
-        final = stream.get_final_message()
-    thinking, text = final.content
-    assert thinking.type == "thinking" and thinking.thinking.startswith("so then so then")
-    assert text.type == "text" and text.text.strip() == "yes no."
-
-
-def test_anthropic_goes_on_with_an_answer(claude: anthropic.Anthropic) -> None:
-    answer = claude.messages.create(
-        model="any",
-        max_tokens=4,
-        messages=[{"role": "user", "content": "Well?"}, {"role": "assistant", "content": "yes"}],
-    )
+    begun: anthropic.types.MessageParam = {"role": "assistant", "content": "yes"}
+    answer = claude.messages.create(model="any", max_tokens=4, messages=[ASKED, begun])
     (block,) = answer.content
     assert block.type == "text" and block.text == " so then so then" and answer.stop_reason == "max_tokens"
 
 
+def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
+    parts: anthropic.types.MessageParam = {"role": "user", "content": [{"type": "text", "text": "Well?"}]}
+    with claude.messages.stream(model="any", max_tokens=50, messages=[parts]) as stream:
+        assert "".join(stream.text_stream) == " yes no."
+        final = stream.get_final_message()
+    assert final.stop_reason == "end_turn" and final.usage.output_tokens == 4
+    with claude.messages.stream(
+        model="any", max_tokens=80, thinking={"type": "enabled", "budget_tokens": 10}, messages=[ASKED]
+    ) as stream:
+        thinking, text = stream.get_final_message().content
+    assert thinking.type == "thinking" and thinking.thinking.startswith("so then so then")
+    assert text.type == "text" and text.text.strip() == "yes no."
+
+
 def test_anthropic_gets_an_answer_by_a_schema(claude: anthropic.Anthropic) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"a": {"type": "boolean"}},
-        "required": ["a"],
-        "additionalProperties": False,
-    }
     answer = claude.messages.create(
         model="any",
         max_tokens=200,
-        messages=[{"role": "user", "content": "Well?"}],
-        output_config={"format": {"type": "json_schema", "schema": schema}},
+        messages=[ASKED],
+        output_config={"format": {"type": "json_schema", "schema": LIGHT.parameters}},
         extra_body={"seed": 1},
     )
     (block,) = answer.content
-    assert block.type == "text" and isinstance(json.loads(block.text)["a"], bool)
+    assert block.type == "text" and isinstance(json.loads(block.text)["on"], bool)
 
 
 def test_anthropic_sees_what_is_wrong(claude: anthropic.Anthropic) -> None:
-    well: list[anthropic.types.MessageParam] = [{"role": "user", "content": "Well?"}]
     with pytest.raises(anthropic.BadRequestError):
-        claude.messages.create(model="any", max_tokens=5, messages=well, extra_body={"temperature": -1})
-    with pytest.raises(anthropic.APIStatusError) as refused:
-        claude.messages.create(
-            model="any", max_tokens=5, messages=well, tools=[{"name": "f", "input_schema": {"type": "object"}}]
-        )
-    assert refused.value.status_code == 501
+        claude.messages.create(model="any", max_tokens=5, messages=[ASKED], extra_body={"temperature": -1})
     image: anthropic.types.ImageBlockParam = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": ""},
@@ -193,3 +236,56 @@ def test_anthropic_sees_what_is_wrong(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.APIStatusError) as unsupported:
         claude.messages.create(model="any", max_tokens=5, messages=[{"role": "user", "content": [image]}])
     assert unsupported.value.status_code == 501
+
+
+def test_anthropic_calls_a_tool_and_sends_its_result(calling: Served) -> None:
+    tool: anthropic.types.ToolParam = {"name": LIGHT.name, "input_schema": LIGHT.parameters}
+    choice: anthropic.types.ToolChoiceAnyParam = {"type": "any", "disable_parallel_tool_use": True}
+    with claude_client(calling) as client:
+        with client.messages.stream(
+            model="any", max_tokens=300, messages=[ASKED], tools=[tool], tool_choice=choice
+        ) as stream:
+            answer = stream.get_final_message()
+        (block,) = answer.content
+        assert block.type == "tool_use" and answer.stop_reason == "tool_use"
+        assert isinstance(Light.model_validate(block.input).on, bool)
+        back = client.messages.create(
+            model="any",
+            max_tokens=20,
+            extra_body={"temperature": 0},
+            tools=[tool],
+            messages=[
+                ASKED,
+                {"role": "assistant", "content": answer.content},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": block.id, "content": "Done."}]},
+            ],
+        )
+        assert [one.type for one in back.content] == ["text"] and back.stop_reason == "end_turn"
+        counted = client.messages.count_tokens(model="any", messages=[ASKED], tools=[tool])
+        assert counted.input_tokens > client.messages.count_tokens(model="any", messages=[ASKED]).input_tokens
+
+
+# ------------------------------------------------------------ JavaScript
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
+def test_openai_for_javascript(server: Served, calling: Served) -> None:
+    """`tests/server/openai_client.cjs` needs ``npm install openai`` in a folder that NODE_PATH names."""
+    script = Path(__file__).with_name("openai_client.cjs")
+    command = ["node", str(script), f"{server.url}/v1", f"{calling.url}/v1", KEY]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if "Cannot find module 'openai'" in done.stderr:
+        pytest.skip("needs the npm package openai, found through NODE_PATH")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "models": ["endless"],
+        "likely": [" yes", " no", "."],
+        "usage": True,
+        "final": "completed",
+        "refused": 501,
+        **dict.fromkeys(("whole", "streamed", "response", "deltas"), " yes no."),
+        "called": "switch-light",
+        "on": "boolean",
+        "reason": "tool_calls",
+        "back": True,
+    }

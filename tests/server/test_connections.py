@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,27 +16,17 @@ import pytest
 from app.server.limits import MAX_WAITING, Limits
 from tests.support.served import PATIENCE, Json, RawClient, Served, request, status
 
-LIMITS = replace(
-    Limits(),
-    header_bytes=4096,
-    body_bytes=1_000_000,
-    read=2.0,
-    idle=60.0,
-    write=2.0,
-    ping=0.2,
-    connections=16,
-    refused_connections=24,
-)
+SIZES = {"header_bytes": 4096, "body_bytes": 1_000_000, "connections": 16, "refused_connections": 24}
+LIMITS = Limits(read=1.5, idle=60.0, write=1.0, ping=0.2, **SIZES)
 ENDLESS: Json = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
 SHORT: Json = {**ENDLESS, "stream": False, "max_tokens": 2}
 
 
 @pytest.fixture(scope="module")
 def server(endless_pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("server-home")))
-        with Served(*endless_pair, limits=LIMITS, context_length=32_768) as served:
-            yield served
+    home = tmp_path_factory.mktemp("home")
+    with Served(*endless_pair, limits=LIMITS, context_length=32_768, home=home) as served:
+        yield served
 
 
 @pytest.fixture(autouse=True)
@@ -68,16 +57,13 @@ def test_a_client_that_goes_away_frees_the_engine(server: Served) -> None:
     assert whole_answers() == before  # neither was written to its end
 
 
-def test_one_that_shuts_its_side_down_counts_as_gone(server: Served) -> None:
+def test_one_that_shuts_its_side_down_or_is_reset_counts_as_gone(server: Served) -> None:
     with server.connected() as client:
         client.ask(ENDLESS)
         client.receive(b"so then")
         client.socket.shutdown(socket.SHUT_WR)
         waited_until(server, running=0, waiting=0)
         assert b"[DONE]" not in client.rest()
-
-
-def test_one_that_is_reset(server: Served) -> None:
     with server.connected() as client:
         client.ask(ENDLESS)
         client.receive(b"so then")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.served import Served, request, status
-from tests.support.tool_models import make_tool_model
 
 TRIES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 JSON = st.recursive(
@@ -65,13 +62,8 @@ TOOLS = st.lists(
 )
 CHOICES = st.sampled_from(
     [
-        None,
-        "none",
-        "auto",
-        "required",
+        *(None, "none", "auto", "required", {"type": "any"}, {"type": "tool"}),
         {"type": "function", "function": {"name": "f"}},
-        {"type": "any"},
-        {"type": "tool"},
     ]
 )
 IDS = st.sampled_from(["a", "abcdefghi", "", "call_1"])
@@ -110,15 +102,6 @@ ITEMS = st.lists(
 )
 
 
-@pytest.fixture(scope="module", params=["hermes", "qwen-xml"])
-def calling(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("calling")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(folder / "home"))
-        with Served(make_tool_model(folder / "target.gguf", request.param, calls=1.0)) as served:
-            yield served
-
-
 @TRIES
 @given(st.sampled_from(PATHS), st.dictionaries(st.sampled_from(FIELDS), JSON | MESSAGES, max_size=3))
 def test_fields(server: Served, path: str, fields: dict[str, Any]) -> None:
@@ -151,14 +134,8 @@ def test_tools_and_parts(
     stream: bool,
     likely: Any,
 ) -> None:
-    body = {
-        "messages": turns,
-        "input": items,
-        "prompt": "so",
-        "stream": stream,
-        "max_tokens": 8,
-        "max_output_tokens": 8,
-    }
+    body = {"messages": turns, "input": items, "prompt": "so", "stream": stream}
+    body |= {"max_tokens": 8, "max_output_tokens": 8}
     asked = {"tools": tools, "tool_choice": choice, **({"logprobs": likely} if likely else {})}
     with calling.connected() as client:
         client.send(request("POST", path, json.dumps({**body, **asked}).encode()))

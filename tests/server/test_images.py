@@ -24,11 +24,10 @@ def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def seeing(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("seeing")
     target = make_seeing_model(folder / "target.gguf", "llava")
+    projector = make_projector(folder / "mmproj.gguf", "llava")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLIPSTREAM_HOME", str(folder / "home"))
         patch.setattr(tempfile, "tempdir", str(temporary))
-        projector = make_projector(folder / "mmproj.gguf", "llava")
-        with Served(target, projector=projector, context_length=1024) as served:
+        with Served(target, projector=projector, context_length=1024, home=folder / "home") as served:
             served.chat(messages=question(url(png(folder))), max_tokens=1)  # starts the thread that looks at images
             yield served
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.served import Json, Served, events, text_of
+from tests.support.served import Json, Served, text_of
 
 OFF: Json = {"chat_template_kwargs": {"enable_thinking": False}, "seed": 1}
 
@@ -58,24 +58,16 @@ def test_a_stop_string_has_none(server: Served) -> None:
     assert [one["token"] for one in likely(choice)] == [" yes", " no"], "of the second token, a part is text"
 
 
-@pytest.mark.parametrize("count", [True, 0, 3])
-def test_completions(server: Served, count: int) -> None:
-    body = {"prompt": "so</think>", "max_tokens": 9, "logprobs": count, "seed": 1}
-    (choice,) = server.post("/v1/completions", body).json()["choices"]
-    found = choice["logprobs"]
-    assert "".join(found["tokens"]) == choice["text"] == " yes no."
-    assert found["text_offset"] == [0, 4, 7]
-    assert all(math.exp(one) == pytest.approx(1.0, abs=1e-3) for one in found["token_logprobs"])
-    assert [len(one) for one in found["top_logprobs"]] == [int(count)] * 3
-    answer = server.post("/v1/completions", {**body, "logprobs": None}).json()
-    assert answer["choices"][0]["logprobs"] is None
-
-
-def test_a_completion_s_stream_goes_on_counting(server: Served) -> None:
-    body = {"prompt": "so</think>", "max_tokens": 9, "logprobs": 1, "stream": True, "seed": 1}
-    parts = events(server.post("/v1/completions", body).content)
-    found = [part["choices"][0]["logprobs"] for part in parts]
-    assert [at for one in found if one for at in one["text_offset"]] == [0, 4, 7]
+def test_completions(server: Served) -> None:
+    for count in (True, 0, 3, None):
+        body = {"prompt": "so</think>", "max_tokens": 9, "logprobs": count, "seed": 1}
+        (choice,) = server.post("/v1/completions", body).json()["choices"]
+        assert choice["text"] == " yes no."
+        if (found := choice["logprobs"]) is not None:
+            assert found["tokens"] == [" yes", " no", "."] and found["text_offset"] == [0, 4, 7]
+            assert all(math.exp(one) == pytest.approx(1.0, abs=1e-3) for one in found["token_logprobs"])
+            assert [len(one) for one in found["top_logprobs"]] == [int(count or 0)] * 3
+        assert (found is None) is (count is None)
 
 
 def test_a_bias(server: Served) -> None:

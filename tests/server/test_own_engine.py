@@ -8,48 +8,34 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.errors import KnownError
 from tests.support.served import PATIENCE, Served
 
 
-def engine() -> psutil.Process:
-    """The engine that this process started."""
-    (found,) = [one for one in psutil.Process().children() if "--role=engine" in " ".join(one.cmdline())]
-    return found
+def engines() -> set[psutil.Process]:
+    """Those that this process started."""
+    return {one for one in psutil.Process().children() if "--role=engine" in " ".join(one.cmdline())}
 
 
 @pytest.mark.allow_logs
 def test_an_engine_that_ends_is_started_again(endless_pair: tuple[Path, Path]) -> None:
+    asked = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
+    before = engines()
     with Served(*endless_pair, context_length=32_768) as server:
-        first = engine()
+        (first,) = engines() - before
         with server.connected() as client:
-            client.ask({"messages": [{"role": "user", "content": "Well?"}], "stream": True})
+            client.ask(asked)
             client.receive(b"so then")
             first.kill()
             broken = client.receive(b"unavailable_error")
             assert b"[DONE]" not in broken
-        psutil.wait_procs([first])
-        server.wait_until_healthy()
-        assert engine().pid != first.pid
-        assert server.chat(max_tokens=2)["usage"]["completion_tokens"] == 2
-
-
-@pytest.mark.allow_logs
-def test_while_there_is_none_the_answer_is_to_come_again(endless_pair: tuple[Path, Path]) -> None:
-    with Served(*endless_pair) as server:
-        engine().kill()
-        codes = set()
-        end = time.monotonic() + PATIENCE
+        codes, end = set[int](), time.monotonic() + PATIENCE
         while 503 not in codes and time.monotonic() < end:
-            answer = server.post(
-                "/v1/chat/completions", {"messages": [{"role": "user", "content": "?"}], "max_tokens": 1}
-            )
+            answer = server.post("/v1/chat/completions", {**asked, "stream": False, "max_tokens": 1})
             codes.add(answer.status_code)
-        assert codes <= {200, 503} and 503 in codes
+        assert codes <= {200, 503} and 503 in codes, "there is none: the answer is to come again"
         assert int(answer.headers["retry-after"]) > 0
         server.wait_until_healthy()
-
-
-def test_a_pair_that_can_not_be_loaded(tmp_path: Path) -> None:
-    with pytest.raises(KnownError, match=r"gone\.gguf"), Served(tmp_path / "gone.gguf"):
-        pass
+        psutil.wait_procs([first])
+        (second,) = engines() - before
+        assert second.pid != first.pid
+        assert server.chat(max_tokens=2)["usage"]["completion_tokens"] == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -11,20 +10,11 @@ import msgspec
 import pytest
 
 from tests.support.served import Json, Served
-from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
+from tests.support.tool_models import LIGHT, WEATHER
 
 OFF: Json = {"reasoning": {"effort": "none"}}
 TOOLS = [{"type": "function", **msgspec.to_builtins(tool), "strict": True} for tool in (WEATHER, LIGHT)]
 SCHEMAS = {tool.name: tool.parameters for tool in (WEATHER, LIGHT)}
-
-
-@pytest.fixture(scope="module")
-def calling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    folder = tmp_path_factory.mktemp("calling")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("SLIPSTREAM_HOME", str(folder / "home"))
-        with Served(make_tool_model(folder / "target.gguf", "hermes", calls=1.0)) as served:
-            yield served
 
 
 def ask(server: Served, **fields: Any) -> Json:
@@ -115,7 +105,7 @@ def test_items_of_a_chat(server: Served) -> None:
 
 def test_tools(calling: Served) -> None:
     kinds = set()
-    for seed in range(6):
+    for seed in range(20):
         fields: Json = {"tools": TOOLS, "seed": seed, "temperature": 1.0, "top_k": 0, "max_output_tokens": 600}
         whole = ask(calling, **fields)
         events = streamed(calling, **fields)
@@ -126,6 +116,8 @@ def test_tools(calling: Served) -> None:
                 jsonschema.validate(json.loads(item["arguments"]), SCHEMAS[item["name"]])
         deltas = [one["delta"] for one in events if one["type"] == "response.function_call_arguments.delta"]
         assert deltas == [one["arguments"] for one in whole["output"] if one["type"] == "function_call"]
+        if len(kinds) == 2 and seed > 1:
+            break
     assert kinds == {"message", "function_call"}
     response = ask(calling, tools=TOOLS, tool_choice="required", seed=1, max_output_tokens=600)
     results = [

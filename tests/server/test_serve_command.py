@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -11,12 +12,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psutil
 import pytest
 
-from tests.support.command_line import ROOT, python_path, slipstream
+from app.errors import KnownError
+from app.protocol.commands import Load
+from app.server.guard import Guard
+from app.server.headless import Address, serve
+from tests.support.command_line import ROOT, called, python_path
+from tests.support.matrix import in_proof
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
@@ -49,7 +56,7 @@ def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @posix
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, *in_proof([signal.SIGTERM, signal.SIGHUP])])
 def test_a_signal_ends_it_and_all_it_started(endless_pair: tuple[Path, Path], number: signal.Signals) -> None:
     target, draft = endless_pair
     with serving("--target", target, "--draft", draft) as (process, url):
@@ -68,62 +75,43 @@ def test_a_signal_ends_it_and_all_it_started(endless_pair: tuple[Path, Path], nu
 @posix
 def test_one_in_the_background_ends_too(endless_pair: tuple[Path, Path]) -> None:
     """A shell has Ctrl+C ignored in what it starts in the background."""
-    script = (
-        "import signal, os, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
-    )
-    command = [sys.executable, "-c", script, sys.executable, "-m", "app", "serve", "--port", "0"]
-    environment = {**os.environ, "PYTHONPATH": python_path()}
-    with subprocess.Popen(
-        [*command, "--target", str(endless_pair[0])],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment,
-    ) as process:
-        assert process.stdout is not None
-        assert "Serving" in process.stdout.readline()
-        started = children_of(process)
-        process.terminate()
-        _, errors = process.communicate(timeout=60)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with serving("--target", endless_pair[0]) as (process, _):
+            started = children_of(process)
+            process.terminate()
+            _, errors = process.communicate(timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.returncode == 143 and "Traceback" not in errors
     assert psutil.wait_procs(started, timeout=30)[1] == []
 
 
-def test_it_makes_a_key_and_wants_it(endless_pair: tuple[Path, Path], tmp_path: Path) -> None:
+def test_it_makes_a_key_and_uses_no_draft_if_told_so(endless_pair: tuple[Path, Path], tmp_path: Path) -> None:
     file = tmp_path / "key"
-    with serving("--target", endless_pair[0], "--api-key-file", file) as (_, url):
-        key = file.read_text().strip()
+    with serving("--target", endless_pair[0], "--no-draft", "--api-key-file", file) as (_, url):
         assert httpx2.get(f"{url}/models").status_code == 401
-        assert httpx2.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"}).status_code == 200
-
-
-def test_it_uses_no_draft_if_told_so(endless_pair: tuple[Path, Path]) -> None:
-    with serving("--target", endless_pair[0], "--no-draft") as (_, url):
+        key = {"Authorization": f"Bearer {file.read_text().strip()}"}
         body = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 60}
-        answer = httpx2.post(f"{url}/chat/completions", json=body, timeout=60).json()
+        answer = httpx2.post(f"{url}/chat/completions", json=body, headers=key, timeout=60).json()
     assert "draft_n" not in answer["timings"] and answer["slipstream"]["tested"] == 0
 
 
 def test_beyond_this_computer_a_key_is_needed(endless_pair: tuple[Path, Path]) -> None:
-    done = slipstream("serve", "--target", endless_pair[0], "--host", "0.0.0.0")
+    done = called("serve", "--target", endless_pair[0], "--host", "0.0.0.0")
     assert done.returncode == 1 and "--api-key-file" in done.stderr
 
 
-def test_a_port_that_is_taken(endless_pair: tuple[Path, Path]) -> None:
+def test_where_it_cannot_listen_and_what_it_cannot_load(endless_pair: tuple[Path, Path], tmp_path: Path) -> None:
+    def served(target: Path, *place: Any) -> None:
+        asyncio.run(serve(Load(request=0, target=str(target)), Guard(), Address(*place)))
+
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        done = slipstream("serve", "--target", endless_pair[0], "--port", str(port))
-    assert done.returncode == 1 and f"Port {port} on 127.0.0.1 is in use" in done.stderr
-
-
-@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-name.invalid"])
-def test_an_address_that_is_not_ours(endless_pair: tuple[Path, Path], tmp_path: Path, host: str) -> None:
-    key = "--api-key-file", tmp_path / "key"
-    done = slipstream("serve", "--target", endless_pair[0], "--host", host, *key)
-    assert done.returncode == 1 and f"{host} isn't an address of this computer" in done.stderr
-
-
-def test_a_model_that_is_not_there(tmp_path: Path) -> None:
-    done = slipstream("serve", "--target", tmp_path / "gone.gguf", "--port", "0")
-    assert done.returncode == 1 and "gone.gguf" in done.stderr
+        with pytest.raises(KnownError, match=f"Port {port} on 127.0.0.1 is in use"):
+            served(endless_pair[0], None, port)
+    for host in ("192.0.2.1", "no-such-name.invalid"):
+        with pytest.raises(KnownError, match=f"{host} isn't an address of this computer"):
+            served(endless_pair[0], host)
+    with pytest.raises(KnownError, match=r"gone\.gguf"):
+        served(tmp_path / "gone.gguf")

@@ -8,16 +8,19 @@ from pathlib import Path
 import keyring
 import pytest
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QDialog, QMainWindow
 from pytestqt.qtbot import QtBot
+from shiboken6 import delete, isValid
 
 from app.settings import Settings
 from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.garbage import GarbageCollector
+from app.ui.widgets.tabbed_window import TabbedWindow
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows
+from tests.ui.shell.warm_engine import WarmEngine
 
 _VARIABLES = (
     *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -36,6 +39,27 @@ def application(qapp: QApplication) -> Iterator[None]:
     GarbageCollector(qapp)
     yield
     qapp.clipboard().clear()
+
+
+@pytest.fixture(scope="session")
+def warm_engine(application: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The windows of `tests.ui.shell.running` have one engine process after the other's tests, not one each.
+
+    It keeps its files in a folder of its own: a test about them needs a `LocalEngine` of its own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("warm-engine")))
+        WarmEngine.begin()
+    yield
+    WarmEngine.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_windows_of_earlier_tests(qapp: QApplication) -> None:
+    """They would be polished again with every style sheet, which took a third of the time of all tests."""
+    for widget in qapp.topLevelWidgets():
+        if isValid(widget) and widget.parent() is None and isinstance(widget, QMainWindow | QDialog | TabbedWindow):
+            delete(widget)
 
 
 @pytest.fixture

@@ -66,7 +66,6 @@ DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, f
 PLAIN_WORDS = ("Hello", " there", ",", " my", " friend", ".")
 OTHER_WORDS = ("Hello", " there", ",", " my", " foe", ".")
 CONTEXT_LENGTH = 2048
-KEY = "sesame"
 DRAFT_FIGURES = DraftFigures(
     drafted=8, tested=7, accepted=5, acceptance_rate=5 / 7, verify_passes=2, mean_acceptance_length=3.5
 )
@@ -141,8 +140,7 @@ class ScriptedEngine:
             case CountTokens():
                 self.count(command)
             case CheckText():
-                is_known = self.behavior != "unchecked"
-                tokens = [100 + place for place, _ in enumerate(command.text.split())] if is_known else None
+                tokens = [100 + place for place, _ in enumerate(command.text.split())]
                 send(TextChecked(request=command.request, tokens=tokens))
             case Cancel():
                 self.cancel()
@@ -203,8 +201,6 @@ class ScriptedEngine:
         if self.behavior == "no load":
             send(LoadFailed(request=command.request, message="The file is not a GGUF model."))
             return
-        if self.behavior == "load death":
-            os.kill(os.getpid(), signal.SIGABRT)
         target = ModelInfo(path=command.target, name="scripted")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
         self.loads += 1
@@ -217,7 +213,7 @@ class ScriptedEngine:
         )
 
     def connect(self, command: Connect) -> None:
-        """A server anywhere; "down" and "keyed" are about it, "counting" counts."""
+        """A server anywhere; "busy" and "down" are about it, "counting" counts."""
         request, host = command.request, command.address.partition("://")[2]
         if "busy" in self.behavior:
             send(LoadProgressed(request=request, stage="server", fraction=0.0))
@@ -226,8 +222,6 @@ class ScriptedEngine:
             send(LoadFailed(request=request, message=f"Nothing answers at {host}.", cause="unreachable"))
         elif command.loopback_only:
             send(LoadFailed(request=request, message=f"{host} is another computer.", cause="offline"))
-        elif "keyed" in self.behavior and command.key != KEY:
-            send(LoadFailed(request=request, message=f"{host} needs a key.", cause="key"))
         else:
             server = Server(
                 kind="vllm",

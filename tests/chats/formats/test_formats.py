@@ -7,13 +7,14 @@ import shutil
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.records import Batch, ChatRecord
 
 DATA = Path(__file__).parent.parent.parent / "data" / "imports"
 QUESTION, THOUGHT = "How hot should the water be?", "Green tea gets bitter above that."
+TALK = [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+"""What every one shows, with these versions of the answer in most, by these models."""
+VERSIONS, MODELS = ["90 °C.", "80 °C."], ["", "tea-1b", "tea-2b", ""]
 AT = 1760000000.0
 """When the chat about green tea was begun, where a format has dates."""
 
@@ -57,9 +58,8 @@ def test_llama_cpp() -> None:
     assert (chat.created_at, chat.updated_at, chat.pinned_at) == (AT + 1, AT + 500, AT + 500)
     assert chat.settings == {"system_prompt": "Be brief."}
     assert attached(chat) == [("teas.txt", "Sencha\nGyokuro\n")]
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
-    assert versions(chat) == ["90 °C.", "80 °C."]
-    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert shown(chat) == TALK
+    assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert batch.left_out == {"images": 1, "tools": 2, "empty": 1}
 
 
@@ -80,9 +80,8 @@ def test_lm_studio() -> None:
     assert (chat.source, chat.title) == ("lm_studio", "Green tea")
     assert (chat.created_at, chat.updated_at) == (AT, AT + 4)
     assert chat.settings == {"system_prompt": "Be brief."}
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
-    assert versions(chat) == ["90 °C.", "80 °C."]
-    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert shown(chat) == TALK
+    assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert batch.left_out == {"images": 1, "tools": 1}
 
 
@@ -92,9 +91,8 @@ def test_chatgpt() -> None:
     assert_sound(chat)
     assert (chat.source, chat.id, chat.title) == ("chatgpt", "gpt-1", "Green tea")
     assert (chat.created_at, chat.updated_at) == (AT + 0.5, AT + 5.25)
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
-    assert versions(chat) == ["90 °C.", "80 °C."]
-    assert [message.model for message in chat.messages] == ["", "tea-1b", "tea-2b", ""]
+    assert shown(chat) == TALK
+    assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert [message.created_at for message in chat.messages] == [AT + 1, AT + 2, AT + 3, AT + 4]
     assert batch.left_out == {"images": 1, "files": 1, "tools": 1}
 
@@ -106,7 +104,7 @@ def test_claude() -> None:
     assert (chat.source, chat.id, chat.title) == ("claude", "cl-1", "Green tea")
     assert (chat.created_at, chat.updated_at) == (AT, AT + 5)
     assert attached(chat) == [("teas.txt", "Sencha\nGyokuro\n")]
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert shown(chat) == TALK
     assert_sound(branched)
     assert versions(branched) == ["No.", "Yes."]
     assert shown(branched)[-1] == ("assistant", "", "Yes.")
@@ -122,7 +120,7 @@ def test_open_webui() -> None:
     assert chat.settings == {"system_prompt": "Be brief."}
     thought = f"{THOUGHT}\nIs 85 < 90?"
     assert shown(chat) == [("user", "", QUESTION), ("assistant", thought, "80 °C."), ("user", "", "Thank you.")]
-    assert versions(chat) == ["90 °C.", "80 °C."]
+    assert versions(chat) == VERSIONS
     assert batch.left_out == {"images": 1}
 
 
@@ -134,7 +132,7 @@ def test_jan(tmp_path: Path) -> None:
         assert (chat.source, chat.id, chat.title) == ("jan", "jan-1", "Green tea")
         assert (chat.created_at, chat.updated_at) == (AT, AT + 5)
         assert chat.settings == {"system_prompt": "Be brief."}
-        assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+        assert shown(chat) == TALK
         assert [message.created_at for message in chat.messages] == [AT + 1, AT + 3, AT + 4]
         assert batch.left_out == {"images": 1}
         assert batch.other_files == 0
@@ -144,7 +142,7 @@ def test_sharegpt() -> None:
     batch = read(DATA / "sharegpt.json")
     chat, second = batch.chats
     assert (chat.source, chat.id, chat.settings) == ("sharegpt", "sg-1", {"system_prompt": "Be brief."})
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert shown(chat) == TALK
     assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
     assert batch.left_out == {"tools": 1}
 
@@ -153,18 +151,18 @@ def test_openai() -> None:
     batch = read(DATA / "openai.jsonl")
     chat, second = batch.chats
     assert (chat.source, chat.settings) == ("openai", {"system_prompt": "Be brief."})
-    assert shown(chat) == [("user", "", QUESTION), ("assistant", THOUGHT, "80 °C."), ("user", "", "Thank you.")]
+    assert shown(chat) == TALK
     assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
     assert batch.left_out == {"images": 1, "tools": 2}
 
 
-@pytest.mark.parametrize("lines", [True, False])
-def test_messages_alone_are_one_chat(tmp_path: Path, lines: bool) -> None:
+def test_messages_alone_are_one_chat(tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     path = tmp_path / "alone"
-    path.write_text("\n".join(map(json.dumps, messages)) if lines else json.dumps(messages, indent=2))
-    [chat] = read(path).chats
-    assert shown(chat) == [("user", "", "a"), ("assistant", "", "b")]
+    for text in ("\n".join(map(json.dumps, messages)), json.dumps(messages, indent=2)):
+        path.write_text(text)
+        [chat] = read(path).chats
+        assert shown(chat) == [("user", "", "a"), ("assistant", "", "b")]
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:

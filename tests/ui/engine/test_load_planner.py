@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
@@ -72,13 +73,10 @@ def gpu(total: int, free: int) -> Device:
 # ---------------------------------------------------------------- what is wished for
 
 
-def test_automatic_values_are_the_plans_to_choose() -> None:
+def test_automatic_values_are_the_plans_to_choose_and_what_was_set_is_a_wish() -> None:
     wishes = wishes_of(LoadSettings())
     assert (wishes.context_length, wishes.target_gpu_layers, wishes.draft_gpu_layers) == (None, None, None)
     assert wishes.kv_type == "f16"
-
-
-def test_what_was_set_is_a_wish() -> None:
     wishes = wishes_of(
         LoadSettings(context_length=4096, target_gpu_layers=3, draft_gpu_layers=0, kv_type="q8_0", micro_batch_size=64)
     )
@@ -109,16 +107,13 @@ def test_what_fits_is_loaded_as_it_was_wished_for(models: Path) -> None:
     assert pair.remark == ""
 
 
-def test_on_a_gpu_that_is_large_enough_all_layers_are_offloaded(models: Path) -> None:
+def test_as_many_layers_are_offloaded_as_the_gpu_has_room_for(models: Path) -> None:
     machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
     pair = fit(models, machine)
     assert (pair.files.settings.target_gpu_layers, pair.files.settings.draft_gpu_layers) == (-1, -1)
     assert pair.gpu_bytes["CUDA0"] > 0
-
-
-def test_on_a_full_gpu_no_layer_is_offloaded(models: Path) -> None:
-    machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 0)])
-    assert fit(models, machine).files.settings.target_gpu_layers == 0
+    full = msgspec.structs.replace(machine, devices=[gpu(24 * GIB, 0)])
+    assert fit(models, full).files.settings.target_gpu_layers == 0
 
 
 def test_the_draft_is_given_up_before_the_context_and_that_is_said(models: Path) -> None:
@@ -243,6 +238,9 @@ def test_the_window_uses_heads_as_the_plan_says(
     assert not small.has_head and small.head_refused is None  # below 3 B
     assert opened(qtbot, loader, PairFiles(model, head="on")).has_head
     assert opened(qtbot, loader, PairFiles(model, str(heads / "mtp-model.gguf"))).has_head
+    foreign = opened(qtbot, loader, PairFiles(model, str(heads / "mtp-other.gguf"), head="on"))
+    assert not foreign.has_head
+    assert foreign.head_refused == "The MTP head in mtp-other.gguf belongs to another model."
     tight = just_without(heads)
     monkeypatch.setattr(watch, "machine", lambda: tight)
     assert not opened(qtbot, loader, PairFiles(model, head="on")).has_head
@@ -262,70 +260,38 @@ def test_a_projector_in_the_models_folder_is_loaded_with_it(
     assert opened(qtbot, loader, PairFiles(str(model))).projector is None
     (notice,) = loader._notice_list.notices().values()
     assert "sees images" in notice.text and watch.machine().memory_total < 2**50
-
-
-def test_what_is_loaded_anyway_has_its_projector(
-    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], tmp_path: Path
-) -> None:
-    _engine, loader, _watch = window
-    model = make_seeing_model(tmp_path / "model.gguf", "llava")
-    projector = make_projector(tmp_path / "mmproj.gguf", "llava")
     loader.load(PairFiles(str(model), settings=TOO_LONG))
     qtbot.waitUntil(lambda: loader.refused() is not None, timeout=WAIT_MS)
     refused = loader.refused()
-    assert refused is not None and refused.projector == str(projector)
-
-
-def test_beside_a_head_of_another_model_neither_is_used(
-    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], heads: Path
-) -> None:
-    pair = opened(qtbot, window[1], PairFiles(str(heads / "model.gguf"), str(heads / "mtp-other.gguf"), head="on"))
-    assert not pair.has_head
-    assert pair.head_refused == "The MTP head in mtp-other.gguf belongs to another model."
+    assert refused is not None and refused.projector == str(projector)  # what is loaded anyway has it
 
 
 # ---------------------------------------------------------------- loading
 
 
-def test_a_pair_that_fits_is_loaded(rig: Rig) -> None:
-    rig.load()
-    assert rig.pair_loader.pair() is not None
-    assert rig.pair_loader.files() == rig.files()  # as it was asked for, so that the next load is planned anew
-    assert "load" not in rig.notice_list.notices()
-
-
 def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(rig: Rig, qtbot: QtBot) -> None:
     rig.load()
-    before = rig.pair_loader.pair()
-    rig.pair_loader.load(replace(rig.files(), settings=TOO_LONG))
+    assert rig.pair_loader.files() == rig.files()  # as it was asked for, so that the next load is planned anew
+    assert "load" not in rig.notice_list.notices()
+    before, too_long = rig.pair_loader.pair(), replace(rig.files(), settings=TOO_LONG)
+    assert before is not None
+    rig.pair_loader.load(too_long)
     qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     notice = rig.notice_list.notices()["load"]
     assert "don't fit" in notice.text
     assert "GB" in notice.text or "TB" in notice.text
-    assert Action.LOAD_ANYWAY in notice.actions
+    assert Action.LOAD_ANYWAY in notice.actions and Action.DISMISS in notice.actions
     assert rig.pair_loader.pair() is before
-
-
-def test_it_can_be_loaded_anyway(rig: Rig, qtbot: QtBot) -> None:
-    rig.pair_loader.load(replace(rig.files(), settings=TOO_LONG))
+    assert (rig.pair_loader.refused(), rig.pair_loader.files()) == (too_long, rig.files())
+    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+        rig.pair_loader.restart()  # it comes back with what it had
+    assert opened.args == [rig.files()]
+    assert rig.pair_loader.refused() is None
+    rig.pair_loader.load(too_long)
     qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
         rig.pair_loader.load_anyway()
     assert "load" not in rig.notice_list.notices()
-
-
-def test_after_a_refusal_the_engine_comes_back_with_what_it_had(rig: Rig, qtbot: QtBot) -> None:
-    rig.load()
-    too_long = replace(rig.files(), settings=TOO_LONG)
-    rig.pair_loader.load(too_long)
-    qtbot.waitUntil(lambda: rig.pair_loader.refused() is not None, timeout=WAIT_MS)
-    assert rig.pair_loader.refused() == too_long
-    assert rig.pair_loader.files() == rig.files()
-    assert Action.DISMISS in rig.notice_list.notices()["load"].actions
-    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
-        rig.pair_loader.restart()
-    assert opened.args == [rig.files()]
-    assert rig.pair_loader.refused() is None
 
 
 def test_a_pair_that_was_refused_while_another_is_loaded_is_not_the_one_remembered(rig: Rig, qtbot: QtBot) -> None:
@@ -391,6 +357,10 @@ def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_pat
     watch.when_read(lambda: said.append(watch.machine()))
     qtbot.waitUntil(lambda: len(said) == 2, timeout=WAIT_MS)
     assert [device.description for device in said[1].devices] == ["Scripted GPU"]
+    rig.engine.memory_read.emit(MemoryRead(devices=[gpu(8 * GIB, 2 * GIB)], own_bytes=0))
+    assert watch.machine().devices[0].free_bytes == 2 * GIB
+    watch.note_loaded({"CUDA0": 5 * GIB})  # what the loaded pair holds counts as free
+    assert watch.machine().devices[0].free_bytes == 7 * GIB
     rig.close()
     owner.deleteLater()
 
@@ -405,31 +375,6 @@ def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path
     qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
     rig.close()
     owner.deleteLater()
-
-
-def test_what_the_loaded_pair_holds_counts_as_free(
-    qtbot: QtBot, tmp_path: Path, make_watch: Callable[[], tuple[Rig, MemoryWatch]]
-) -> None:
-    rig, watch = make_watch()
-    device = gpu(8 * GIB, 2 * GIB)
-    rig.engine.memory_read.emit(MemoryRead(devices=[device], own_bytes=0))
-    without = watch.machine()
-    watch.note_loaded({"CUDA0": 5 * GIB})
-    assert without.devices[0].free_bytes == 2 * GIB
-    assert watch.machine().devices[0].free_bytes == 7 * GIB
-
-
-@pytest.fixture
-def make_watch(qtbot: QtBot, tmp_path: Path) -> Iterator[Callable[[], tuple[Rig, MemoryWatch]]]:
-    made: list[Rig] = []
-
-    def make() -> tuple[Rig, MemoryWatch]:
-        made.append(Rig(qtbot, tmp_path, "ordinary"))
-        return made[-1], MemoryWatch(made[-1].engine, made[-1].engine)
-
-    yield make
-    for rig in made:
-        rig.close()
 
 
 def test_the_catalog_is_read_before_the_window_asks_it_how_to_sample(rig: Rig) -> None:

@@ -103,38 +103,34 @@ def test_memory_is_told_at_the_start_and_when_asked(qtbot: QtBot, make_engine: M
     assert engine.state() is EngineState.EMPTY
 
 
-def test_measuring_plain_speed(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_measuring_plain_speed_and_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
+    with pytest.raises(RuntimeError):  # without a pair
+        generate(engine)
     load(qtbot, engine)
-    with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as blocker:
+    with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as measured:
         engine.ask(MeasurePlain(request=0, messages=HI, max_tokens=64))
-    assert blocker.args is not None
-    assert blocker.args[0].decode_tokens_per_second == 40.0
+    assert measured.args is not None and measured.args[0].decode_tokens_per_second == 40.0
+    assert engine.state() is EngineState.READY
+    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as scored:
+        request = engine.ask(ScoreTokens(request=0, messages=HI, answer=[1, 2], candidates=[3, 4], seed=1))
+        assert engine.state() is EngineState.COMPARING
+    assert scored.args is not None
+    assert (scored.args[0].request, len(scored.args[0].logits)) == (request, 2)
     assert engine.state() is EngineState.READY
 
 
-def test_an_answer_for_comparison_is_a_state_of_its_own_and_can_be_canceled(
-    qtbot: QtBot, make_engine: MakeEngine
-) -> None:
+@pytest.mark.parametrize("compared", [False, True])
+def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine, compared: bool) -> None:
     engine = make_engine("endless")
     load(qtbot, engine)
     with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
-        engine.ask(ANSWER, compared=True)
-    assert engine.state() is EngineState.COMPARING
-    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
+        engine.ask(ANSWER, compared=compared)
+    assert engine.state() is (EngineState.COMPARING if compared else EngineState.ANSWERING)
+    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as blocker:
         engine.cancel()
-    assert engine.state() is EngineState.READY
-
-
-def test_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    load(qtbot, engine)
-    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as blocker:
-        request = engine.ask(ScoreTokens(request=0, messages=HI, answer=[1, 2], candidates=[3, 4], seed=1))
-        assert engine.state() is EngineState.COMPARING
     assert blocker.args is not None
-    assert blocker.args[0].request == request
-    assert len(blocker.args[0].logits) == 2
+    assert blocker.args[0].finish_reason == "cancelled"
     assert engine.state() is EngineState.READY
 
 
@@ -173,36 +169,18 @@ def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine:
     assert turns.count(0) >= 30 - 1  # with one part of it in each turn
 
 
-def test_generating_needs_a_pair(make_engine: MakeEngine) -> None:
-    with pytest.raises(RuntimeError):
-        generate(make_engine("well"))
-
-
-def test_failed_load_leaves_an_engine_without_model(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("no load")
-    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
-        engine.load("broken.gguf", None, LoadSettings())
-    assert blocker.args is not None
-    assert blocker.args[0].message == "The file is not a GGUF model."
-    assert engine.state() is EngineState.EMPTY
-
-
 def test_load_can_be_canceled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("slow load")
+    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
+        engine.load("big.gguf", None, LoadSettings())
+        engine.cancel()  # before the engine is up
+    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
         engine.load("big.gguf", None, LoadSettings())
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
         engine.cancel()
     assert blocker.args is not None
     assert blocker.args[0].cancelled
-
-
-def test_load_can_be_canceled_before_the_engine_is_up(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    engine.load("big.gguf", None, LoadSettings())
-    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
-        engine.cancel()
-    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
 
 
 def test_events_of_other_requests_are_ignored(qtbot: QtBot, make_engine: MakeEngine) -> None:
@@ -213,17 +191,6 @@ def test_events_of_other_requests_are_ignored(qtbot: QtBot, make_engine: MakeEng
     with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS):
         generate(engine)
     assert texts == ["Hello there"]
-
-
-def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("endless")
-    load(qtbot, engine)
-    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
-        generate(engine)
-    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as blocker:
-        engine.cancel()
-    assert blocker.args is not None
-    assert blocker.args[0].finish_reason == "cancelled"
 
 
 @pytest.mark.parametrize("behavior", ["garbage", "oversized", "wrong field", "unknown"])
@@ -275,6 +242,14 @@ def test_kill_from_outside_then_restart(qtbot: QtBot, make_engine: MakeEngine) -
     engine.restart()
     load(qtbot, engine)
     assert engine.state() is EngineState.READY
+    old = engine.process_id()
+    engine.restart()
+    engine.shutdown()  # the end of the app comes before a restart that waits
+    assert engine.state() is EngineState.STOPPED
+    with pytest.raises(ProcessLookupError):
+        os.kill(old, 0)
+    qtbot.wait(0)
+    assert engine.process_id() == 0
 
 
 @pytest.fixture
@@ -318,20 +293,6 @@ def test_restart_waits_for_the_end_of_the_old_process_but_not_in_the_windows_thr
     monkeypatch.undo()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_the_end_of_the_app_comes_before_a_restart_that_waits(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    load(qtbot, engine)
-    old = engine.process_id()
-    engine.restart()
-    engine.shutdown()
-    assert engine.state() is EngineState.STOPPED
-    with pytest.raises(ProcessLookupError):
-        os.kill(old, 0)
-    qtbot.wait(0)
-    assert engine.process_id() == 0
-
-
 def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     qtbot: QtBot, make_engine: MakeEngine, unkillable: list[int]
 ) -> None:
@@ -351,6 +312,8 @@ def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine
     engine = make_engine(behavior)
     told: list[object] = []
     engine.state_changed.connect(told.append)
+    failures: list[str] = []
+    engine.load_failed.connect(lambda event: failures.append(event.message))
     engine.load_failed.connect(lambda _: told.append("load failed"))
     engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
     engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
@@ -360,6 +323,7 @@ def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine
     begin = [EngineState.STARTING, EngineState.LOADING]
     if behavior == "no load":
         assert told == [*begin, "load failed", EngineState.EMPTY]
+        assert failures == ["The file is not a GGUF model."]
         return
     assert told == [*begin, "pair loaded", EngineState.READY]
     generate(engine)
@@ -395,24 +359,21 @@ def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_eng
     assert exits == []
 
 
-def test_exit_code_is_reported(qtbot: QtBot, make_engine: MakeEngine) -> None:
+def test_an_engine_that_does_not_start(qtbot: QtBot, make_engine: MakeEngine) -> None:
     exit_ = ended(qtbot, make_engine("exit"), LocalEngine.start)
     assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")
     assert exit_.log_lines[-1] == "nothing to live for"
-
-
-def test_an_engine_that_cannot_compute_here_is_quoted(qtbot: QtBot, make_engine: MakeEngine) -> None:
     exit_ = ended(qtbot, make_engine("unable"), LocalEngine.start)
     assert exit_.cause is ExitCause.REFUSED
     assert exit_.sentence() == "The engine didn't start. Nothing here runs on this processor."
-
-
-def test_program_that_does_not_exist(qtbot: QtBot) -> None:
     engine = LocalEngine(["slipstream-no-such-program"])
     exit_ = ended(qtbot, engine, lambda one: one.load("target.gguf", None, LoadSettings()))
     assert exit_.cause is ExitCause.FAILED_TO_START
     assert engine.state() is EngineState.DIED
     engine.deleteLater()
+    silent = make_engine("mute", QUICK)
+    with qtbot.waitSignal(silent.engine_stalled, timeout=WAIT_MS):
+        silent.start()  # it never greets
 
 
 def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine) -> None:
@@ -438,12 +399,6 @@ def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -
         engine.load("target.gguf", None, LoadSettings())
 
 
-def test_engine_that_never_greets_is_noticed(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("mute", QUICK)
-    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
-        engine.start()
-
-
 def left_file() -> Path:
     path = paths.chat_caches_dir() / "what-somebody-said.kept"
     path.write_bytes(b"words")
@@ -464,21 +419,19 @@ def test_forgetting_is_told_to_an_engine_that_runs(qtbot: QtBot, make_engine: Ma
     assert engine.state() is EngineState.READY
 
 
-def test_forgetting_waits_for_an_engine_that_starts(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
+def test_forgetting_without_an_engine_erases_its_files_and_waits_for_one_that_starts(
+    qtbot: QtBot, make_engine: MakeEngine
+) -> None:
+    engine, path = make_engine("well"), left_file()
+    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
+        engine.forget()
+    assert not path.exists()
     engine.start()
     engine.forget()
     with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
         engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
     assert "forgotten" in logged(engine)
     qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
-
-
-def test_forgetting_without_an_engine_erases_its_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine, path = make_engine("well"), left_file()
-    with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
-        engine.forget()
-    assert not path.exists()
 
 
 def test_an_engine_that_ends_without_having_forgotten_leaves_no_files(qtbot: QtBot, make_engine: MakeEngine) -> None:
@@ -500,14 +453,6 @@ def test_an_engine_that_dies_before_it_could_forget_leaves_no_files(qtbot: QtBot
     assert path.exists()
     qtbot.waitUntil(lambda: engine.state() is EngineState.DIED, timeout=WAIT_MS)
     assert not path.exists()
-
-
-def test_engine_that_will_not_quit_is_killed(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("stubborn", QUICK)
-    load(qtbot, engine)
-    engine.shutdown()
-    assert engine.process_id() == 0
-    assert engine.state() is EngineState.STOPPED
 
 
 def test_environment_carries_no_secrets_and_names_the_home_folder_in_full(

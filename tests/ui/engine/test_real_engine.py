@@ -35,25 +35,25 @@ def tell_a_story(engine: LocalEngine) -> int:
     return engine.ask(Generate(request=0, messages=STORY, sampling=Sampling(temperature=2.0), seed=3, draft_length=5))
 
 
-def test_loads_with_progress_and_says_what_it_is(qtbot: QtBot, engine: LocalEngine) -> None:
+def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: LocalEngine, tmp_path: Path) -> None:
     assert engine.description().startswith("llama.cpp")
-    assert engine.state() is EngineState.READY
-
-
-def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: LocalEngine) -> None:
     for _ in range(5):
         with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as finished:
             tell_a_story(engine)
             engine.cancel()
         assert finished.args is not None
         assert finished.args[0].finish_reason == "cancelled"
-
-
-def test_canceled_measurement_ends(qtbot: QtBot, engine: LocalEngine) -> None:
     with qtbot.waitSignal(engine.generation_failed, timeout=WAIT_MS):
         engine.ask(MeasurePlain(request=0, messages=STORY, max_tokens=2000))
         engine.cancel()
     assert engine.state() is EngineState.READY
+    broken = tmp_path / "broken.gguf"
+    for content in (b"", b"GGUF", b"not a model " * 1000):
+        broken.write_bytes(content)
+        with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as failed:
+            engine.load(str(broken), None, LoadSettings())
+        assert failed.args is not None and failed.args[0].message.endswith(".")
+        assert engine.state() is EngineState.EMPTY
 
 
 @pytest.mark.allow_logs
@@ -69,16 +69,3 @@ def test_frozen_process_is_noticed_and_can_be_replaced(
         engine.load(str(guide_pair[0]), str(guide_pair[1]), LoadSettings())
     with qtbot.waitSignal(engine.generation_started, timeout=WAIT_MS):
         tell_a_story(engine)
-
-
-@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model " * 1000])
-def test_files_that_are_no_models_are_refused_in_a_sentence(
-    qtbot: QtBot, engine: LocalEngine, tmp_path: Path, content: bytes
-) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(content)
-    with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as failed:
-        engine.load(str(broken), None, LoadSettings())
-    assert failed.args is not None
-    assert failed.args[0].message.endswith(".")
-    assert engine.state() is EngineState.EMPTY

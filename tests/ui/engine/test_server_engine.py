@@ -61,30 +61,20 @@ def connect(qtbot: QtBot, engine: LocalEngine, address: str) -> PairLoaded:
 def test_the_process_follows_what_is_used(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
     assert load(qtbot, engine).remote is None
     first = engine.process_id()
+    read: list[MemoryRead] = []
+    engine.memory_read.connect(read.append)
     pair = connect(qtbot, engine, server.url)
     assert pair.remote is not None and pair.remote.server.kind == "vllm"
     second = engine.process_id()
     assert engine.state() is EngineState.READY
     assert "scripted" not in engine.description()
-    connect(qtbot, engine, server.url)
-    assert engine.process_id() == second != first  # one process for all servers
-    assert load(qtbot, engine).remote is None
-    assert engine.process_id() not in (first, second)
-
-
-def test_the_memory_is_that_of_this_computer(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
-    load(qtbot, engine)
-    read: list[MemoryRead] = []
-    engine.memory_read.connect(read.append)
-    connect(qtbot, engine, server.url)
+    assert engine.check_text("Two draft") == 0  # a server has no tokens to check
     engine.read_memory()
     connect(qtbot, engine, server.url)  # by now it has answered
     assert read == [MemoryRead(devices=DEVICES)]  # what our engine took is free again, and a server says nothing
-
-
-def test_a_server_has_no_tokens_to_check(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
-    connect(qtbot, engine, server.url)
-    assert engine.check_text("Two draft") == 0
+    assert engine.process_id() == second != first  # one process for all servers
+    assert load(qtbot, engine).remote is None
+    assert engine.process_id() not in (first, second)
 
 
 def test_what_is_forgotten_while_a_server_is_used_is_erased_here_too(

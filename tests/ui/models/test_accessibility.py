@@ -23,7 +23,7 @@ HOSTILE = "<b>bold<img src=x>&amp;"
 
 
 @pytest.fixture
-def full(windows: Windows, tmp_path: Path, dressed: None) -> Windows:
+def full(dressed: None, windows: Windows, tmp_path: Path) -> Windows:
     """Something in every list, with names nobody should give."""
     target = small_model(windows.models / "target.gguf", name=HOSTILE)
     small_model(windows.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
@@ -60,7 +60,7 @@ def every_window(full: Windows) -> Iterator[list[QWidget]]:
     dialog.deleteLater()
 
 
-def test_every_control_has_a_name(every_window: list[QWidget]) -> None:
+def test_every_control_has_a_name_and_nothing_is_taken_for_markup(full: Windows, every_window: list[QWidget]) -> None:
     controls = [
         widget
         for window in every_window
@@ -69,6 +69,29 @@ def test_every_control_has_a_name(every_window: list[QWidget]) -> None:
     ]
     assert len(controls) > 60
     assert [widget for widget in controls if not name_of(widget)] == []
+    for window in (full.window.downloads, full.window.recommended, full.settings.models):
+        shown = [one for one in window.findChildren(QAbstractButton) if one.isVisibleTo(window)]
+        names = [one.accessibleName() or one.text() for one in shown]  # each is told apart
+        assert len(names) > 3
+        assert len(set(names)) == len(names)
+    labels = [label for window in every_window for label in window.findChildren(QLabel)]
+    assert len([label for label in labels if HOSTILE in label.text()]) > 8
+    rich = [label for label in labels if label.text() and label.textFormat() is not Qt.TextFormat.PlainText]
+    assert [label for label in rich if not is_of_qt(label)] == []
+    tooltips = tooltips_of(full)
+    assert len([text for text in tooltips if "&lt;b&gt;" in text]) > 5
+    assert [text for text in tooltips if "<b>" in text or "<img" in text] == []
+    assert any(HOSTILE in text for text in texts(full.page))  # what a repository calls itself
+    assert [cell(row, 0) for row in rows(tree(full.page, "Files"))] == ["Q4_0"]
+    for narrow in (full.window, full.settings):
+        narrow.resize(narrow.minimumSize())
+    full.window.show()
+    for tab in (full.window.library, full.window.recommended, full.window.search, full.window.downloads):
+        full.window.show_tab(tab)
+        full.qtbot.waitUntil(lambda tab=tab: not cut(tab))  # type: ignore[misc]
+    for page in (full.settings.models, full.settings.network):
+        full.settings.show_tab(page)
+        full.qtbot.waitUntil(lambda page=page: not cut(page))  # type: ignore[misc]
 
 
 def is_of_qt(widget: QWidget) -> bool:
@@ -82,48 +105,14 @@ def name_of(widget: QWidget) -> str:
     return widget.accessibleName() or text or ("part" if is_part else "")
 
 
-def test_buttons_with_the_same_text_can_be_told_apart(full: Windows) -> None:
-    for window in (full.window.downloads, full.window.recommended, full.settings.models):
-        shown = [one for one in window.findChildren(QAbstractButton) if one.isVisibleTo(window)]
-        names = [one.accessibleName() or one.text() for one in shown]
-        assert len(names) > 3
-        assert len(set(names)) == len(names)
-
-
-def test_labels_take_nothing_for_markup(every_window: list[QWidget]) -> None:
-    labels = [label for window in every_window for label in window.findChildren(QLabel)]
-    assert len([label for label in labels if HOSTILE in label.text()]) > 8
-    rich = [label for label in labels if label.text() and label.textFormat() is not Qt.TextFormat.PlainText]
-    assert [label for label in rich if not is_of_qt(label)] == []
-
-
-def test_tooltips_take_nothing_for_markup(full: Windows) -> None:
+def tooltips_of(full: Windows) -> list[str]:
     tooltips = [widget.toolTip() for window in (full.window, full.settings) for widget in window.findChildren(QWidget)]
     model = full.models_list.model()
     for row in range(model.rowCount()):
         tooltips += [model.index(row, place).data(Qt.ItemDataRole.ToolTipRole) for place in range(len(COLUMNS))]
     for name in ("Repositories found", "Files"):
         tooltips += [row.toolTip(place) for row in rows(tree(full.window, name)) for place in range(3)]
-    tooltips += [action.toolTip() for menu in full.window.findChildren(QMenu) for action in menu.actions()]
-    assert len([text for text in tooltips if "&lt;b&gt;" in text]) > 5
-    assert [text for text in tooltips if "<b>" in text or "<img" in text] == []
-
-
-def test_what_a_repository_calls_itself_is_text(full: Windows) -> None:
-    assert any(HOSTILE in text for text in texts(full.page))
-    assert [cell(row, 0) for row in rows(tree(full.page, "Files"))] == ["Q4_0"]
-
-
-def test_nothing_is_cut_in_a_narrow_window(full: Windows) -> None:
-    for window in (full.window, full.settings):
-        window.resize(window.minimumSize())
-    full.window.show()
-    for tab in (full.window.library, full.window.recommended, full.window.search, full.window.downloads):
-        full.window.show_tab(tab)
-        full.qtbot.waitUntil(lambda tab=tab: not cut(tab))  # type: ignore[misc]
-    for page in (full.settings.models, full.settings.network):
-        full.settings.show_tab(page)
-        full.qtbot.waitUntil(lambda page=page: not cut(page))  # type: ignore[misc]
+    return tooltips + [action.toolTip() for menu in full.window.findChildren(QMenu) for action in menu.actions()]
 
 
 def cut(parent: QWidget) -> list[str]:

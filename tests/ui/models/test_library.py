@@ -84,30 +84,41 @@ def test_rows(stocked: Windows) -> None:
         text.startswith(summary) and text.endswith("free in the models folder")
         for text in texts(stocked.window.library)
     )
+    opened: list[str] = []
+    stocked.commands.open_requested.connect(lambda target, _draft: opened.append(target))
+    for name in ("broken", "small"):
+        stocked.models_list.select(str(path(stocked, name)))
+        stocked.models_list.activated.emit(stocked.models_list.currentIndex())
+    assert opened == [str(path(stocked, "small"))]  # what can be loaded, by a double click
 
 
-@pytest.mark.parametrize(
-    ("place", "ascending"),
-    [
-        (0, ["big", "other", "small"]),
-        (1, ["big", "small", "other"]),
-        (2, ["other", "small", "big"]),
-        (3, ["other", "small", "big"]),
-        (4, ["big", "small", "other"]),
-    ],
-)
-def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows, place: int, ascending: list[str]) -> None:
+def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows) -> None:
     stocked.library.note_use(str(path(stocked, "other")))
     stocked.scanned()
-    stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
-    stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
-    first = stocked.titles()
-    stocked.models_list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
-    last = stocked.titles()
-    assert first[-1] == last[-1] == "broken"
-    keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list.rows._all}
-    assert [keys[name] for name in first[:-1]] == [keys[name] for name in ascending]
-    assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
+    stocked.choose(path(stocked, "small"))
+    for place, ascending in enumerate(
+        (
+            ["big", "other", "small"],
+            ["big", "small", "other"],
+            ["other", "small", "big"],
+            ["other", "small", "big"],
+            ["big", "small", "other"],
+        )
+    ):
+        stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
+        stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
+        first = stocked.titles()
+        stocked.models_list.sortByColumn(place, Qt.SortOrder.DescendingOrder)
+        last = stocked.titles()
+        assert first[-1] == last[-1] == "broken"
+        keys = {row.cells[0]: row.sort_keys[place] for row in stocked.models_list.rows._all}
+        assert [keys[name] for name in first[:-1]] == [keys[name] for name in ascending]
+        assert [keys[name] for name in last[:-1]] == [keys[name] for name in reversed(ascending)]
+        assert stocked.models_list.path() == str(path(stocked, "small"))  # it stays selected
+    small_model(stocked.models / "z" / "another.gguf")
+    stocked.scanned()
+    assert stocked.models_list.path() == stocked.model_page.path() == str(path(stocked, "small"))
+    assert "another" in stocked.titles()
 
 
 def test_words_filter_and_the_selection_stays(stocked: Windows) -> None:
@@ -126,18 +137,7 @@ def test_words_filter_and_the_selection_stays(stocked: Windows) -> None:
     assert "No models found." not in texts(stocked.window.library)
 
 
-def test_the_selection_survives_sorting_and_another_look(stocked: Windows) -> None:
-    stocked.choose(path(stocked, "small"))
-    for place in range(len(COLUMNS)):
-        stocked.models_list.sortByColumn(place, Qt.SortOrder.AscendingOrder)
-        assert stocked.models_list.path() == str(path(stocked, "small"))
-    small_model(stocked.models / "z" / "another.gguf")
-    stocked.scanned()
-    assert stocked.models_list.path() == stocked.model_page.path() == str(path(stocked, "small"))
-    assert "another" in stocked.titles()
-
-
-def test_a_folder_that_is_gone_grays_and_forgets_nothing(stocked: Windows, tmp_path: Path, dressed: None) -> None:
+def test_a_folder_that_is_gone_grays_and_forgets_nothing(stocked: Windows, tmp_path: Path) -> None:
     extra, away = tmp_path / "extra", tmp_path / "away"
     small_model(extra / "far.gguf")
     stocked.values.extra_folders = [str(extra)]
@@ -146,9 +146,10 @@ def test_a_folder_that_is_gone_grays_and_forgets_nothing(stocked: Windows, tmp_p
     stocked.scanned()
     place = stocked.titles().index("far")
     index = stocked.models_list.model().index(place, 0)
-    assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.LIGHT.quiet
-    theme.override(theme.DARK)
-    assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.DARK.quiet
+    for chosen in (theme.LIGHT, theme.DARK):
+        theme.override(chosen)
+        assert index.data(Qt.ItemDataRole.ForegroundRole).color() == chosen.quiet
+    theme.override(None)
     assert column(stocked.models_list, 5)[place] == "Folder missing"
     assert any("1 in folders that aren't available" in text for text in texts(stocked.window.library))
     stocked.models_list.select(str(extra / "far.gguf"))
@@ -160,31 +161,18 @@ def test_a_folder_that_is_gone_grays_and_forgets_nothing(stocked: Windows, tmp_p
     assert button(stocked.model_page, "Open…").isEnabled()
 
 
-def test_a_double_click_opens_what_can_be_loaded(stocked: Windows) -> None:
-    opened: list[str] = []
-    stocked.commands.open_requested.connect(lambda target, _draft: opened.append(target))
-    for name in ("broken", "small"):
-        stocked.models_list.select(str(path(stocked, name)))
-        stocked.models_list.activated.emit(stocked.models_list.currentIndex())
-    assert opened == [str(path(stocked, "small"))]
-
-
-def test_no_figure_is_cut(stocked: Windows, dressed: None) -> None:
-    stocked.window.resize(1400, 600)
-    stocked.scanned()
-    model = stocked.models_list.model()
-    for row in range(model.rowCount()):
-        for place in range(1, len(COLUMNS)):
-            needed = stocked.models_list.sizeHintForIndex(model.index(row, place)).width()
-            assert stocked.models_list.columnWidth(place) >= needed
-
-
-def test_columns_make_room_in_a_narrow_list(stocked: Windows) -> None:
+def test_columns_make_room_in_a_narrow_list(dressed: None, stocked: Windows) -> None:
     def shown() -> list[str]:
         return [name for place, name in enumerate(COLUMNS) if not stocked.models_list.isColumnHidden(place)]
 
     stocked.window.resize(1400, 600)
+    stocked.scanned()
     assert shown() == list(COLUMNS)
+    model = stocked.models_list.model()
+    for row in range(model.rowCount()):
+        for place in range(1, len(COLUMNS)):
+            needed = stocked.models_list.sizeHintForIndex(model.index(row, place)).width()
+            assert stocked.models_list.columnWidth(place) >= needed  # no figure is cut
     stocked.window.resize(620, 420)
     stocked.window.library.list.resize(280, 300)
     assert shown() == ["Model", "Size"]
@@ -195,6 +183,12 @@ def test_columns_make_room_in_a_narrow_list(stocked: Windows) -> None:
 
 def test_facts(stocked: Windows) -> None:
     file = path(stocked, "big")
+    stocked.choose(file)
+    verify = file_menu(stocked)["Verify checksum"]
+    assert not verify.isEnabled()  # type: ignore[attr-defined]
+    assert verify.toolTip() == "Slipstream didn't download this file, so its checksum isn't known."  # type: ignore[attr-defined]
+    choose_entry(stocked, "Copy path")
+    assert QGuiApplication.clipboard().text() == str(file)
     origin = Origin(
         repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, license="mit"
     )
@@ -207,9 +201,6 @@ def test_facts(stocked: Windows) -> None:
     assert str(file) in shown
     assert "none (ChatML is used)" in shown
     assert "Fits" in shown
-
-
-def test_a_problem_is_said_and_nothing_is_offered(stocked: Windows) -> None:
     stocked.models_list.select(str(path(stocked, "broken")))
     shown = texts(stocked.model_page)
     assert "broken.gguf is not a GGUF model file." in shown
@@ -255,6 +246,10 @@ def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
 
 def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None:
     first = small_model(windows.models / "m0.gguf")
+    windows.scanned()
+    windows.choose(first)
+    assert "No other model in the library has a matching vocabulary." in texts(windows.model_page)
+    assert "Find a draft on Hugging Face…" in buttons(windows.model_page)
     for number in range(1, 2 * FIRST_DRAFTS):
         (windows.models / f"m{number}.gguf").write_bytes(first.read_bytes())
     windows.scanned()
@@ -263,20 +258,6 @@ def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None
     button(windows.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
     windows.until(lambda: buttons(windows.model_page).count("Load together") == 2 * FIRST_DRAFTS - 1)
     assert not [text for text in buttons(windows.model_page) if text.startswith("Show all")]
-
-
-def test_the_only_model_has_no_drafts(windows: Windows) -> None:
-    only = small_model(windows.models / "only.gguf")
-    windows.scanned()
-    windows.choose(only)
-    assert "No other model in the library has a matching vocabulary." in texts(windows.model_page)
-    assert "Find a draft on Hugging Face…" in buttons(windows.model_page)
-
-
-def test_the_path_is_copied(stocked: Windows) -> None:
-    stocked.choose(path(stocked, "big"))
-    choose_entry(stocked, "Copy path")
-    assert QGuiApplication.clipboard().text() == str(path(stocked, "big"))
 
 
 # ------------------------------------------------------------ files
@@ -307,13 +288,6 @@ def test_a_right_and_a_wrong_checksum(stocked: Windows) -> None:
     assert stocked.model_page._bar.isHidden()
 
 
-def test_without_a_known_checksum_there_is_nothing_to_verify(stocked: Windows) -> None:
-    stocked.choose(path(stocked, "big"))
-    verify = file_menu(stocked)["Verify checksum"]
-    assert not verify.isEnabled()  # type: ignore[attr-defined]
-    assert verify.toolTip() == "Slipstream didn't download this file, so its checksum isn't known."  # type: ignore[attr-defined]
-
-
 def test_a_check_is_stopped(stocked: Windows) -> None:
     file = path(stocked, "big")
     downloaded(stocked, file)
@@ -326,11 +300,16 @@ def test_a_check_is_stopped(stocked: Windows) -> None:
     assert stocked.model_page._bar.isHidden()
 
 
-def test_delete(stocked: Windows) -> None:
+def test_delete(stocked: Windows, tmp_path: Path) -> None:
     file, tab = path(stocked, "small"), stocked.window.library
     freed = size_text(file.stat().st_size)
     stocked.choose(file)
     assert f"Delete (frees {freed})…" in file_menu(stocked)
+    stocked.loaded.add(str(file))
+    choose_entry(stocked, "Delete")
+    assert "This model is loaded. Open another model first, then delete this one." in texts(stocked.model_page)
+    assert not tab.findChildren(QMessageBox)
+    stocked.loaded.clear()
     choose_entry(stocked, "Delete")
     box = question(tab)
     assert box.text() == f"Delete small? This frees {freed} and can't be undone."
@@ -346,33 +325,18 @@ def test_delete(stocked: Windows) -> None:
     stocked.choose(path(stocked, "big"))
     stocked.models_list.clearSelection()
     assert NOTHING in texts(tab)
-
-
-def test_a_loaded_model_is_not_deleted(stocked: Windows) -> None:
-    file = path(stocked, "small")
-    stocked.loaded.add(str(file))
-    stocked.choose(file)
-    choose_entry(stocked, "Delete")
-    assert "This model is loaded. Open another model first, then delete this one." in texts(stocked.model_page)
-    assert not stocked.window.library.findChildren(QMessageBox)
-
-
-def test_nothing_is_deleted_in_other_folders(stocked: Windows, tmp_path: Path) -> None:
     far = small_model(tmp_path / "extra" / "far.gguf")
     stocked.values.extra_folders = [str(tmp_path / "extra")]
     stocked.scanned()
-    stocked.choose(far)
+    stocked.choose(far)  # nothing is deleted in other folders
     assert not [name for name in file_menu(stocked) if name.startswith("Delete")]
     assert "extra folder" in texts(stocked.model_page)
 
 
-@pytest.mark.parametrize(
-    ("days", "expected"),
-    [(0, "today"), (1, "yesterday"), (5, "5 days ago"), (13, "13 days ago"), (400, "Oct 18, 2025")],
-)
-def test_when(days: int, expected: str) -> None:
+def test_when() -> None:
     now = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))
-    assert when(now - days * 86_400, now) == expected
+    said = [when(now - days * 86_400, now) for days in (0, 1, 5, 13, 400)]
+    assert said == ["today", "yesterday", "5 days ago", "13 days ago", "Oct 18, 2025"]
     assert when(0.0, now) == "never"
 
 

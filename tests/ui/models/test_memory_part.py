@@ -20,7 +20,6 @@ from app.protocol.options import LoadSettings
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.widgets import theme
 from app.ui.widgets.layouts import column
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
@@ -218,22 +217,6 @@ def test_a_plan_that_gives_up_all_there_is_is_taken_whole(open_dialog: Open, fol
     assert not dialog.does_not_fit
 
 
-def test_what_is_shown_stays_while_other_files_are_read(open_dialog: Open, folder: Path, qtbot: QtBot) -> None:
-    dialog, _ = open_dialog(PLENTY)
-    dialog.show_files(str(folder / "target.gguf"), "")
-    assert not dialog._memory_part.isHidden()
-    assert not dialog.does_not_fit  # nothing is known of the new pair yet
-    qtbot.waitUntil(lambda: "No draft" in dialog._check.verdict, timeout=10_000)
-    assert not dialog._memory_part.isHidden()
-
-
-def test_there_is_no_plan_without_a_target(qtbot: QtBot) -> None:
-    dialog = OpenModelsDialog(OpenModelsChoice(), memory=Memory(PLENTY))  # type: ignore[arg-type]
-    qtbot.addWidget(dialog)
-    dialog.show()
-    assert not dialog._memory_part.isVisible()
-
-
 # ---------------------------------------------------------------- the bar
 
 
@@ -247,29 +230,17 @@ def test_a_bar_that_overflows_says_what_it_needs(qtbot: QtBot) -> None:
     assert bar.accessibleName() == "Memory: Target 9 GB; 8 GB free"
 
 
-@pytest.mark.parametrize("colors", [theme.LIGHT, theme.DARK])
-def test_a_bar_is_drawn_in_every_theme_and_width(qtbot: QtBot, colors: theme.Theme) -> None:
-    theme.override(colors)
-    bar = MemoryBar()
-    qtbot.addWidget(bar)
-    segments = [Segment(f"part {number}", 10**9, number % 6) for number in range(7)]
-    bar.show_memory("A GPU with a long name", segments, 5 * 10**9)
-    heights = []
-    for width in (900, 400, 160):
-        bar.resize(width, bar.heightForWidth(width))
-        assert not bar.grab().isNull()
-        heights.append(bar.heightForWidth(width))
-    assert heights == sorted(heights)  # the narrower, the more lines
-    theme.override(None)
-
-
-def test_a_bar_in_a_window_that_becomes_narrow_keeps_its_whole_legend(qtbot: QtBot) -> None:
+def test_a_bar_becomes_higher_when_it_becomes_narrow(qtbot: QtBot) -> None:
     window, bar = QWidget(), MemoryBar()
     qtbot.addWidget(window)
     column(bar, None, on=window)
-    bar.show_memory("Memory", [Segment(f"part {number}", 10**9, number % 6) for number in range(7)], 5 * 10**9)
-    window.resize(900, 400)
+    segments = [Segment(f"part {number}", 10**9, number % 6) for number in range(7)]
+    bar.show_memory("A GPU with a long name", segments, 5 * 10**9)
     window.show()
-    for width in (300, 900):
+    heights = []
+    for width in (900, 400, 200):
         window.resize(width, 400)
         qtbot.waitUntil(lambda: bar.height() == bar.heightForWidth(bar.width()))
+        assert not bar.grab().isNull()
+        heights.append(bar.heightForWidth(width))
+    assert heights == sorted(heights)  # the narrower, the more lines

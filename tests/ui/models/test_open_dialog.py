@@ -82,7 +82,7 @@ def choice(folder: Path) -> OpenModelsChoice:
 
 
 @pytest.fixture
-def opened(qtbot: QtBot, dressed: None) -> Opened:
+def opened(qtbot: QtBot) -> Opened:
     def open_dialog(
         current: OpenModelsChoice,
         recent: tuple[Pair, ...] = (),
@@ -126,19 +126,29 @@ def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) 
         dialog = opened(given, gpus=TWO_GPUS)
         assert dialog.choice() == given
         assert not dialog.needs_reload
-
-
-def test_reading_never_keeps_the_window_waiting(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
-    dialog = opened(choice)
-    assert dialog._check.verdict == "Reading the files…"
-    waits_for(qtbot, dialog, "Compatible: same vocabulary of 512 tokens.")
-    assert "llama" in row(dialog, 0)._info.text()
-    assert "llama" in row(dialog, 1)._info.text()
+    dialog = opened(choice, gpus=ONE_GPU)  # the other one is gone, and not chosen any more
+    load = dialog.choice().load
+    assert (load.main_gpu, load.draft_device, load.tensor_split, load.split_mode) == ("", "", (), "layer")
+    assert load.expert_layers_on_cpu == 6 and dialog.needs_reload
+    QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
+    assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
+    dialog = opened(choice, gpus=TWO_GPUS, is_loaded=False)
+    assert dialog.needs_reload
+    assert button(dialog, "Load", "Apply").text() == "Load"
 
 
 def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
     dialog = opened(choice)
-    waits_for(qtbot, dialog, "Compatible")
+    assert dialog._check.verdict == "Reading the files…"  # the window does not wait for that
+    waits_for(qtbot, dialog, "Compatible: same vocabulary of 512 tokens.")
+    assert all("llama" in row(dialog, place)._info.text() for place in (0, 1))
+    assert (
+        named(dialog, QSpinBox, "Draft context")
+        .whatsThis()
+        .endswith(
+            "1,000 tokens take 256 KB (f16)."  # 64 keys and 64 values in one layer
+        )
+    )
     row(dialog, 1).set_path(str(folder / "other.gguf"))
     waits_for(qtbot, dialog, "700 in the draft")
     load = button(dialog, "Load", "Apply")
@@ -155,6 +165,9 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     row(dialog, 0).set_path("")
     assert dialog._check.verdict == "Choose a target model file."
     assert not load.isEnabled()
+    QTest.keyClicks(named(dialog, QLineEdit, "Target model"), f"  {folder / 'target.gguf'}")
+    waits_for(qtbot, dialog, "No draft model. Draft tokens are taken from the chat itself (n-grams).")
+    assert dialog.choice().target == str(folder / "target.gguf")
 
 
 def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbot: QtBot, qapp: QApplication) -> None:
@@ -167,14 +180,6 @@ def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbo
     last = OpenModelsDialog(choice)
     qtbot.addWidget(last)
     waits_for(qtbot, last, "Compatible")
-
-
-def test_typing_a_path(opened: Opened, folder: Path, qtbot: QtBot) -> None:
-    dialog = opened(OpenModelsChoice(), is_loaded=False)
-    edit = named(dialog, QLineEdit, "Target model")
-    QTest.keyClicks(edit, f"  {folder / 'target.gguf'}")
-    waits_for(qtbot, dialog, "No draft model. Draft tokens are taken from the chat itself (n-grams).")
-    assert dialog.choice().target == str(folder / "target.gguf")
 
 
 def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsChoice) -> None:
@@ -192,30 +197,22 @@ def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsCh
     assert dialog.choice() == replace(choice, accept="coupled")
 
 
-def test_same_models_are_loaded_if_they_are_not_there(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice, is_loaded=False)
-    assert dialog.needs_reload
-    assert button(dialog, "Load", "Apply").text() == "Load"
-
-
-def test_reset_keeps_the_files(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice)
-    QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
-    assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
-
-
 def test_each_target_is_shown_as_it_was_loaded_the_last_time(
     opened: Opened, folder: Path, choice: OpenModelsChoice
 ) -> None:
     other = str(folder / "other.gguf")
     loads = {other: LoadSettings(context_length=2000, kv_type="q4_0"), choice.target: LoadSettings(threads=1)}
-    dialog = opened(choice, (Pair(other),), gpus=TWO_GPUS, load_for=lambda path: loads.get(path, LoadSettings()))
+    pairs = (Pair(other), Pair(choice.target, choice.draft))
+    dialog = opened(choice, pairs, gpus=TWO_GPUS, load_for=lambda path: loads.get(path, LoadSettings()))
     assert dialog.choice() == choice
     assert not dialog.needs_reload
     row(dialog, 1).set_path("")
     assert dialog.choice().load == choice.load  # another draft changes nothing
-    button(dialog, "Recent pairs ▾").menu().actions()[0].trigger()
-    assert dialog.choice().load == loads[other]
+    recent = button(dialog, "Recent pairs ▾").menu().actions()
+    assert [action.text() for action in recent] == ["other.gguf", "target.gguf + draft.gguf"]
+    recent[0].trigger()
+    assert (dialog.choice().target, dialog.choice().draft, dialog.choice().load) == (other, None, loads[other])
+    assert not button(opened(choice), "Recent pairs ▾").isEnabled()
     spin(dialog, "Context length").setValue(2500)
     row(dialog, 1).set_path(str(folder / "draft.gguf"))
     assert dialog.choice().load.context_length == 2500
@@ -252,6 +249,16 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
     QTest.mouseClick(heading, Qt.MouseButton.LeftButton)
     assert heading.accessibleName() == "Context and memory, open"
     assert context.isVisible()
+    for section in sections[1:]:
+        section.button.click()
+    nameless = [
+        found
+        for kind in (QSpinBox, QComboBox, QPushButton, QToolButton, QRadioButton)
+        for found in dialog.findChildren(kind)
+        if found.isVisible() and not found.accessibleName() and not getattr(found, "text", str)()
+    ]
+    assert nameless == []
+    assert all(label.textFormat() is Qt.TextFormat.PlainText for label in dialog.findChildren(QLabel))
 
 
 def shown(dialog: OpenModelsDialog) -> set[str]:
@@ -324,20 +331,6 @@ def test_options_for_several_gpus(opened: Opened, choice: OpenModelsChoice, qtbo
     assert texts == "several GPUs use one · main GPU CUDA1 · draft's GPU CUDA0"
 
 
-def test_a_gpu_that_is_gone_is_not_chosen_any_more(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice, gpus=ONE_GPU)
-    load = dialog.choice().load
-    assert (load.main_gpu, load.draft_device, load.tensor_split, load.split_mode) == ("", "", (), "layer")
-    assert load.expert_layers_on_cpu == 6 and dialog.needs_reload
-
-
-def test_what_the_drafts_context_takes(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
-    dialog = opened(choice)
-    waits_for(qtbot, dialog, "Compatible")
-    field = named(dialog, QSpinBox, "Draft context")
-    assert field.whatsThis().endswith("1,000 tokens take 256 KB (f16).")  # 64 keys and 64 values in one layer
-
-
 def test_accept_rule(opened: Opened) -> None:
     dialog = opened(OpenModelsChoice())
     coupled, *others = dialog.findChildren(QRadioButton)
@@ -346,17 +339,6 @@ def test_accept_rule(opened: Opened) -> None:
         button.setChecked(True)
         assert dialog.choice().accept == rule
         assert dialog.needs_reload == dialog.choice().load.exact == (rule == "exact")  # with other kernels
-
-
-def test_recent_pairs(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
-    recent = (Pair(choice.target, choice.draft), Pair(str(folder / "other.gguf")))
-    dialog = opened(choice, recent)
-    menu = button(dialog, "Recent pairs ▾").menu()
-    assert [action.text() for action in menu.actions()] == ["target.gguf + draft.gguf", "other.gguf"]
-    menu.actions()[1].trigger()
-    assert (dialog.choice().target, dialog.choice().draft) == (str(folder / "other.gguf"), None)
-    waits_for(qtbot, dialog, "No draft")
-    assert not button(opened(choice), "Recent pairs ▾").isEnabled()
 
 
 def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
@@ -422,22 +404,6 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     field.setFocus()
     turn()
     assert dialog.choice() != before
-
-
-def test_every_control_has_a_name(opened: Opened, choice: OpenModelsChoice) -> None:
-    dialog = opened(choice)
-    for section in dialog.findChildren(Section):
-        section.button.click()
-    kinds = (QSpinBox, QComboBox, QPushButton, QToolButton, QRadioButton)
-    nameless = [
-        found
-        for kind in kinds
-        for found in dialog.findChildren(kind)
-        if found.isVisible() and not found.accessibleName() and not getattr(found, "text", str)()
-    ]
-    assert nameless == []
-    for label in dialog.findChildren(QLabel):
-        assert label.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_one_step_leads_from_the_word_below_nothing_to_nothing(qtbot: QtBot) -> None:

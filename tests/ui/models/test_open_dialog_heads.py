@@ -128,7 +128,7 @@ class Dialogs:
 
 
 @pytest.fixture
-def dialogs(qtbot: QtBot, folder: Path, dressed: None) -> Iterator[Dialogs]:
+def dialogs(qtbot: QtBot, folder: Path) -> Iterator[Dialogs]:
     dialogs = Dialogs(qtbot, folder)
     yield dialogs
     dialogs.library.close()
@@ -161,18 +161,13 @@ def test_the_row_is_there_for_a_head_inside_and_says_why_it_is_off(dialogs: Dial
     assert "Not in use. It is turned off for this model." in texts(dialogs.head)
 
 
-def test_a_head_that_is_used_needs_no_reason(dialogs: Dialogs, large: None) -> None:
-    dialogs.open("inside.gguf")
-    assert dialogs.head.isVisible() and texts(dialogs.head) == ["MTP head"]
-
-
-@pytest.mark.parametrize("name", ["draft.gguf", "gemma.gguf"])
-def test_there_is_no_row_without_a_head(dialogs: Dialogs, name: str) -> None:
-    dialogs.open(name)
+def test_without_a_head_that_can_be_used_there_is_no_row(dialogs: Dialogs) -> None:
+    dialog = dialogs.open("gemma.gguf", head_for=lambda path: "on" if path.endswith("inside.gguf") else "auto")
     assert not dialogs.head.isVisible()
-
-
-def test_a_head_that_cannot_be_used_has_no_row_but_a_reason(dialogs: Dialogs) -> None:
+    dialogs.set_target("inside.gguf")  # each target has its own choice
+    assert dialog.choice().head == "on" and dialogs.box().currentText() == "On"
+    dialogs.set_target("draft.gguf")
+    assert dialog.choice().head == "auto" and not dialogs.head.isVisible()
     dialogs.open("images.gguf")
     assert not dialogs.head.isVisible()
     assert dialogs.verdict == (
@@ -194,14 +189,6 @@ def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: 
     assert dialogs.head.isVisible()
 
 
-def test_each_target_has_its_own_choice(dialogs: Dialogs) -> None:
-    dialog = dialogs.open("gemma.gguf", head_for=lambda path: "on" if path.endswith("inside.gguf") else "auto")
-    dialogs.set_target("inside.gguf")
-    assert dialog.choice().head == "on" and dialogs.box().currentText() == "On"
-    dialogs.set_target("draft.gguf")
-    assert dialog.choice().head == "auto"
-
-
 def test_what_was_measured_stands_with_the_head(dialogs: Dialogs) -> None:
     dialogs.measured("inside.gguf", "inside.gguf", 1.8)
     dialogs.open("inside.gguf")
@@ -217,16 +204,19 @@ def test_what_was_measured_stands_with_the_head(dialogs: Dialogs) -> None:
 # ------------------------------------------------------------ what is proposed
 
 
-@pytest.mark.parametrize(("target", "head"), [("without.gguf", "mtp-without.gguf"), ("gemma.gguf", "mtp-gemma.gguf")])
-def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs, target: str, head: str) -> None:
-    dialogs.open()
-    dialogs.set_target(target)
-    assert dialogs.draft == head
-    assert dialogs.verdict == "✓ Compatible: the MTP head in this file belongs to the target."
-    dialogs.set_draft("")
-    dialogs.library.judge_again()
-    dialogs.settle()
-    assert dialogs.draft == ""  # whoever takes it away doesn't get it again
+def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs) -> None:
+    for target, head in (("without.gguf", "mtp-without.gguf"), ("gemma.gguf", "mtp-gemma.gguf")):
+        dialogs.open()
+        dialogs.set_target(target)
+        assert dialogs.draft == head
+        assert dialogs.verdict == "✓ Compatible: the MTP head in this file belongs to the target."
+        dialogs.set_draft("")
+        dialogs.library.judge_again()
+        dialogs.settle()
+        assert dialogs.draft == ""  # whoever takes it away doesn't get it again
+    dialogs.open("without.gguf", "mtp-gemma.gguf")
+    assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
+    assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
 
 
 def test_a_draft_model_is_not_chosen_unasked(dialogs: Dialogs) -> None:
@@ -237,24 +227,12 @@ def test_a_draft_model_is_not_chosen_unasked(dialogs: Dialogs) -> None:
     assert dialogs.draft in ("draft.gguf", "gemma.gguf")  # the head would stay off, because this model is so small
 
 
-def test_a_model_that_drafts_itself_needs_no_draft(dialogs: Dialogs, large: None) -> None:
+def test_of_a_draft_and_the_head_inside_the_faster_one_is_proposed(dialogs: Dialogs, large: None) -> None:
     dialogs.open("inside.gguf", proposes_draft=True)
-    assert dialogs.draft == ""
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "proposed"), [(1.5, 1.9, "draft.gguf"), (1.9, 1.5, ""), (0.8, 1.1, "draft.gguf")]
-)
-def test_of_a_draft_and_the_head_inside_the_faster_one_is_proposed(
-    dialogs: Dialogs, large: None, own: float, other: float, proposed: str
-) -> None:
-    dialogs.measured("inside.gguf", "inside.gguf", own)
-    dialogs.measured("inside.gguf", "draft.gguf", other)
-    dialogs.open("inside.gguf", proposes_draft=True)
-    assert dialogs.draft == proposed
-
-
-def test_a_head_of_another_model_is_refused_before_it_is_loaded(dialogs: Dialogs) -> None:
-    dialogs.open("without.gguf", "mtp-gemma.gguf")
-    assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
-    assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
+    assert dialogs.draft == ""  # a model that drafts itself needs no draft
+    assert dialogs.head.isVisible() and texts(dialogs.head) == ["MTP head"]
+    for own, other, proposed in ((1.5, 1.9, "draft.gguf"), (1.9, 1.5, ""), (0.8, 1.1, "draft.gguf")):
+        dialogs.measured("inside.gguf", "inside.gguf", own)
+        dialogs.measured("inside.gguf", "draft.gguf", other)
+        dialogs.open("inside.gguf", proposes_draft=True)
+        assert dialogs.draft == proposed

@@ -94,6 +94,12 @@ def test_drafts_that_do_not_fit_are_gray_and_say_why(pickers: Pickers) -> None:
     assert any("is not a GGUF model file." in text for text, _ in others)
     pickers.picks.set_target("")
     assert said(pickers.drafts) == [("Choose a target model first.", False)]
+    pickers.set_target(pickers.folder / "gone.gguf")
+    ((text, enabled),) = said(pickers.drafts)
+    assert "gone.gguf" in text
+    assert not enabled
+    pickers.set_target(small_model(pickers.folder.parent / "elsewhere" / "far.gguf"))
+    assert sum(enabled for _, enabled in said(pickers.drafts)) == 2  # for a target from anywhere
 
 
 def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
@@ -102,18 +108,6 @@ def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
     pickers.library.trials.put(target, draft, trial)
     pickers.set_target(pickers.folder / "target.gguf")
     assert said(pickers.drafts)[0][0].replace("\u00a0", " ").endswith(" · 68% accepted, 1.8× faster here")
-
-
-def test_a_target_that_cannot_be_read_says_why(pickers: Pickers) -> None:
-    pickers.set_target(pickers.folder / "gone.gguf")
-    ((text, enabled),) = said(pickers.drafts)
-    assert "gone.gguf" in text
-    assert not enabled
-
-
-def test_a_target_from_anywhere(pickers: Pickers, tmp_path: Path) -> None:
-    pickers.set_target(small_model(tmp_path / "elsewhere" / "far.gguf"))
-    assert sum(enabled for _, enabled in said(pickers.drafts)) == 2
 
 
 def test_an_empty_library(qtbot: QtBot, tmp_path: Path) -> None:

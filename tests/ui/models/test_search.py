@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
-from pytestqt.qtbot import QtBot
 
 from app.models import mtp
 from app.models.hub.catalog import Offer, Sidecar, load_catalog
@@ -62,17 +61,14 @@ def find_drafts(windows: Windows) -> None:
     windows.until(lambda: any("checked" in text for text in texts(windows.page)))
 
 
-def test_nothing_is_asked_before_the_user_asks(hub: Windows) -> None:
-    hub.window.show_tab(hub.window.search)
+def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     assert "Type what you're looking for. Nothing is sent before you press Search." in texts(hub.window.search)
     hub.search("  ")
     hub.hub_idle()
     assert hub.server.requests == []
-
-
-def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     hub.search("mistral small")
     hub.until(lambda: len(hub.results()) == 3)
+    assert "sort=downloads" not in hub.server.requests[-1].path
     first = rows(tree(hub.window, "Repositories found"))[0]
     assert [cell(first, place) for place in range(4)] == [TARGET, "812 K", "42", "2026-01-02"]
     hub.machine = MachineMemory(memory_total=2 * GB, memory_free=1_010_000_000)
@@ -82,49 +78,18 @@ def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     assert shown[1][1] == "20 MB"
     commit = hub.server.repositories[TARGET].commit[:8]
     assert texts(hub.page)[:2] == [TARGET, f"License: apache-2.0 · commit {commit}"]
+    assert not button(hub.page, "Get").isEnabled()  # before a file is chosen
     button(hub.page, "Open page").click()
     assert pages.opened == [f"{hub.server.endpoint}/{TARGET}"]
-
-
-def test_the_order_is_the_users(hub: Windows) -> None:
-    hub.search("mistral")
-    hub.until(lambda: len(hub.results()) == 3)
     sort = hub.window.search._sort
     sort.setCurrentIndex(1)
     sort.activated.emit(1)
     hub.hub_idle()
-    asked = [request.path for request in hub.server.requests]
-    assert "sort=downloads" in asked[-1]
-    assert "sort=downloads" not in asked[0]
-
-
-def test_a_file_is_downloaded(hub: Windows) -> None:
-    hub.search("24B")
-    hub.until(lambda: hub.results() == [TARGET])
-    hub.show_repository(TARGET)
-    assert not button(hub.page, "Get").isEnabled()
-    files = tree(hub.page, "Files")
-    files.setCurrentItem(rows(files)[0])
-    button(hub.page, "Get").click()
-    assert hub.window.tabs.currentWidget() is hub.window.downloads
-    hub.says("Complete · checksum verified")
-    assert (hub.models / TARGET / TARGET_FILE).is_file()
-    assert "Mistral-Small-24B Q4_K_M" in texts(hub.window.downloads)
-
-
-def test_a_file_alone_needs_no_choice(hub: Windows) -> None:
+    assert "sort=downloads" in hub.server.requests[-1].path
     hub.search("DRAFT")
-    hub.until(lambda: DRAFT in hub.results())
+    hub.until(lambda: DRAFT in hub.results() and TARGET not in hub.results())
     hub.show_repository(DRAFT)
-    hub.until(button(hub.page, "Get").isEnabled)
-
-
-def test_without_a_list_the_page_is_filled_from_the_top(hub: Windows) -> None:
-    hub.window.show()
-    hub.window.show_tab(hub.window.search)
-    hub.qtbot.waitExposed(hub.window)
-    start = next(label for label in hub.page.findChildren(QLabel) if label.text() == START)
-    hub.until(lambda: 0 < start.y() < hub.page.height() // 4)
+    hub.until(button(hub.page, "Get").isEnabled)  # a file alone needs no choice
 
 
 def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
@@ -152,12 +117,13 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
 
-def test_colors_follow_the_theme(hub: Windows, dressed: None) -> None:
+def test_colors_follow_the_theme(hub: Windows) -> None:
     find_drafts(hub)
     bad = rows(tree(hub.page, "Drafts found"))[1]
-    assert bad.foreground(0).color() == theme.LIGHT.quiet
-    theme.override(theme.DARK)
-    assert bad.foreground(0).color() == theme.DARK.quiet
+    for chosen in (theme.LIGHT, theme.DARK):
+        theme.override(chosen)
+        assert bad.foreground(0).color() == chosen.quiet
+    theme.override(None)
 
 
 def test_drafts_for_another_file_are_not_shown(hub: Windows) -> None:
@@ -193,31 +159,13 @@ def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path])
 
 
 def test_nothing_found(hub: Windows) -> None:
+    hub.window.show()
+    hub.window.show_tab(hub.window.search)
+    hub.qtbot.waitExposed(hub.window)
+    start = next(label for label in hub.page.findChildren(QLabel) if label.text() == START)
+    hub.until(lambda: 0 < start.y() < hub.page.height() // 4)  # without a list the page is filled from the top
     hub.search("no such model")
     hub.until(lambda: "No models found. Try fewer or different words." in texts(hub.window.search))
-
-
-def test_offline(hub: Windows) -> None:
-    hub.values.offline = True
-    hub.presenter.hub.apply_settings()
-    hub.search("mistral")
-    hub.until(lambda: any("offline" in text.lower() for text in texts(hub.window.search)))
-    hub.hub_idle()
-    assert hub.server.requests == []
-
-
-def test_a_repository_that_is_gone(hub: Windows) -> None:
-    hub.search("24B")
-    hub.until(lambda: hub.results() == [TARGET])
-    del hub.server.repositories[TARGET]
-    found = tree(hub.window, "Repositories found")
-    found.setCurrentItem(rows(found)[0])
-    hub.until(lambda: f"Looking up {TARGET}…" not in texts(hub.page))
-    assert TARGET in texts(hub.page)[0]
-    assert buttons(hub.page) == []
-
-
-def test_an_empty_repository(hub: Windows) -> None:
     hub.server.add("owner/nothing", {"README.md": b"text"})
     hub.search("nothing")
     hub.until(lambda: hub.results() == ["owner/nothing"])
@@ -225,6 +173,13 @@ def test_an_empty_repository(hub: Windows) -> None:
     found.setCurrentItem(rows(found)[0])
     hub.until(lambda: any("It has no GGUF models." in text for text in texts(hub.page)))
     assert not button(hub.page, "Get").isEnabled()
+    hub.search("24B")
+    hub.until(lambda: hub.results() == [TARGET])
+    del hub.server.repositories[TARGET]
+    found.setCurrentItem(rows(found)[0])
+    hub.until(lambda: f"Looking up {TARGET}…" not in texts(hub.page))
+    assert TARGET in texts(hub.page)[0]
+    assert buttons(hub.page) == []
 
 
 def test_a_slow_search_does_not_overwrite_a_later_one(hub: Windows) -> None:
@@ -269,17 +224,11 @@ def test_a_gated_repository_says_so(hub: Windows) -> None:
     hub.search("closed")
     hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
     hub.show_repository("owner/closed  (gated)")
-    assert (
-        "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token."
-        in texts(hub.page)
-    )
+    gated = "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token."
+    assert gated in texts(hub.page)
     assert "Enter token…" in buttons(hub.page)
-    assert "Enter token…" not in start_buttons(hub)
-
-
-def start_buttons(windows: Windows) -> list[str]:
-    windows.page.clear()
-    return buttons(windows.page)
+    hub.page.clear()
+    assert "Enter token…" not in buttons(hub.page)
 
 
 # ------------------------------------------------------------ recommended
@@ -416,16 +365,12 @@ def test_a_missing_head_that_is_no_longer_offered(with_sidecar: Windows, tmp_pat
     assert windows.window.tabs.currentWidget() is windows.window.recommended
 
 
-def test_a_model_that_is_not_there_any_more(windows: Windows, qtbot: QtBot) -> None:
+def test_other_files_of_a_model(windows: Windows, tmp_path: Path) -> None:
     offer = proposed(windows)
     windows.presenter.get_offer(offer)
     status = windows.window.recommended._status
-    qtbot.waitUntil(lambda: offer.file.repository in status.text())
+    windows.until(lambda: offer.file.repository in status.text())  # it isn't there any more
     assert status.property("role") == "bad"
-
-
-def test_other_files_of_a_model(windows: Windows, tmp_path: Path) -> None:
-    offer = proposed(windows)
     host(windows, offer, tmp_path / "hub")
     windows.presenter.show_recommended()
     button(card(windows, offer.model.title), "Other files…").click()
@@ -452,13 +397,21 @@ def choose_first(windows: Windows, files: dict[str, Path]) -> None:
     windows.hub_idle()
 
 
-def test_a_head_inside_is_said(windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_head_inside_is_said_and_one_that_cannot_be_used(
+    windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
     assert "MTP head inside. It drafts, without a second model." in texts(windows.page)
     assert "Get" in buttons(windows.page)
     monkeypatch.setattr(mtp, "ARCHITECTURES", ())
     choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
     assert "MTP head inside. This version can't use it yet." in texts(windows.page)
+    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
+    assert any("which this version can't use yet" in text for text in texts(windows.page))
+    button(windows.page, "Get").click()
+    (progress,) = windows.presenter.downloads.progress()
+    assert progress.item.head == ()
+    windows.says("Complete · checksum verified")
 
 
 def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[str, Path]) -> None:
@@ -479,17 +432,6 @@ def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[
     assert pair == Pair(*(str(windows.models / "owner/m-GGUF" / name) for name in ("m-Q4_0.gguf", "mtp-m.gguf")))
 
 
-def test_a_head_can_be_left_out(windows: Windows, heads: dict[str, Path]) -> None:
-    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
-    box = windows.page.findChild(QCheckBox)
-    assert box is not None
-    box.click()
-    button(windows.page, "Get").click()
-    (progress,) = windows.presenter.downloads.progress()
-    assert progress.item.head == ()
-    windows.says("Complete · checksum verified")
-
-
 def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
     windows: Windows, heads: dict[str, Path]
 ) -> None:
@@ -503,18 +445,6 @@ def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
     windows.hub_idle()
     windows.until(button(windows.page, "Get").isEnabled)
     assert "Looking for what belongs to it…" not in texts(windows.page)
-
-
-def test_a_head_that_cannot_be_used_is_not_offered(
-    windows: Windows, heads: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
-    choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
-    assert any("which this version can't use yet" in text for text in texts(windows.page))
-    button(windows.page, "Get").click()
-    (progress,) = windows.presenter.downloads.progress()
-    assert progress.item.head == ()
-    windows.says("Complete · checksum verified")
 
 
 def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str, Path]) -> None:

@@ -76,6 +76,8 @@ def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monk
         running.until(lambda: "tok/s" in bar.accessibleName())
         assert bar.accessibleName().startswith("Answering for another program")
         assert running.engine.state() is EngineState.SERVING
+        running.controller.commands.measure_plain()  # which is not done meanwhile
+        assert "another program" in running.controller.notice_list.notices()["measure"].text
         bar.stop.click()
         running.until(bar.isHidden)
         with ThreadPoolExecutor(1) as pool:
@@ -86,7 +88,7 @@ def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monk
     assert told == []  # the panel is about the chats
 
 
-def test_while_a_chat_is_answered_it_says_who_waits(running: Running) -> None:
+def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_too(running: Running) -> None:
     with running.client.connected() as client:
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())
@@ -95,27 +97,6 @@ def test_while_a_chat_is_answered_it_says_who_waits(running: Running) -> None:
         running.until(lambda: running.engine.state() is EngineState.ANSWERING)
         running.controller.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
-    running.until(running.bar.isHidden)
-
-
-def test_the_speed_is_not_measured_meanwhile_and_says_so(running: Running) -> None:
-    with running.client.connected() as client:
-        client.ask(ENDLESS)
-        running.until(lambda: running.engine.state() is EngineState.SERVING)
-        running.controller.commands.measure_plain()
-        assert "another program" in running.controller.notice_list.notices()["measure"].text
-    running.until(running.bar.isHidden)
-
-
-def test_a_comparison_goes_first(running: Running) -> None:
-    """As a chat does; what another program asks for goes on behind it."""
-    running.until(lambda: running.engine.state() is EngineState.READY)
-    assert running.controller.chats.current.send("Well?")
-    running.until(lambda: running.engine.state() is EngineState.ANSWERING)
-    running.controller.chats.current.stop()
-    running.until(lambda: running.engine.state() is EngineState.READY)
-    with running.client.connected() as client:
-        client.ask(ENDLESS)
         running.until(lambda: running.engine.state() is EngineState.SERVING)
         presenter = running.controller.compare.presenter()
         presenter.compare_last()

@@ -14,8 +14,6 @@ from app.ui.settings.general_page import ZOOM_STEPS, GeneralPage, apply, zoom_be
 from app.ui.widgets import theme
 from tests.ui.models.windows import Windows
 
-pytestmark = pytest.mark.usefixtures("usual_settings_later")
-
 
 @pytest.fixture
 def page(qtbot: QtBot) -> GeneralPage:
@@ -63,20 +61,6 @@ def test_everything_has_a_name_and_can_be_reached_with_the_keyboard(page: Genera
         assert field.focusPolicy() & Qt.FocusPolicy.TabFocus
 
 
-def test_what_is_set_is_in_force(qapp: QApplication) -> None:
-    size = qapp.font().pointSizeF()
-    apply(Settings(theme="dark", zoom=200, send_with="ctrl_enter"))
-    assert theme.current() is theme.DARK
-    assert qapp.font().pointSizeF() == pytest.approx(2 * size)
-    assert send_key().needs_ctrl
-    apply(Settings(theme="light"))
-    assert theme.current() is theme.LIGHT
-    assert qapp.font().pointSizeF() == pytest.approx(size)
-    assert not send_key().needs_ctrl
-    apply(Settings(theme="system"))
-    assert theme.notifier().forced is None
-
-
 def test_steps_of_the_zoom() -> None:
     assert zoom_beside(100, 1) == 110
     assert zoom_beside(100, -1) == 90
@@ -86,7 +70,9 @@ def test_steps_of_the_zoom() -> None:
     assert zoom_beside(ZOOM_STEPS[0], -1) == ZOOM_STEPS[0] == 50
 
 
-def test_a_change_in_the_window_is_saved_and_in_force(windows: Windows, qtbot: QtBot) -> None:
+@pytest.mark.usefixtures("usual_settings_later")
+def test_a_change_in_the_window_is_saved_and_in_force(windows: Windows, qtbot: QtBot, qapp: QApplication) -> None:
+    size = qapp.font().pointSizeF()
     presenter = windows.settings_presenter
     presenter.show_general()
     page = presenter.window.general
@@ -96,6 +82,14 @@ def test_a_change_in_the_window_is_saved_and_in_force(windows: Windows, qtbot: Q
     assert windows.values.theme == "dark"
     assert theme.current() is theme.DARK
     # The menu changes the zoom, and the page shows it.
-    windows.values.zoom = 125
+    windows.values.zoom, windows.values.send_with = 200, "ctrl_enter"
     apply(windows.values)
-    assert page.values()["zoom"] == 125
+    assert page.values()["zoom"] == 200
+    assert qapp.font().pointSizeF() == pytest.approx(2 * size)
+    assert send_key().needs_ctrl
+    apply(Settings(theme="light"))
+    assert theme.current() is theme.LIGHT
+    assert qapp.font().pointSizeF() == pytest.approx(size)
+    assert not send_key().needs_ctrl
+    apply(Settings(theme="system"))
+    assert theme.notifier().forced is None

@@ -80,14 +80,6 @@ def test_folders_of_other_apps_are_offered(closed_windows: Windows, user: Path) 
     windows.until(lambda: "LM Studio" in texts(page))
 
 
-def test_an_empty_folder_is_just_another_one(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
-    with windows.qtbot.waitSignal(windows.commands.settings_changed):
-        choose(page, "Change the models folder", tmp_path / "new")
-    assert windows.values.models_folder == str(tmp_path / "new")
-    assert windows.presenter.downloads._queue is not None
-    assert windows.presenter.downloads._queue.models_folder == tmp_path / "new"
-
-
 def test_models_are_moved(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
     new = tmp_path / "other disk" / "models"
     small_model(windows.models / "owner" / "mine.gguf")
@@ -183,39 +175,31 @@ def test_an_unfinished_download_goes_on_where_it_was_moved_to(
     assert not windows.models.exists()
 
 
-def test_no_download_starts_into_a_folder_that_is_being_moved(windows: Windows) -> None:
-    windows.presenter.downloads.is_held = True
-    windows.server.add("owner/some", {"some.gguf": small_model(windows.folder / "some.gguf")})
-    windows.get(("owner/some", "some.gguf"))
-    assert "is being moved" in question(windows.window.downloads).text()
-    assert windows.presenter.downloads.progress() == []
-
-
 def test_models_may_stay_where_they_are(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
-    mine = small_model(windows.models / "mine.gguf")
+    with windows.qtbot.waitSignal(windows.commands.settings_changed):
+        choose(page, "Change the models folder", tmp_path / "old")  # an empty folder is just another one
+    queue = windows.presenter.downloads._queue
+    assert queue is not None and queue.models_folder == tmp_path / "old"
+    mine = small_model(tmp_path / "old" / "mine.gguf")
+    choose(page, "Change the models folder", tmp_path / "old" / "inside")
+    windows.library_idle()
+    button(question(windows.settings), "Move models").click()
+    windows.until(lambda: any("can't be moved into itself" in text for text in texts(page)))
+    assert windows.values.models_folder == str(tmp_path / "old")
     choose(page, "Change the models folder", tmp_path / "new")
     windows.library_idle()
     with windows.qtbot.waitSignal(windows.commands.settings_changed):
         button(question(windows.settings), "Leave them there").click()
     assert mine.exists()
     assert windows.values.models_folder == str(tmp_path / "new")
-
-
-def test_a_move_that_cannot_be(windows: Windows, page: ModelsPage) -> None:
-    small_model(windows.models / "mine.gguf")
-    choose(page, "Change the models folder", windows.models / "inside")
-    windows.library_idle()
-    button(question(windows.settings), "Move models").click()
-    windows.until(lambda: any("can't be moved into itself" in text for text in texts(page)))
-    assert windows.values.models_folder == str(windows.models)
-    assert button(page, "Change the models folder").isEnabled()
-
-
-def test_moving_shows_how_far_it_is(page: ModelsPage, windows: Windows) -> None:
     page.show_moving(0.25)
-    assert "Stop moving" in buttons(page)
     assert not button(page, "Change the models folder").isEnabled()
     with windows.qtbot.waitSignal(page.cancel.clicked):
         button(page, "Stop moving").click()
     page.show_moving(None)
     assert "Stop moving" not in buttons(page)
+    windows.presenter.downloads.is_held = True
+    windows.server.add("owner/some", {"some.gguf": mine})
+    windows.get(("owner/some", "some.gguf"))
+    assert "is being moved" in question(windows.window.downloads).text()
+    assert windows.presenter.downloads.progress() == []

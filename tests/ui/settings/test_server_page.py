@@ -63,21 +63,39 @@ def get(windows: Windows, path: str, **headers: str) -> httpx2.Response:
     return answer.result()
 
 
-def test_it_is_off_at_first(windows: Windows, page: ServerPage) -> None:
+def test_off_at_first_then_on_and_off(windows: Windows, page: ServerPage, kept: MemoryKeyring) -> None:
     assert says(page, "Off. No other program")
     assert not windows.server_control.serving.process_id()
     assert rows(tree(page, "Last requests"))[0].text(1) == "No requests since Slipstream started"
-
-
-def test_on_and_off(windows: Windows, page: ServerPage, kept: MemoryKeyring) -> None:
     switch_on(windows, page)
-    port = windows.values.server.port
     assert windows.values.server.on
-    assert line(page, "Address").text() == f"http://127.0.0.1:{port}/v1"
-    key = kept.entries[SERVICE, KEY_NAME]
-    assert len(key) >= 40 and line(page, "API key").text() == key
+    address = f"http://127.0.0.1:{windows.values.server.port}/v1"
+    assert line(page, "Address").text() == address
+    field, key = line(page, "API key"), kept.entries[SERVICE, KEY_NAME]
+    assert len(key) >= 40 and field.text() == key
     assert get(windows, "/v1/models").status_code == 401
     assert get(windows, "/v1/models", Authorization=f"Bearer {key}").status_code == 200
+    languages, example = page.findChild(QTabBar), page.findChild(QPlainTextEdit)
+    assert isinstance(languages, QTabBar) and isinstance(example, QPlainTextEdit)
+    for place, name in enumerate(("curl", "Python", "JavaScript")):
+        languages.setCurrentIndex(place)
+        assert languages.tabText(place) == name
+        assert address in example.toPlainText()
+        assert "YOUR_KEY" in example.toPlainText() and key not in example.toPlainText()
+    assert key not in field.displayText()
+    button(page, "Show").click()
+    assert field.displayText() == key
+    copy = type(button(page, "Copy"))
+    next(one for one in page.findChildren(copy) if one.accessibleName() == "Copy the API key").click()
+    assert QGuiApplication.clipboard().text() == key
+    page.replace_key.click()
+    button(open_dialog(QMessageBox), "Replace the key").click()
+    windows.until(lambda: field.text() not in (key, ""))
+    windows.until(lambda: says(page, "Listening on port"))
+    new = kept.entries[SERVICE, KEY_NAME]
+    assert field.text() == new
+    assert get(windows, "/v1/models", Authorization=f"Bearer {key}").status_code == 401
+    assert get(windows, "/v1/models", Authorization=f"Bearer {new}").status_code == 200
     check(page, "Let other programs use the model").click()
     assert says(page, "Off.") and not windows.server_control.serving.process_id()
 
@@ -102,26 +120,6 @@ def test_the_app_is_quit_while_it_starts(windows: Windows, page: ServerPage) -> 
     process = psutil.Process(windows.server_control.serving.process_id())
     windows.server_control.close()
     assert not process.is_running() and left_since(before) == []
-
-
-def test_the_key_is_copied_shown_and_replaced(windows: Windows, page: ServerPage, kept: MemoryKeyring) -> None:
-    switch_on(windows, page)
-    field, key = line(page, "API key"), kept.entries[SERVICE, KEY_NAME]
-    assert key not in field.displayText()
-    button(page, "Show").click()
-    assert field.displayText() == key
-    next(
-        one for one in page.findChildren(type(button(page, "Copy"))) if one.accessibleName() == "Copy the API key"
-    ).click()
-    assert QGuiApplication.clipboard().text() == key
-    page.replace_key.click()
-    button(open_dialog(QMessageBox), "Replace the key").click()
-    windows.until(lambda: field.text() not in (key, ""))
-    windows.until(lambda: says(page, "Listening on port"))
-    new = kept.entries[SERVICE, KEY_NAME]
-    assert field.text() == new
-    assert get(windows, "/v1/models", Authorization=f"Bearer {key}").status_code == 401
-    assert get(windows, "/v1/models", Authorization=f"Bearer {new}").status_code == 200
 
 
 def test_without_a_keyring_there_is_a_key_for_this_time(windows: Windows, page: ServerPage) -> None:
@@ -174,21 +172,6 @@ def test_more_names_and_pages(windows: Windows, page: ServerPage) -> None:
     assert get(windows, "/v1/models", Host="evil.example", Authorization=f"Bearer {key}").status_code == 403
     answer = get(windows, "/v1/models", Origin="https://notes.example", Authorization=f"Bearer {key}")
     assert answer.headers["access-control-allow-origin"] == "https://notes.example"
-
-
-def test_examples_have_the_address_and_no_key(windows: Windows, page: ServerPage) -> None:
-    switch_on(windows, page)
-    languages = page.findChild(QTabBar)
-    example = page.findChild(QPlainTextEdit)
-    assert isinstance(languages, QTabBar) and isinstance(example, QPlainTextEdit)
-    seen = []
-    for place in range(languages.count()):
-        languages.setCurrentIndex(place)
-        seen.append(languages.tabText(place))
-        assert line(page, "Address").text() in example.toPlainText()
-        assert "YOUR_KEY" in example.toPlainText()
-        assert line(page, "API key").text() not in example.toPlainText()
-    assert seen == ["curl", "Python", "JavaScript"]
 
 
 def test_the_last_requests_are_listed_without_what_was_said(windows: Windows, page: ServerPage) -> None:

@@ -10,6 +10,11 @@ from pytestqt.qtbot import QtBot
 from tests.ui.shell.running import Running
 
 
+@pytest.fixture(autouse=True)
+def _warm(warm_engine: None) -> None:
+    """Windows have an engine process that has started already."""
+
+
 @pytest.fixture
 def open_window(qtbot: QtBot) -> Iterator[Callable[[], Running]]:
     opened = []

@@ -17,6 +17,7 @@ from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
+from tests.ui.shell.warm_engine import WarmEngine
 
 WAIT_MS = 60_000
 LONGEST_ANSWER = 24
@@ -32,7 +33,7 @@ class Running:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
         self.window = MainWindow(self.settings.values)
-        self.engine = engine or LocalEngine(parent=self.window)
+        self.engine = engine or WarmEngine(parent=self.window)
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
         self.chats = self.controller.chats

@@ -52,19 +52,29 @@ def test_nothing_is_said_while_no_screen_reader_runs(
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_the_beginning_and_the_end_of_an_answer_are_said_and_no_tokens(running: Running, hearing: Hearing) -> None:
+def test_beginning_and_end_of_an_answer_and_loading_are_said_and_no_tokens(running: Running, hearing: Hearing) -> None:
     running.ask("Hello")
     assert hearing.said == ["Answering…", "Answer finished, 2\N{NO-BREAK SPACE}tokens"]
     assert hearing.urgent == []
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_stopping_is_said(running: Running, hearing: Hearing) -> None:
+    running.choose("new_chat")
+    hearing.said.clear()
     running.type("endless")
+    chats, chat_id = running.window.chat_list.view.chats, running.model.id
+
+    def spoken() -> str:
+        place = chats.place(chat_id)
+        return "" if place is None else str(chats.index(place).data(Qt.ItemDataRole.AccessibleTextRole))
+
+    running.qtbot.waitUntil(lambda: spoken().startswith("endless, answering now, "), timeout=WAIT_MS)
     running.qtbot.waitUntil(lambda: running.model.live is not None and bool(running.model.live.pieces))
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
     running.done()
     assert hearing.said == ["Answering…", "Stopped"]
+    assert spoken().startswith("endless, ") and "now" not in spoken()
+    hearing.said.clear()
+    running.controller.pair_loader.load_again()
+    running.qtbot.waitUntil(lambda: len(hearing.said) == 2, timeout=WAIT_MS)
+    assert hearing.said == ["Loading the model…", "Model loaded: Slipstream Guide  +  draft"]
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -85,24 +95,6 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_the_list_says_where_an_answer_is_being_written(running: Running, hearing: Hearing) -> None:
-    running.type("endless")
-    chats, chat_id = running.window.chat_list.view.chats, running.model.id
-    running.qtbot.waitUntil(lambda: chats.place(chat_id) is not None, timeout=WAIT_MS)
-
-    def spoken() -> str:
-        place = chats.place(chat_id)
-        assert place is not None
-        return str(chats.index(place).data(Qt.ItemDataRole.AccessibleTextRole))
-
-    assert spoken().startswith("endless, answering now, ")
-    running.model.stop()
-    running.done()
-    assert spoken().startswith("endless, ")
-    assert "now" not in spoken()
-
-
-@pytest.mark.usefixtures("guide_pair")
 def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Running, hearing: Hearing) -> None:
     shown = running.controller.notice_list
     shown.show("export", notices.exported("chat.md"))
@@ -114,13 +106,6 @@ def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Runni
     running.qtbot.waitUntil(lambda: len(hearing.said) == 2)
     assert hearing.said == ["It is no model.", notices.exported("chat.md").text]
     assert hearing.urgent == ["It is no model."]
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_a_model_that_is_loaded_is_said(running: Running, hearing: Hearing) -> None:
-    running.controller.pair_loader.load_again()
-    running.qtbot.waitUntil(lambda: len(hearing.said) == 2, timeout=WAIT_MS)
-    assert hearing.said == ["Loading the model…", "Model loaded: Slipstream Guide  +  draft"]
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ TEXT = "\n\n".join(f"Paragraph {number} of a long answer. {'Many words follow he
 class Rig:
     def __init__(self, qtbot: QtBot, qapp: QApplication) -> None:
         stylesheet.apply(qapp)
+        self.qtbot = qtbot
         self.values = Settings()
         self.saves = 0
         self.window = MainWindow(self.values)
@@ -43,6 +44,15 @@ class Rig:
 
     def choose(self, name: str) -> None:
         self.window.menus.action(name).trigger()
+
+    def another(self) -> MainWindow:
+        """A new window of the same size."""
+        window = MainWindow(self.values)
+        self.qtbot.addWidget(window)
+        window.resize(self.window.size())
+        window.show()
+        self.qtbot.waitExposed(window)
+        return window
 
 
 @pytest.fixture
@@ -77,78 +87,28 @@ def has_code(window: MainWindow) -> bool:
     return any(one.isVisible() for one in window.findChildren(CodeHeader))
 
 
-@pytest.mark.parametrize("percent", [50, 125, 200])
-def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: Rig, percent: int) -> None:
+def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: Rig) -> None:
     fill(rig.window)
     qtbot.waitUntil(lambda: has_code(rig.window))
-    for one in (200, 67, percent):  # from wherever it comes
-        rig.zoom.set(one)
-    fresh = MainWindow(rig.values)
-    qtbot.addWidget(fresh)
+    for percent in (200, 67, 125):  # from wherever it comes
+        rig.zoom.set(percent)
+    fresh = rig.another()
     Zoom(fresh, rig.values, lambda: None)
-    fresh.resize(rig.window.size())
-    fresh.show()
-    qtbot.waitExposed(fresh)
     fill(fresh)
     qtbot.waitUntil(lambda: has_code(fresh))
     qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))
     assert len(sizes(fresh)) > 20
+    assert fresh.composer.editor.font().pointSizeF() == pytest.approx(1.25 * 9)
 
 
-@pytest.mark.parametrize("zoom", [100, 150])
-def test_a_change_of_theme_reaches_everything(qtbot: QtBot, rig: Rig, zoom: int) -> None:
+def test_a_change_of_theme_reaches_everything(qtbot: QtBot, rig: Rig) -> None:
     """The window looks like one that was made in this theme."""
     fill(rig.window)
-    for choice in ("dark", "light"):
-        apply(Settings(theme=choice, zoom=zoom))
-        fresh = MainWindow(rig.values)
-        qtbot.addWidget(fresh)
-        fresh.resize(rig.window.size())
-        fresh.show()
-        qtbot.waitExposed(fresh)
-        fresh._splitter.setSizes(rig.window._splitter.sizes())  # how wide the panels are is the user's
-        fill(fresh)
-        qtbot.waitUntil(lambda fresh=fresh: picture(rig.window) == picture(fresh))  # type: ignore[misc]
-
-
-def test_from_the_menu_in_steps_up_to_the_ends(rig: Rig) -> None:
-    assert rig.window.menus.action("zoom_in").shortcuts()[1].toString() == "Ctrl+="
-    rig.choose("zoom_in")
-    assert (rig.values.zoom, rig.saves) == (110, 1)
-    rig.choose("zoom_out")
-    rig.choose("zoom_out")
-    assert rig.values.zoom == 90
-    rig.choose("zoom_reset")
-    assert rig.values.zoom == 100
-    rig.zoom.set(200)
-    assert not rig.window.menus.action("zoom_in").isEnabled()
-    rig.zoom.set(50)
-    assert not rig.window.menus.action("zoom_out").isEnabled()
-    assert rig.window.menus.action("zoom_in").isEnabled()
-
-
-def test_the_keys_work_in_the_other_windows_too(qtbot: QtBot, rig: Rig) -> None:
-    other = TabbedWindow("Other", QSize(300, 200), QSize(100, 100))
-    qtbot.addWidget(other)
-    other.tabs.addTab(QPushButton("page"), "Page")
-    other.show()
-    other.activateWindow()
-    qtbot.waitUntil(other.isActiveWindow)
-    QTest.keyClick(other.tabs, Qt.Key.Key_Plus, Qt.KeyboardModifier.ControlModifier)
-    assert rig.values.zoom == 110
-    QTest.keyClick(other.tabs, Qt.Key.Key_0, Qt.KeyboardModifier.ControlModifier)
-    assert rig.values.zoom == 100
-
-
-def test_it_says_for_a_moment_how_large_text_is(qtbot: QtBot, rig: Rig) -> None:
-    sign = rig.zoom.sign
-    assert sign.isHidden()
-    rig.choose("zoom_in")
-    assert sign.isVisible()
-    assert sign.text.text() == "110%"
-    assert rig.window.rect().contains(sign.geometry())
-    sign._timer.start(0)
-    qtbot.waitUntil(sign.isHidden)
+    apply(Settings(theme="dark", zoom=150))
+    fresh = rig.another()
+    fresh._splitter.setSizes(rig.window._splitter.sizes())  # how wide the panels are is the user's
+    fill(fresh)
+    qtbot.waitUntil(lambda: picture(rig.window) == picture(fresh))
 
 
 def turn(widget: QWidget, angle: int, modifiers: Qt.KeyboardModifier) -> None:
@@ -166,28 +126,39 @@ def turn(widget: QWidget, angle: int, modifiers: Qt.KeyboardModifier) -> None:
     QApplication.sendEvent(widget, event)
 
 
-def test_ctrl_and_the_wheel(rig: Rig) -> None:
-    viewport, ctrl = rig.window.transcript.column.viewport(), Qt.KeyboardModifier.ControlModifier
-    turn(viewport, 120, ctrl)
-    assert rig.values.zoom == 110
+def test_from_the_menu_by_keys_of_any_window_and_with_the_wheel(qtbot: QtBot, rig: Rig) -> None:
+    sign, ctrl = rig.zoom.sign, Qt.KeyboardModifier.ControlModifier
+    viewport = rig.window.transcript.column.viewport()
+    other = TabbedWindow("Other", QSize(300, 200), QSize(100, 100))
+    qtbot.addWidget(other)
+    other.tabs.addTab(QPushButton("page"), "Page")
+    assert sign.isHidden() and rig.window.menus.action("zoom_in").shortcuts()[1].toString() == "Ctrl+="
+    rig.choose("zoom_in")
+    assert (rig.values.zoom, rig.saves) == (110, 1)
+    assert sign.isVisible() and sign.text.text() == "110%" and rig.window.rect().contains(sign.geometry())
+    sign._timer.start(0)
+    qtbot.waitUntil(sign.isHidden)
     turn(viewport, -240, ctrl)  # a fast turn is one step, so that nobody gets lost
     assert rig.values.zoom == 100
     for _ in range(3):
         turn(viewport, 40, ctrl)  # a touchpad
     assert rig.values.zoom == 110
     turn(viewport, 120, Qt.KeyboardModifier.NoModifier)
+    rig.choose("zoom_out")
+    rig.choose("zoom_out")
+    assert rig.values.zoom == 90
+    other.show()
+    other.activateWindow()
+    qtbot.waitUntil(other.isActiveWindow)
+    QTest.keyClick(other.tabs, Qt.Key.Key_Plus, ctrl)
+    QTest.keyClick(other.tabs, Qt.Key.Key_Plus, ctrl)
     assert rig.values.zoom == 110
-
-
-def first_line(rig: Rig) -> tuple[int, int]:
-    """The character at the upper edge of the chat, and how far below the edge its line begins."""
-    viewport = rig.window.transcript.column.viewport()
-    for view in viewport.findChildren(QTextEdit):
-        inside = view.mapFrom(viewport, QPoint(0, 0)).y()
-        if view.isVisible() and 0 <= inside < view.height():
-            cursor = view.cursorForPosition(QPoint(0, inside))
-            return cursor.position(), view.cursorRect(cursor).top() - inside
-    raise AssertionError("there is no text at the upper edge")
+    QTest.keyClick(other.tabs, Qt.Key.Key_0, ctrl)
+    assert rig.values.zoom == 100
+    rig.zoom.set(200)
+    assert not rig.window.menus.action("zoom_in").isEnabled()
+    rig.zoom.set(50)
+    assert not rig.window.menus.action("zoom_out").isEnabled() and rig.window.menus.action("zoom_in").isEnabled()
 
 
 def paragraph(rig: Rig) -> str:
@@ -201,7 +172,7 @@ def paragraph(rig: Rig) -> str:
     raise AssertionError("there is no text at the upper edge")
 
 
-def test_the_line_one_reads_stays_where_it_is(qtbot: QtBot, rig: Rig) -> None:
+def test_the_line_one_reads_and_the_end_stay_where_they_are(qtbot: QtBot, rig: Rig) -> None:
     transcript = rig.window.transcript
     transcript.clear()
     transcript.add(StoredMessage("q", "c", None, "user", "Write", "complete", 0.0))
@@ -212,18 +183,10 @@ def test_the_line_one_reads_stays_where_it_is(qtbot: QtBot, rig: Rig) -> None:
     qtbot.waitUntil(lambda: not transcript.column.follows)
     qtbot.waitUntil(lambda: transcript.column.is_complete() and bool(paragraph(rig)))
     before = paragraph(rig)
-    for percent in (200, 50, 125, 100):
+    for percent in (200, 50, 125):
         rig.zoom.set(percent)
         qtbot.waitUntil(lambda: paragraph(rig) == before)
     assert not transcript.column.follows
-
-
-def test_at_the_end_the_end_stays_in_view(qtbot: QtBot, rig: Rig) -> None:
-    transcript = rig.window.transcript
-    transcript.clear()
-    transcript.add(StoredMessage("a", "c", None, "assistant", TEXT, "complete", 0.0))
-    bar = transcript.column.verticalScrollBar()
-    qtbot.waitUntil(lambda: bar.maximum() > 2000)
     transcript.go_to_end()
     for percent in (200, 50):
         rig.zoom.set(percent)
@@ -231,24 +194,15 @@ def test_at_the_end_the_end_stays_in_view(qtbot: QtBot, rig: Rig) -> None:
     assert transcript.column.follows
 
 
-@pytest.mark.parametrize("percent", [50, 100, 200])
-def test_the_smallest_window_holds_it(qtbot: QtBot, rig: Rig, percent: int) -> None:
-    rig.zoom.set(percent)
+def test_the_smallest_window_holds_it(qtbot: QtBot, rig: Rig) -> None:
+    panels: tuple[tuple[Panel, QWidget], ...] = (("side", rig.window.speed_panel), ("chats", rig.window.chat_list))
     rig.window.resize(640, 480)
-    qtbot.waitUntil(lambda: rig.window.width() == 640)
-    panels: tuple[Panel, ...] = ("chats", "side")
-    for panel in panels:
-        rig.window.show_panel(panel)
-        widget = rig.window.chat_list if panel == "chats" else rig.window.speed_panel
-        assert widget.isVisible()
-        assert rig.window.width() == 640
-        assert rig.window.composer.width() >= 360
-
-
-def test_at_its_largest_in_the_smallest_window_names_and_buttons_of_messages_are_whole(qtbot: QtBot, rig: Rig) -> None:
-    rig.zoom.set(200)
-    rig.window.resize(640, 480)
-    rig.window.show_panel("chats")
+    for percent in (50, 200):
+        rig.zoom.set(percent)
+        for panel, widget in panels:
+            rig.window.show_panel(panel)
+            assert widget.isVisible()
+            assert rig.window.width() == 640 and rig.window.composer.width() >= 360
     fill(rig.window)
     column = rig.window.transcript.column
     for entry, name in zip(column.entries, ("You", "Answer"), strict=True):
@@ -262,11 +216,3 @@ def test_at_its_largest_in_the_smallest_window_names_and_buttons_of_messages_are
         buttons = [one for one in actions.findChildren(QToolButton) if one.isVisible()]
         assert len(buttons) >= 3
         assert all(one.width() >= one.sizeHint().width() and one.accessibleName() for one in buttons)
-
-
-def test_it_is_there_when_the_window_is_made(qtbot: QtBot) -> None:
-    values = Settings(zoom=150)
-    apply(values)
-    window = MainWindow(values)
-    qtbot.addWidget(window)
-    assert window.composer.editor.font().pointSizeF() == pytest.approx(13.5)

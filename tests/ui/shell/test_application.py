@@ -17,6 +17,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.store import ChatStore
 from app.ui.shell.application import EndSignals
 from tests.support.gguf_files import make_model
+from tests.support.matrix import in_proof
 
 ROOT = Path(__file__).resolve().parents[3]
 WAIT_S = 60
@@ -100,7 +101,7 @@ def is_alive(process_id: int) -> bool:
 
 @linux
 @pytest.mark.usefixtures("guide_pair")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *in_proof([signal.SIGINT, signal.SIGHUP])])
 def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal.Signals) -> None:
     app = start()
     app.wait_for(qtbot, "pair loaded")
@@ -114,13 +115,19 @@ def test_signal_ends_the_app_in_order(qtbot: QtBot, start: Start, number: signal
 
 @linux
 @pytest.mark.usefixtures("guide_pair")
-def test_engine_does_not_outlive_a_killed_window(qtbot: QtBot, start: Start) -> None:
-    app = start()
-    app.wait_for(qtbot, "pair loaded")
-    engine = app.children()
+def test_a_killed_window_takes_its_engine_along_and_is_in_no_later_start_s_way(qtbot: QtBot, start: Start) -> None:
+    first = start()
+    first.wait_for(qtbot, "pair loaded")
+    engine = first.children()
     assert engine
-    app.process.kill()
+    first.process.kill()
+    first.ended()
     qtbot.waitUntil(lambda: not any(is_alive(child) for child in engine), timeout=WAIT_S * 1000)
+    first.log_file.unlink()
+    second = start()
+    second.wait_for(qtbot, "window painted")
+    second.process.send_signal(signal.SIGTERM)
+    assert second.ended()[0] == 0
 
 
 @posix
@@ -142,44 +149,19 @@ def test_chat_survives_a_kill_in_the_middle_of_an_answer(home: Path) -> None:
 
 
 @posix
-def test_second_start_raises_the_first_and_ends(qtbot: QtBot, start: Start) -> None:
-    first = start()
+def test_second_start_raises_the_first_or_hands_its_file_over(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
+    (tmp_path / "модели").mkdir()
+    model = make_model(tmp_path / "модели" / "Модель 1.gguf")
+    first = start(LC_ALL="C")
     first.wait_for(qtbot, "window painted")
     assert start().ended() == (0, "")
     first.wait_for(qtbot, "a second start asks for the window")
-    first.process.send_signal(signal.SIGTERM)
-    assert first.ended()[0] == 0
-
-
-@posix
-def test_second_start_hands_its_file_to_the_first(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
-    make_model(tmp_path / "Модель 1.gguf")
-    first = start()
-    first.wait_for(qtbot, "window painted")
-    address = (tmp_path / "Модель 1.gguf").as_uri()
-    for argument in (str(tmp_path / "Модель 1.gguf"), address):
-        assert start(argument, LC_ALL="C.UTF-8").ended() == (0, "")
+    for argument, language in ((str(model), "C"), (model.as_uri(), "C.UTF-8")):
+        assert start(argument, LC_ALL=language).ended()[0] == 0
     qtbot.waitUntil(lambda: first.log().count("asks for a model file to be opened") == 2, timeout=WAIT_S * 1000)
-    for argument, sentence in (
-        (str(tmp_path / "gone.gguf"), "gone.gguf no longer exists"),
-        (f"{tmp_path}", "is not a GGUF model"),
-    ):
-        status, errors = start("--window", argument).ended()
-        assert status == 1
-        assert sentence in errors and errors.count("\n") == 1
-    first.process.send_signal(signal.SIGTERM)
-    assert first.ended()[0] == 0
-
-
-@posix
-def test_a_non_latin_path_is_opened_in_the_c_locale(qtbot: QtBot, start: Start, tmp_path: Path) -> None:
-    (tmp_path / "модели").mkdir()
-    model = make_model(tmp_path / "модели" / "модель.gguf")
-    first = start(LC_ALL="C")
-    first.wait_for(qtbot, "window painted")
-    status, _ = start(str(model), LC_ALL="C").ended()
-    assert status == 0
-    first.wait_for(qtbot, "asks for a model file to be opened")
+    status, errors = start("--window", str(tmp_path / "gone.gguf")).ended()
+    assert status == 1
+    assert "gone.gguf no longer exists" in errors and errors.count("\n") == 1
     first.process.send_signal(signal.SIGTERM)
     assert first.ended()[0] == 0
 
@@ -200,32 +182,6 @@ def test_window_that_closes_itself_says_what_is_wrong(home: Path, start: Start) 
     assert "will be lost when you close Slipstream" in errors
 
 
-@posix
-def test_start_after_a_kill_is_the_first_again(qtbot: QtBot, start: Start) -> None:
-    first = start()
-    first.wait_for(qtbot, "window painted")
-    first.process.kill()
-    first.ended()
-    first.log_file.unlink()
-    second = start()
-    second.wait_for(qtbot, "window painted")
-    second.process.send_signal(signal.SIGTERM)
-    assert second.ended()[0] == 0
-
-
-@posix
-def test_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(qtbot: QtBot, home: Path, start: Start) -> None:
-    home.mkdir(parents=True)
-    guide = ROOT / "resources" / "guide"
-    marker = f'{{"target": "{guide / "guide-target.gguf"}", "draft": "{guide / "guide-draft.gguf"}"}}'
-    (home / "loading.json").write_text(marker, encoding="utf-8")
-    app = start()
-    app.wait_for(qtbot, "engine: llama.cpp")
-    app.process.send_signal(signal.SIGTERM)
-    assert app.ended()[0] == 0
-    assert "pair loaded" not in app.log()
-
-
 @linux
 def test_without_a_display_one_sentence_names_the_command_line(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
@@ -237,24 +193,12 @@ def test_without_a_display_one_sentence_names_the_command_line(start: Start, mon
 
 
 @posix
-@pytest.mark.parametrize("content", ["{ not json", "[]", '{"version": 99, "seed": "soon"}'])
-def test_settings_nobody_can_read_do_not_keep_the_window_shut(
-    qtbot: QtBot, home: Path, start: Start, content: str
-) -> None:
+def test_files_nobody_can_read_do_not_keep_the_window_shut(qtbot: QtBot, home: Path, start: Start) -> None:
     home.mkdir(parents=True)
-    (home / "settings.json").write_text(content, encoding="utf-8")
+    (home / "settings.json").write_text("{ not json", encoding="utf-8")
+    (home / "chats.sqlite").write_bytes(b"not a database at all" * 500)
     app = start()
     app.wait_for(qtbot, "window painted")
-    app.process.send_signal(signal.SIGTERM)
-    assert app.ended()[0] == 0
-
-
-@posix
-@pytest.mark.parametrize("content", [b"", b"not a database at all" * 500])
-def test_broken_chats_do_not_keep_the_window_shut(qtbot: QtBot, home: Path, start: Start, content: bytes) -> None:
-    home.mkdir(parents=True)
-    (home / "chats.sqlite").write_bytes(content)
-    app = start()
     app.wait_for(qtbot, "chat file open")
     app.process.send_signal(signal.SIGTERM)
     assert app.ended()[0] == 0
@@ -282,14 +226,6 @@ def test_a_folder_that_cannot_be_made_does_not_keep_the_window_shut(home: Path, 
     assert "Traceback" not in errors
     assert (status == 0) == (name == "cache")  # a log that cannot be written is told
     assert "can't store its files" in errors or name == "cache"
-
-
-def test_window_process_imports_neither_engine_nor_hub() -> None:
-    heavy = ("llama_cpp", "numpy", "huggingface_hub")
-    imports = "import sys, app.ui.shell.application, app.ui.shell.controller"
-    code = f"{imports}; print([name for name in {heavy} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
 
 
 PAINTED_CODE = """

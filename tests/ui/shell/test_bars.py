@@ -106,24 +106,16 @@ def test_the_offer_to_undo_goes_after_a_while_but_not_under_the_hand(qtbot: QtBo
     assert undo_bar._label.text() == ""
 
 
-def test_the_window_keeps_the_order_of_the_list_and_closed_folders(qtbot: QtBot) -> None:
-    settings = Settings(chat_sort="title", collapsed_folders=["work"])
+def test_the_window_keeps_the_order_of_the_list_closed_folders_and_open_sections(qtbot: QtBot) -> None:
+    settings = Settings(chat_sort="title", collapsed_folders=["work"], open_sections=["more", "of a newer version"])
     window = MainWindow(settings)
     qtbot.addWidget(window)
     chats = window.chat_list.view.chats
-    assert chats.order == "title"
-    assert chats.collapsed == {"work"}
+    assert chats.order == "title" and chats.collapsed == {"work"}
     with qtbot.waitSignal(window.panels_changed):
         window.chat_list.view.arrange("oldest", ["home", "work"])
     window.store(settings)
     assert (settings.chat_sort, settings.collapsed_folders) == ("oldest", ["home", "work"])
-
-
-def test_the_window_keeps_which_sections_are_open(qtbot: QtBot) -> None:
-    settings = Settings(open_sections=["more", "of a newer version"])
-    window = MainWindow(settings)
-    qtbot.addWidget(window)
-    window.store(settings)
     assert settings.open_sections == ["more", "of a newer version"]
     tab = window.settings_tab
     assert (tab.sampling_section.button.isChecked(), tab.more_section.button.isChecked()) == (False, True)

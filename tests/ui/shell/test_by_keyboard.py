@@ -108,7 +108,7 @@ def typist(qtbot: QtBot, kept: MemoryKeyring) -> Iterator[Typist]:
     made.close()
 
 
-def test_new_and_temporary_chats(typist: Typist) -> None:
+def test_new_and_temporary_chats_stopping_and_writing_again(typist: Typist) -> None:
     typist.say("First")
     typist.press(_Key.Key_N, _CTRL)
     assert typist.model.is_new
@@ -119,8 +119,6 @@ def test_new_and_temporary_chats(typist: Typist) -> None:
     typist.until(lambda: len(typist.model.messages) == 2 and typist.model.state is ChatState.IDLE)
     assert [title for title in typist.titles() if title != "Today"] == ["First"]
 
-
-def test_stopping_and_writing_an_answer_again(typist: Typist) -> None:
     typist.write("endless")
     typist.press(_Key.Key_Return)
     typist.until(lambda: typist.model.live is not None and bool(typist.model.live.pieces))
@@ -144,7 +142,7 @@ def test_editing_a_message(typist: Typist) -> None:
     assert typist.model.messages[0].version == 2
 
 
-def test_opening_a_chat_in_the_list_and_by_searching(typist: Typist) -> None:
+def test_chats_are_found_renamed_and_pinned(typist: Typist) -> None:
     typist.say("Apples")
     apples = typist.model.id
     typist.press(_Key.Key_N, _CTRL)
@@ -158,10 +156,8 @@ def test_opening_a_chat_in_the_list_and_by_searching(typist: Typist) -> None:
     typist.until(lambda: typist.window.chat_list._count.text() == "1 chat found")
     typist.press(_Key.Key_Return)
     assert typist.model.id == pears
+    typist.press(_Key.Key_Escape)
 
-
-def test_renaming_and_pinning(typist: Typist) -> None:
-    typist.say("Hello")
     typist.press(_Key.Key_F2)
     typist.write("Greetings")
     typist.press(_Key.Key_Return)
@@ -171,7 +167,7 @@ def test_renaming_and_pinning(typist: Typist) -> None:
     typist.until(lambda: typist.listed().pinned_at is not None)
 
 
-def test_a_folder_and_a_chat_in_it(typist: Typist) -> None:
+def test_chats_go_to_a_folder_to_the_trash_and_back(typist: Typist) -> None:
     typist.say("Hello")
     typist.go_to_list()
     typist.press(_Key.Key_M, _CTRL | _SHIFT)
@@ -191,9 +187,8 @@ def test_a_folder_and_a_chat_in_it(typist: Typist) -> None:
     typist.press(_Key.Key_N)
     typist.until(lambda: typist.listed().folder_id is None)
 
-
-def test_deleting_undoing_and_restoring(typist: Typist) -> None:
-    typist.say("Hello")
+    typist.window.activateWindow()
+    typist.until(typist.window.isActiveWindow)
     chat_id = typist.model.id
     typist.go_to_list()
     typist.press(_Key.Key_Delete)
@@ -216,7 +211,7 @@ def test_deleting_undoing_and_restoring(typist: Typist) -> None:
     typist.press(_Key.Key_Escape)
 
 
-def test_a_preset_a_temperature_and_back(typist: Typist) -> None:
+def test_a_preset_a_temperature_theme_and_zoom(typist: Typist) -> None:
     stored = typist.controller.presets
 
     def save(presets: Presets) -> None:
@@ -242,8 +237,6 @@ def test_a_preset_a_temperature_and_back(typist: Typist) -> None:
     typist.press(_Key.Key_Space)
     typist.until(lambda: typist.model.settings.sampling == SamplingChoice())
 
-
-def test_theme_and_zoom(typist: Typist) -> None:
     typist.press(_Key.Key_Plus, _CTRL)
     assert typist.settings.values.zoom == 110
     typist.press(_Key.Key_0, _CTRL)

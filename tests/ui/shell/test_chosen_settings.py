@@ -12,8 +12,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.chats.presets import FORMER_SETTINGS, Presets
-from app.chats.settings import ChatSettings
+from app.chats.presets import FORMER_SETTINGS
 from app.protocol.options import LoadSettings
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.models.open_dialog import OpenModelsDialog
@@ -57,36 +56,19 @@ def windows(qtbot: QtBot) -> Iterator[list[Chosen]]:
 def test_chats_go_on_with_what_the_version_before_had(qtbot: QtBot, windows: list[Chosen]) -> None:
     content = json.loads(FORMER.read_bytes()) | {"last_pair": None}
     paths.settings_file().write_text(json.dumps(content), encoding="utf-8")
-    for _time in range(2):
-        running = Chosen(qtbot)
-        windows.append(running)
-        running.has_preset(FORMER_SETTINGS)
-        settings = running.controller.queue.settings(running.model.settings)
-        assert (settings.seed, settings.max_tokens, settings.stop) == (11, 500, ("END", "\n\n"))
-        assert (settings.system_prompt, settings.drafter) == ("Answer in short sentences.", "ngram")
-        assert (settings.sampling.temperature, settings.sampling.top_k) == (0.3, 12)
-        assert "presets" not in running.controller.notice_list.notices()
-        running.ask("Hello")
-        assert running.model.messages[-1].settings["seed"] == 11
-        windows.remove(running)
-        running.close()
-        kept = json.loads(paths.settings_file().read_bytes())
-        assert kept["version"] == 5 and not {"seed", "system_prompt"} & kept.keys()
-
-
-def test_a_preset_of_the_model_goes_before_the_one_for_all(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:
-    target = make_model(tmp_path / "one.gguf", layers=1)
-    presets = Presets(paths.data_dir() / "presets.json")
-    presets.save("All", ChatSettings(seed=1))
-    presets.save("One", ChatSettings(seed=2))
-    presets.set_default("All")
-    presets.set_default("One", str(target))
     running = Chosen(qtbot)
     windows.append(running)
-    assert running.model.settings.seed == 1
-    running.controller.commands.load_pair(str(target))
-    running.opened()
-    assert running.model.settings.seed == 2
+    running.has_preset(FORMER_SETTINGS)
+    settings = running.controller.queue.settings(running.model.settings)
+    assert (settings.seed, settings.max_tokens, settings.stop) == (11, 500, ("END", "\n\n"))
+    assert (settings.system_prompt, settings.drafter) == ("Answer in short sentences.", "ngram")
+    assert (settings.sampling.temperature, settings.sampling.top_k) == (0.3, 12)
+    assert "presets" not in running.controller.notice_list.notices()
+    running.ask("Hello")
+    assert running.model.messages[-1].settings["seed"] == 11
+    running.close()
+    kept = json.loads(paths.settings_file().read_bytes())
+    assert kept["version"] == 5 and not {"seed", "system_prompt"} & kept.keys()
 
 
 def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
@@ -24,21 +23,32 @@ from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.shell.running import WAIT_MS, Running
 
-HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "filelock")
+HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "numpy", "filelock")
 OTHERS = (
     "app.ui.models.presenter",
     "app.ui.settings.presenter",
-    "app.ui.engine.trial",
+    "app.ui.compare.trial",
     "app.models.hub.network",
     "app.models.downloads.queue",
 )
+IMPORTING_CODE = """
+import sys
+import app.ui.shell.application, app.ui.shell.controller
+print(*sys.modules)
+from app.ui.models.coordinator import import_models
+before = set(sys.modules)
+import_models()
+print(*set(sys.modules) - before)
+"""
 
 
-def test_the_window_starts_without_the_network() -> None:
-    modules = f"[n for n in {HEAVY + OTHERS} if n in sys.modules]"
-    code = f"import json, sys, app.ui.shell.controller; print(json.dumps({modules}))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(found.stdout) == []
+def test_the_window_starts_without_engine_and_network_and_imports_http_beside_it_without_qt() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORTING_CODE], capture_output=True, text=True, check=True)
+    at_start, later = (line.split() for line in done.stdout.splitlines())
+    assert "app.ui.shell.controller" in at_start
+    assert set(at_start).isdisjoint({*HEAVY, *OTHERS})
+    assert "httpx2" in later
+    assert [name for name in later if name.startswith(("PySide6", "shiboken6", "app.ui"))] == []
 
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
@@ -64,67 +74,34 @@ def test_where_the_system_has_no_notifications_nothing_happens(qtbot: QtBot) -> 
     assert notifier._icon is None
 
 
-def test_other_windows_are_made_once(qtbot: QtBot, kept: object, running: Running) -> None:
-    commands = running.controller.commands
-    with qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
-        models = commands.models()
-    assert commands.models() is models
-    action = commands._window.menus.action
-    action("show_library").trigger()
-    assert models.window.isVisible()
-    assert models.window.tabs.currentWidget() is models.window.library
-    action("get_models").trigger()
-    assert models.window.tabs.currentWidget() is models.window.recommended
-    action("show_settings").trigger()
-    assert commands.settings().window.isVisible()
-    commands.close()
-    assert not models.window.isVisible()
-    assert not commands.settings().window.isVisible()
-
-
-def test_keys_of_the_app_work_in_its_other_windows(qtbot: QtBot, kept: object, running: Running) -> None:
-    commands = running.controller.commands
-    models, settings = commands.models().window, commands.settings().window
-    commands.models().show_library()
-    qtbot.waitUntil(models.isActiveWindow)
-    QTest.keyClick(models, Qt.Key.Key_Comma, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(settings.isActiveWindow)
-    QTest.keyClick(settings, Qt.Key.Key_L, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
-    qtbot.waitUntil(models.isActiveWindow)
-    assert models.tabs.currentWidget() is models.recommended
-    QTest.keyClick(models, Qt.Key.Key_Q, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(lambda: not running.window.isVisible())
-
-
-def test_what_other_windows_need_is_imported_in_another_thread(
+def test_other_windows_are_imported_in_another_thread_made_once_and_have_the_keys_of_the_app(
     qtbot: QtBot, kept: object, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr(commands_module, "import_models", lambda: threads.append(threading.current_thread()))
-    commands = running.controller.commands
+    commands, ctrl = running.controller.commands, Qt.KeyboardModifier.ControlModifier
     for name in ("show_library", "get_models"):
-        commands._window.menus.action(name).trigger()
+        running.choose(name)
     assert commands._models is None
     qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
     models = commands.models()
-    qtbot.waitUntil(lambda: models.window.tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
-    assert models.window.isVisible()
+    tabs = models.window.tabs
+    qtbot.waitUntil(lambda: tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
     assert threads and threading.main_thread() not in threads
-
-
-def test_what_is_imported_in_another_thread_is_http_and_nothing_of_qt() -> None:
-    code = """if True:
-        import sys
-        import app.ui.shell.controller
-        from app.ui.models.coordinator import import_models
-        before = set(sys.modules)
-        import_models()
-        print(*set(sys.modules) - before)
-    """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
-    imported = done.stdout.split()
-    assert "httpx2" in imported
-    assert [name for name in imported if name.startswith(("PySide6", "shiboken6", "app.ui"))] == []
+    running.choose("show_library")
+    assert commands.models() is models and models.window.isVisible() and tabs.currentWidget() is models.window.library
+    qtbot.waitUntil(models.window.isActiveWindow)
+    QTest.keyClick(models.window, Qt.Key.Key_Comma, ctrl)
+    settings = commands.settings().window
+    qtbot.waitUntil(settings.isActiveWindow)
+    QTest.keyClick(settings, Qt.Key.Key_L, ctrl | Qt.KeyboardModifier.ShiftModifier)
+    qtbot.waitUntil(models.window.isActiveWindow)
+    assert tabs.currentWidget() is models.window.recommended
+    running.choose("show_settings")
+    assert settings.isVisible() and commands.settings().window is settings
+    QTest.keyClick(models.window, Qt.Key.Key_Q, ctrl)
+    qtbot.waitUntil(lambda: not running.window.isVisible())
+    assert not models.window.isVisible() and not settings.isVisible()
 
 
 # Connected by what is made for them.

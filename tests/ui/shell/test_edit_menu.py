@@ -123,32 +123,30 @@ def test_the_key_stays_with_a_field_until_nothing_was_written_in_it(window: Wind
     assert window.deletions == 1
 
 
-def test_what_is_only_read_can_be_copied(window: Window, qtbot: QtBot) -> None:
+def test_each_part_offers_what_it_can(window: Window, qtbot: QtBot) -> None:
     QGuiApplication.clipboard().setText("before")
-    window.view.setFocus()
-    qtbot.waitUntil(window.view.hasFocus)
+    select_all = window.menus.action("select_all")
+
+    def focus(part: QWidget) -> None:
+        part.setFocus()
+        qtbot.waitUntil(part.hasFocus)
+
+    focus(window.view)  # which is only read
     assert window.open_menu() == {"select_all"}
-    window.menus.action("select_all").trigger()
+    select_all.trigger()
     assert window.open_menu() == {"copy", "select_all"}
     window.menus.action("copy").trigger()
     assert QGuiApplication.clipboard().text() == "an answer"
-
-
-def test_a_password_is_not_copied(window: Window, qtbot: QtBot) -> None:
+    focus(window.list)
+    assert window.open_menu() == {"select_all"}
+    select_all.trigger()
+    assert len(window.list.selectedItems()) == 2
+    QGuiApplication.clipboard().clear()
     window.line.setEchoMode(QLineEdit.EchoMode.Password)
-    window.line.setFocus()
-    qtbot.waitUntil(window.line.hasFocus)
+    focus(window.line)
     QTest.keyClicks(window.line, "secret")
     window.line.selectAll()
     assert window.open_menu() == {"undo", "select_all"}
-
-
-def test_a_list_of_many_can_be_selected(window: Window, qtbot: QtBot) -> None:
-    window.list.setFocus()
-    qtbot.waitUntil(window.list.hasFocus)
-    assert window.open_menu() == {"select_all"}
-    window.menus.action("select_all").trigger()
-    assert len(window.list.selectedItems()) == 2
 
 
 def test_the_keys_stay_with_whatever_has_the_focus(window: Window, qtbot: QtBot) -> None:

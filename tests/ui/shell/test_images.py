@@ -81,20 +81,18 @@ def test_the_projector_is_offered_downloaded_and_used(running: WithImages, serve
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_a_model_nobody_knows_a_projector_for(running: WithImages, tmp_path: Path) -> None:
-    running.load(make_seeing_model(tmp_path / "unknown.gguf", "llava"))
+def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_path: Path) -> None:
+    (tmp_path / "blind").mkdir()
+    running.load(make_seeing_model(tmp_path / "blind" / "unknown.gguf", "llava"))
     running.drop(make_image(tmp_path / "a.png").path)
     assert running.notices()["blind"].startswith("This model can't see images.")
     assert Action.GET_PROJECTOR not in running.controller.notice_list.notices()["blind"].actions
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_path: Path) -> None:
     make_projector(tmp_path / "mmproj.gguf", "llava")
     running.load(make_seeing_model(tmp_path / "seeing.gguf", "llava"), anyway=False)
     running.chats.new_temporary()
     running.model.set_settings(SETTINGS)
-    running.drop(make_image(tmp_path / "a.png").path)
+    running.drop(str(tmp_path / "a.png"))
+    running.qtbot.waitUntil(lambda: bool(running.model.unsent.attachments), timeout=WAIT_MS)
     running.type("What is this?")
     running.qtbot.waitUntil(lambda: not running.model.state.is_busy, timeout=WAIT_MS)
     question, answer = running.model.messages

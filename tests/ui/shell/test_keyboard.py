@@ -88,7 +88,7 @@ def is_on_screen(widget: QWidget) -> bool:
     return not seen.visibleRegion().isEmpty()
 
 
-def test_tab_goes_through_the_window_as_one_reads(running: Window) -> None:
+def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_named(running: Window) -> None:
     running.controller.notice_list.show("file", notices.not_opened("It is no model."))
     running.window.serving_bar.show_answer("Answering for Zed", "214 tokens", is_written=True)
     running.window.undo_bar.offer("A chat was moved to the trash.")
@@ -106,22 +106,12 @@ def test_tab_goes_through_the_window_as_one_reads(running: Window) -> None:
     assert len(owners) == len(messages)
     assert all(corner(a).y() <= corner(b).y() for a, b in pairwise(owners))
     assert len({corner(one).y() for one in owners}) == 4
-
-
-def test_each_stop_is_seen_named_and_has_a_role(running: Window) -> None:
-    running.controller.notice_list.show("file", notices.not_opened("It is no model."))
-    running.settle()
-    stops = running.stops()
     assert len(stops) > 25
     assert [one for one in stops if not is_on_screen(one)] == []
     assert [one for one in stops if not named(one)] == []
     role = QAccessible.Role
     roles = {one: QAccessible.queryAccessibleInterface(one).role() for one in stops}
     assert [one for one, its in roles.items() if its in (role.NoRole, role.Window)] == []
-
-
-def test_each_stop_looks_otherwise_while_it_has_the_focus(running: Window) -> None:
-    stops = running.stops()
 
     def picture(pane: QWidget, focused: QWidget) -> QImage:
         focused.setFocus(Qt.FocusReason.TabFocusReason)
@@ -138,7 +128,7 @@ def test_each_stop_looks_otherwise_while_it_has_the_focus(running: Window) -> No
     assert unseen == []
 
 
-def test_f6_goes_from_pane_to_pane_and_finds_back(running: Window) -> None:
+def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window) -> None:
     window = running.window
     running.controller.notice_list.show("file", notices.not_opened("It is no model."))
     window.composer.setFocus()
@@ -158,10 +148,10 @@ def test_f6_goes_from_pane_to_pane_and_finds_back(running: Window) -> None:
     assert running.focused() is message
     running.choose("toggle_chats")
     assert window.top_bar.isAncestorOf(running.press(_Key.Key_F6, _Mod.ShiftModifier))
+    running.choose("toggle_chats")
+    running.controller.notice_list.remove("file")
 
-
-def test_the_order_stays_after_switching_chats_and_scrolling(running: Window) -> None:
-    first = running.model.id
+    first = running.model.id  # the order stays after switching chats and scrolling
     running.choose("new_chat")
     QCoreApplication.processEvents()
     welcome = running.stops()

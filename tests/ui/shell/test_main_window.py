@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, Qt
@@ -29,13 +31,25 @@ from app.ui.notices import Action
 from app.ui.shell.main_window import MainWindow
 from app.ui.speed.parts import CurveSection
 from tests.ui.shell.desktop import Desktop
-from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running, button, named
+from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running, button
 from tests.ui.speed.parts import rows_of, status_of
 
 
+@pytest.fixture
+def own_engine(qtbot: QtBot) -> Iterator[Running]:
+    """A window whose engine may be killed, and has learned nothing from earlier answers."""
+    running = Running(qtbot, LocalEngine())
+    running.begin()
+    yield running
+    running.close()
+
+
 @pytest.mark.usefixtures("guide_pair")
-def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
+def test_from_typing_to_a_stored_answer_and_to_the_next_start(
+    qtbot: QtBot, own_engine: Running, open_window: Callable[[], Running]
+) -> None:
+    running, desktop = own_engine, Desktop()
+    running.controller.finished_answers._notifier = desktop
     assert "Slipstream Guide" in running.window.top_bar.pair.accessibleName()
     running.ask("What is a draft model?")
     question, answer = running.model.messages
@@ -46,7 +60,6 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     assert "".join(piece.text for piece in unpack(answer.text, answer.provenance)) == answer.text
     assert len(unpack(answer.text, answer.provenance)) > 1
     chat_id = running.model.id
-    assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert stored[1].text == answer.text
     assert stored[1].figures["completion_tokens"]
@@ -54,37 +67,25 @@ def test_from_typing_to_a_stored_answer(qtbot: QtBot, open_window: Callable[[], 
     qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
     assert running.window.top_bar._label.text() == "ready"
     assert running.window.composer.text() == ""
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_escape_stops_an_answer(open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.model.set_settings(ChatSettings(sampling=SamplingChoice(temperature=2.0)))
-    running.ready()
-    running.type("Tell me a long story")
-    with running.qtbot.waitSignal(running.engine.rounds_received, timeout=WAIT_MS):
-        pass
-    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
-    running.done()
-    answer = running.model.messages[-1]
-    assert answer.status in ("stopped", "complete")
-    assert running.engine.state() is EngineState.READY
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_regenerate_makes_a_second_version(open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ask("Hello")
     running.choose("regenerate")
     running.done()
     assert (running.model.messages[-1].version, running.model.messages[-1].versions) == (2, 2)
+    running.choose("new_chat")
+    assert running.model.is_new and [title for title, _text in desktop.told] == 2 * ["What is a draft model?"]
+    desktop.click()
+    qtbot.waitUntil(lambda: running.model.id == chat_id)
+    running.window.composer.set_text("not sent yet")
+    running.window.close()
+    again = open_window()
+    assert again.model.messages[0].text == "What is a draft model?"
+    assert again.window.composer.text() == "not sent yet"
 
 
 @pytest.mark.allow_logs
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.usefixtures("guide_pair")
-def test_engine_killed_in_an_answer(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
+def test_engine_killed_in_an_answer(qtbot: QtBot, own_engine: Running) -> None:
+    running = own_engine
     endless = SamplingChoice(temperature=5.0, top_k=0, top_p=1.0, min_p=0.0)  # finds no end
     running.model.set_settings(ChatSettings(sampling=endless))
     running.ready()
@@ -113,7 +114,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
     running.begin()
     running.ready()
-    panel = running.window.speed_panel
+    panel, tab = running.window.speed_panel, running.window.settings_tab
     auto, drafter = button(panel, "Auto"), panel.findChild(QComboBox)
     assert isinstance(drafter, QComboBox)
     qtbot.waitUntil(auto.isEnabled)
@@ -125,12 +126,18 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     running.ask("First")
     QTest.keyClick(auto, Qt.Key.Key_Space)
     QTest.keyClick(drafter, Qt.Key.Key_End)
-    assert chosen() == (5, "ngram")
+    assert chosen() == (5, "ngram") and tab.drafter.currentData() == "ngram"
     running.ask("Second")
     QTest.keyClick(auto, Qt.Key.Key_Space)
     assert chosen() == (None, "ngram")
     answers = [message.text for message in running.model.messages if message.role == "assistant"]
     assert answers == ["auto auto auto", "5 ngram auto"]
+    tab.drafter.setCurrentIndex(tab.drafter.findData("model"))
+    tab.drafter.activated.emit(tab.drafter.currentIndex())
+    assert chosen() == (None, "model") and panel.drafter.choice() == "model"
+    running.choose("new_chat")
+    assert running.model.settings == ChatSettings()
+    assert panel.drafter.choice() == tab.drafter.currentData() == "auto"
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
     kept = SettingsFile(paths.settings_file()).values
@@ -152,10 +159,10 @@ def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: Qt
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[], Running]) -> None:
+def test_neither_a_message_too_long_nor_control_characters_do_harm(open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
-    running.window.composer.set_text("word " * 200_000)
+    running.window.composer.set_text("word " * 50_000)
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Return)
     running.qtbot.waitUntil(lambda: running.model.state.is_busy, timeout=WAIT_MS)
     running.done()
@@ -166,30 +173,28 @@ def test_a_message_too_long_is_refused_with_both_numbers(open_window: Callable[[
     assert len(re.findall(r"\d[\d,]+", reason)) >= 2
     running.choose("new_chat")
     assert running.model.is_new
-    running.ask("Short")
-    assert running.model.messages[-1].status == "complete"
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_control_characters_do_no_harm(open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ready()
-    wild = "\x00\x01\x1b[31m\u202e\ufffd\ud800\r\n\x7f"
-    running.model.send(wild)
+    running.model.send("\x00\x01\x1b[31m\u202e\ufffd\ud800\r\n\x7f")
     running.done()
     chat_id = running.model.id
-    assert chat_id is not None
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert [one.role for one in stored] == ["user", "assistant"]
     assert stored[1].status == "complete"
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
+    qtbot: QtBot, open_window: Callable[[], Running]
+) -> None:
     running = open_window()
     running.ready()
-    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
+    ended = running.controller.pair_loader.measuring_ended
+    with qtbot.waitSignal(ended, timeout=WAIT_MS):
         running.choose("measure_plain")
+        running.choose("stop")
+    assert running.engine.state() is EngineState.READY
+    assert not running.window.menus.action("stop").isEnabled()
+    with qtbot.waitSignal(ended, timeout=WAIT_MS):
+        running.controller.commands.on_notice(Action.MEASURE, "slower")
     running.ready()
     sampling = running.controller.queue.settings(running.model.settings).sampling
     found: list[float | None] = []
@@ -203,8 +208,8 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays(qtbot: QtBot, open_wi
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
+def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, own_engine: Running) -> None:
+    running = own_engine
     running.ready()
     panel = running.window.speed_panel
     curve = panel.findChild(CurveSection)
@@ -225,36 +230,6 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, open_window: Calla
     qtbot.waitUntil(has_prose, timeout=WAIT_MS)
 
 
-@pytest.mark.usefixtures("guide_pair")
-def test_the_notice_of_a_slower_pair_measures_plain_speed(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ready()
-    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
-        running.controller.commands.on_notice(Action.MEASURE, "slower")
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_a_measurement_can_be_stopped(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ready()
-    with qtbot.waitSignal(running.controller.pair_loader.measuring_ended, timeout=WAIT_MS):
-        running.choose("measure_plain")
-        running.choose("stop")
-    assert running.engine.state() is EngineState.READY
-    assert not running.window.menus.action("stop").isEnabled()
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_a_new_window_shows_the_last_chat(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ask("Remember me")
-    running.window.composer.set_text("not sent yet")
-    running.window.close()
-    again = open_window()
-    assert again.model.messages[0].text == "Remember me"
-    assert again.window.composer.text() == "not sent yet"
-
-
 def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
@@ -272,18 +247,13 @@ def texts(parent: QWidget) -> list[str]:
     return [one.text() for one in parent.findChildren(QPushButton) if one.isVisible()]
 
 
-def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = Running(qtbot)
-    running.window.composer.set_text("first")
-    running.begin()
-    assert running.window.composer.text() == "first"
-    running.close()
-    again = Running(qtbot)
-    again.window.composer.set_text("second")
-    again.begin()
-    assert again.window.composer.text() == "first\nsecond"
-    again.close()
-    assert open_window().window.composer.text() == "first\nsecond"
+def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot) -> None:
+    for written, there in (("first", "first"), ("second", "first\nsecond"), ("", "first\nsecond")):
+        running = Running(qtbot)
+        running.window.composer.set_text(written)
+        running.begin()
+        assert running.window.composer.text() == there
+        running.close()
 
 
 def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
@@ -330,7 +300,7 @@ def test_the_engine_forgets_a_chat_with_its_deletion(
     assert len(forgotten) == 3
 
 
-def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     secret = "unmistakable"
 
     def is_erased() -> bool:
@@ -346,7 +316,8 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     shutil.rmtree(backup_folder(paths.chat_file()))
     (paths.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
-    running = open_window()  # it has been in the trash for long enough
+    running = Running(qtbot, LocalEngine())
+    running.begin()  # it has been in the trash for long enough
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     operations = running.controller.operations
     chat = running.make_chat(f"{secret} too")
@@ -362,6 +333,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot, open_window: Call
     operations.erase([chat.id])
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     assert running.window.undo_bar._label.text() == ""
+    running.close()
 
 
 def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
@@ -398,55 +370,33 @@ def test_an_empty_chat_needs_no_scroll_bar_at_the_start(qtbot: QtBot, introduced
     assert (bar.maximum(), bar.isVisible()) == (0, False)
 
 
-def test_panels_give_way_in_a_narrow_window(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    window = open_window().window
+def test_panels_give_way_in_a_narrow_window_and_are_remembered(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    window = running.window
+
+    def shown() -> tuple[bool, bool]:
+        return window.chat_list.isVisible(), window.speed_panel.isVisible()
+
     window.resize(1100, 720)
-    assert window.chat_list.isVisible()
-    assert window.speed_panel.isVisible()
+    assert shown() == (True, True)
     window.resize(640, 480)
     assert window.size().width() == 640
-    assert window.chat_list.isVisible() != window.speed_panel.isVisible()
+    assert shown() in ((True, False), (False, True))
     window.toggle_panel("side")
-    assert window.speed_panel.isVisible()
-    assert not window.chat_list.isVisible()
+    assert shown() == (False, True)
     window.toggle_panel("side")
-    assert not window.speed_panel.isVisible()
-    assert not window.chat_list.isVisible()
+    assert shown() == (False, False)
     window.toggle_panel("side")
     window.resize(1100, 720)
-    assert window.chat_list.isVisible()
-    assert window.speed_panel.isVisible()
-
-
-def test_size_and_panels_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.window.resize(700, 560)
+    assert shown() == (True, True)
     running.choose("toggle_chats")
-    running.window.close()
-    again = open_window()
-    assert (again.window.width(), again.window.height()) == (700, 560)
-    assert not again.window.chat_list.isVisible()
-    assert not again.window.menus.action("toggle_chats").isChecked()
-
-
-def test_every_control_has_an_accessible_name(open_window: Callable[[], Running]) -> None:
-    window = open_window().window
-    focusable = [
-        widget
-        for widget in window.findChildren(QWidget)
-        if widget.focusPolicy() & Qt.FocusPolicy.TabFocus and not widget.objectName().startswith("qt_")
-    ]
-    assert len(focusable) > 8
-    unnamed = [widget for widget in focusable if not named(widget)]
-    assert unnamed == []
-
-
-def test_shortcuts_are_unique_and_as_documented(open_window: Callable[[], Running]) -> None:
-    shortcuts = dict(one for _title, shown in open_window().window.menus.shortcuts() for one in shown)
-    assert shortcuts["New chat"] == "Ctrl+N"
-    assert shortcuts["Speed panel"] == "Ctrl+."
-    assert shortcuts["Stop"] == "Esc"
-    assert len(set(shortcuts.values())) == len(shortcuts)
+    window.resize(700, 560)
+    assert shown() == (False, True)
+    window.close()
+    again = open_window().window
+    assert (again.width(), again.height()) == (700, 560)
+    assert not again.chat_list.isVisible()
+    assert not again.menus.action("toggle_chats").isChecked()
 
 
 def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: QtBot) -> None:
@@ -464,15 +414,12 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert paths.chat_file().read_bytes() == before
 
 
-@pytest.mark.usefixtures("guide_pair")
-def test_a_click_on_the_notification_of_an_answer_shows_its_chat(open_window: Callable[[], Running]) -> None:
+def test_a_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(
+    open_window: Callable[[], Running], guide_pair: tuple[Path, Path]
+) -> None:
+    target, draft = map(str, guide_pair)
+    (paths.data_dir() / "loading.json").write_text(json.dumps({"target": target, "draft": draft}), encoding="utf-8")
     running = open_window()
-    desktop = Desktop()
-    running.controller.finished_answers._notifier = desktop
-    running.ask("Hello")
-    chat_id = running.model.id
-    assert [title for title, _text in desktop.told] == ["Hello"]
-    running.choose("new_chat")
-    assert running.model.is_new
-    desktop.click()
-    running.qtbot.waitUntil(lambda: running.model.id == chat_id)
+    running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    assert "load" in running.controller.notice_list.notices()
+    assert running.controller.pair_loader.pair() is None

@@ -86,14 +86,6 @@ def test_an_action_can_be_used_once_it_is_connected(menus: Menus) -> None:
     assert done == ["found"]
 
 
-def test_what_other_parts_connect_is_there(menus: Menus) -> None:
-    for name in (
-        *("find_in_chat", "find_next", "find_previous", "new_temporary_chat", "continue_answer", "branch_chat"),
-        *("show_trash", "undo_chat", "focus_composer", "previous_message", "next_message"),
-    ):
-        assert menus.action(name).text()
-
-
 def test_every_line_of_a_menu_has_a_letter_of_its_own(menus: Menus) -> None:
     for title in ("File", "Edit", "View", "Chat", "Help"):
         texts = [action.text() for action in menus.menu(title).actions() if not action.isSeparator()]

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from PySide6.QtCore import SIGNAL, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible, QAction, QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu
@@ -18,7 +17,6 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
 from app.protocol.commands import Generate
-from app.settings import Pair
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatState
@@ -95,21 +93,26 @@ guide = pytest.mark.usefixtures("guide_pair")
 
 
 @guide
-def test_an_answer_is_edited_in_its_place(running: Chatting) -> None:
+def test_an_answer_is_edited_in_its_place_and_copied(running: Chatting) -> None:
     running.ask("What is a draft model?")
     before = running.model.messages[-1]
     running.entries(-1)["Edit…"].trigger()
-    message = running.answer()
-    assert message.editing is not None
-    assert message.editing.save_button.text() == "Save"
-    assert message.editing.text.hasFocus()
-    message.editing.text.setPlainText("My own words.")
-    QTest.keyClick(message.editing.text, Qt.Key.Key_Return)
+    editing = running.answer().editing
+    assert editing is not None
+    assert editing.save_button.text() == "Save"
+    assert editing.text.hasFocus()
+    editing.text.setPlainText("A **bold** word")
+    QTest.keyClick(editing.text, Qt.Key.Key_Return)
     running.settle()
     after = running.model.messages[-1]
-    assert (after.text, after.version, after.versions, list(after.tokens)) == ("My own words.", 2, 2, [])
+    assert (after.text, after.version, after.versions, list(after.tokens)) == ("A **bold** word", 2, 2, [])
     footer = running.answer().footer
     assert footer is not None and footer.text() == "edited"
+    for entry, text in (("Copy as plain text", "A bold word"), ("Copy as Markdown", "A **bold** word")):
+        running.entries(-1)[entry].trigger()
+        assert QGuiApplication.clipboard().text() == text
+    running.entries(-1)["Show raw text"].trigger()
+    running.qtbot.waitUntil(lambda: running.answer().view.toPlainText() == "A **bold** word")
     assert running.model.choose_version(after.id, -1)
     running.settle()
     assert running.model.messages[-1].text == before.text
@@ -165,81 +168,28 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.ask("Two")
     before = running.texts()
     assert not running.is_enabled("undo_chat")
-    running.entries(1)["Delete this message"].trigger()
+    for place in (3, 1):
+        running.entries(place)["Delete this message"].trigger()
+        running.settle()
+        assert not running.window.undo_bar.isHidden()
+    running.choose("undo")  # one takes back one deletion
     running.settle()
-    assert running.texts() == [before[0], *before[2:]]
-    assert not running.window.undo_bar.isHidden()
-    running.choose("undo")
-    running.settle()
-    assert running.texts() == before
-    running.entries(1)["Delete from here on"].trigger()
-    running.settle()
-    assert running.texts() == before[:1]
-    running.choose("new_chat")
+    assert running.texts() == before[:-1]
     running.choose("undo_chat")
-    running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
-    assert not running.is_enabled("undo_chat")
-
-
-@guide
-def test_of_what_was_deleted_only_what_was_seen_is_counted(running: Chatting) -> None:
-    running.ask("One")
-    running.ask("Two")
+    running.settle()
+    assert running.texts() == before and not running.is_enabled("undo_chat")
     running.choose("regenerate")
     running.settle()
     before = running.texts()
     running.window.transcript.commands.delete(running.model.messages[2].id, True)
     running.settle()
     assert running.texts() == before[:2]
+    # Other versions were not seen.
     assert "Deleted 2 messages." in [one.text() for one in running.window.undo_bar.findChildren(QLabel)]
-    running.choose("undo_chat")
-    running.settle()
-    assert (running.texts(), running.model.messages[3].versions) == (before, 2)
-
-
-@guide
-def test_one_undo_takes_back_one_deletion(running: Chatting) -> None:
-    running.ask("One")
-    running.ask("Two")
-    before = running.texts()
-    for place in (3, 1):
-        running.entries(place)["Delete this message"].trigger()
-        running.settle()
-    assert running.texts() == [before[0], before[2]]
-    running.choose("undo_chat")
-    running.settle()
-    assert running.texts() == before[:-1]
-    assert running.is_enabled("undo_chat")
-
-
-def test_messages_that_the_store_refuses_to_bring_back_can_be_brought_back_later(running: Chatting) -> None:
-    running.chats.open(running.make_long_chat(2))
-    running.settle()
-    before = running.texts()
-    running.entries(1)["Delete this message"].trigger()
-    running.settle()
-    running.qtbot.waitUntil(lambda: running.is_enabled("undo_chat"), timeout=WAIT_MS)
-    for enabled in ("ON", "OFF"):
-        running.worker.submit(lambda store, to=enabled: store._connection.execute(f"PRAGMA query_only = {to}"))  # type: ignore[misc]
-        running.choose("undo_chat")
-        running.qtbot.waitUntil(lambda: running.model.state is ChatState.OPENING, timeout=WAIT_MS)
-        running.settle()
-        assert running.is_enabled("undo_chat") is (enabled == "ON")
-    assert running.texts() == before
-
-
-def test_what_was_deleted_in_a_temporary_chat_goes_with_it(running: Chatting) -> None:
-    running.choose("new_temporary_chat")
-    assert running.model.send("Off the record")
-    running.model.stop()
-    running.settle()
-    running.window.transcript.commands.delete(running.model.messages[0].id, False)
-    running.settle()
-    assert running.is_enabled("undo_chat")
-    assert not running.window.undo_bar.isHidden()
     running.choose("new_chat")
-    assert not running.is_enabled("undo_chat")
-    assert running.window.undo_bar.isHidden()
+    running.choose("undo_chat")
+    running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
+    assert running.model.messages[3].versions == 2
 
 
 @guide
@@ -276,6 +226,11 @@ def test_a_branch_is_a_new_chat(running: Chatting) -> None:
     running.qtbot.waitUntil(lambda: running.model.id != chat_id, timeout=WAIT_MS)
     running.settle()
     assert running.texts() == before[:2]
+    first = running.model.id
+    running.choose("branch_chat")
+    running.qtbot.waitUntil(lambda: running.model.id != first, timeout=WAIT_MS)
+    running.settle()
+    assert running.texts() == before[:2]
 
 
 @guide
@@ -291,41 +246,6 @@ def test_the_same_settings_and_seed_repeat_an_answer(running: Chatting) -> None:
     running.settle()
     assert running.model.messages[-1].settings["drafter"] == "none"
     assert running.model.settings == SETTINGS
-
-
-@guide
-def test_a_pair_that_was_refused_writes_no_answer_when_it_is_loaded_later(running: Chatting, tmp_path: Path) -> None:
-    running.ask("One")
-    files = running.controller.pair_loader.files()
-    assert files is not None
-    moved = tmp_path / "moved.gguf"
-    running.settings.values.recent_pairs = [Pair(target=str(moved), draft=None)]
-    ways = running.window.transcript.commands.ways_to_regenerate(running.model.messages[-1].id)
-    with running.qtbot.waitSignal(running.controller.pair_loader.pair_refused, timeout=WAIT_MS):
-        ways[-1][1]()
-    moved.write_bytes(Path(files.target).read_bytes())
-    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-        running.controller.commands.load_recent(0)
-    assert not running.model.state.is_busy
-    assert running.model.messages[-1].versions == 1
-
-
-@guide
-def test_copies(running: Chatting) -> None:
-    running.ask("One")
-    running.entries(-1)["Edit…"].trigger()
-    editing = running.answer().editing
-    assert editing is not None
-    editing.text.setPlainText("A **bold** word")
-    QTest.mouseClick(editing.save_button, Qt.MouseButton.LeftButton)
-    running.settle()
-    running.entries(-1)["Copy as plain text"].trigger()
-    assert QGuiApplication.clipboard().text() == "A bold word"
-    running.entries(-1)["Copy as Markdown"].trigger()
-    assert QGuiApplication.clipboard().text() == "A **bold** word"
-    running.entries(-1)["Show raw text"].trigger()
-    view = running.answer().view
-    running.qtbot.waitUntil(lambda: view.toPlainText() == "A **bold** word")
 
 
 def test_the_keyboard_goes_from_message_to_message(running: Chatting) -> None:
@@ -358,65 +278,41 @@ def test_the_keyboard_goes_from_message_to_message(running: Chatting) -> None:
 
 
 def test_find_in_a_chat(running: Chatting) -> None:
-    running.chats.open(running.make_long_chat(30))
+    running.chats.open(running.make_long_chat(5))
     running.settle()
-    bar, transcript = running.window.find_bar, running.window.transcript
+    bar = running.window.find_bar
+
+    def says(count: str) -> None:
+        running.qtbot.waitUntil(lambda: bar.count_text() == count, timeout=WAIT_MS)
+
     running.choose("find_in_chat")
     assert bar.field.hasFocus()
     QTest.keyClicks(bar.field, "NEEDLE")
-    running.qtbot.waitUntil(lambda: bar.count_text().endswith(" of 90"), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: bar.count_text().endswith(" of 15"), timeout=WAIT_MS)
     running.choose("find_in_chat")
     bar.field.setText("needle 3")
-    running.qtbot.waitUntil(lambda: bar.count_text() == "1 of 1", timeout=WAIT_MS)
-    transcript.column.verticalScrollBar().setValue(0)
+    says("1 of 1")
+    running.window.transcript.column.verticalScrollBar().setValue(0)
     bar.field.setText("needle")
-    running.qtbot.waitUntil(lambda: bar.count_text() == "1 of 90", timeout=WAIT_MS)
+    says("1 of 15")
     QTest.keyClick(bar.field, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
-    assert bar.count_text() == "90 of 90"
+    says("15 of 15")
     widget = running.widget(-1)
     running.qtbot.waitUntil(lambda: widget.view.find_box() is not None)
     assert not widget.visibleRegion().isEmpty()
     running.choose("find_next")
-    assert bar.count_text() == "1 of 90"
-    QTest.keyClick(bar.field, Qt.Key.Key_Escape)
-    assert bar.isHidden()
-    assert running.window.composer.editor.hasFocus()
-
-
-def test_what_is_found_follows_the_chat(running: Chatting) -> None:
-    running.chats.open(running.make_long_chat(5))
-    running.settle()
-    bar = running.window.find_bar
-    running.choose("find_in_chat")
-    bar.field.setText("needle")
-    running.qtbot.waitUntil(
-        lambda: bar.count_text() == "13 of 15" or bar.count_text().endswith("of 15"), timeout=WAIT_MS
-    )
-    assert running.model.delete(running.model.messages[-1].id)
+    says("1 of 15")
+    running.choose("find_previous")
+    says("15 of 15")
+    assert running.model.delete(running.model.messages[-1].id)  # what is found follows the chat
     running.settle()
     running.qtbot.waitUntil(lambda: bar.count_text().endswith("13") or bar.count_text() == "13 found", timeout=WAIT_MS)
     running.chats.open(running.make_long_chat(2))
     running.settle()
     running.qtbot.waitUntil(lambda: "6" in bar.count_text(), timeout=WAIT_MS)
-
-
-@guide
-def test_an_answer_is_followed_once_however_often_its_chat_is_shown(running: Chatting) -> None:
-    running.ready()
-    running.model.set_settings(ChatSettings(max_tokens=2000))
-    running.type("Tell me a long story")
-    running.qtbot.waitUntil(lambda: running.model.live is not None and bool(running.model.live.pieces), timeout=WAIT_MS)
-    model, live = running.model, running.model.live
-    assert live is not None
-    before = live.receivers(SIGNAL("rounds_received(QVariantList)"))
-    for _ in range(3):
-        running.choose("new_chat")
-        left = live.receivers(SIGNAL("rounds_received(QVariantList)"))
-        running.chats.open(model.id)
-    assert live.receivers(SIGNAL("rounds_received(QVariantList)")) == before
-    assert left < before
-    running.choose("stop")
-    running.settle()
+    QTest.keyClick(bar.field, Qt.Key.Key_Escape)
+    assert bar.isHidden()
+    assert running.window.composer.editor.hasFocus()
 
 
 def test_a_search_result_shows_its_message(running: Chatting) -> None:
@@ -437,17 +333,38 @@ def test_a_search_result_shows_its_message(running: Chatting) -> None:
     assert not running.widget(2).visibleRegion().isEmpty()
 
 
-def test_a_temporary_chat_says_so(running: Chatting) -> None:
-    running.choose("new_temporary_chat")
-    transcript = running.window.transcript
-    assert running.model.is_temporary
-    assert transcript._temporary.isVisible()
-    for name in ("rename_chat", "delete_chat", "export_chat", "branch_chat"):
-        assert not running.is_enabled(name), name
-    running.choose("new_chat")
-    assert not transcript._temporary.isVisible()
-
-
-def test_nothing_can_be_done_in_an_empty_chat(running: Chatting) -> None:
+def test_a_temporary_chat_says_so_and_what_was_deleted_goes_with_it(running: Chatting) -> None:
     for name in ("continue_answer", "branch_chat", "find_next", "previous_message", "undo_chat"):
         assert not running.is_enabled(name), name
+    running.choose("new_temporary_chat")
+    says_so = running.window.transcript._temporary
+    assert running.model.is_temporary and says_so.isVisible()
+    assert running.model.send("Off the record")
+    running.model.stop()
+    running.settle()
+    for name in ("rename_chat", "delete_chat", "export_chat", "branch_chat"):
+        assert not running.is_enabled(name), name
+    assert running.is_enabled("find_next")
+    running.window.transcript.commands.delete(running.model.messages[0].id, False)
+    running.settle()
+    assert running.is_enabled("undo_chat")
+    assert not running.window.undo_bar.isHidden()
+    running.choose("new_chat")
+    assert not running.is_enabled("undo_chat")
+    assert running.window.undo_bar.isHidden() and not says_so.isVisible()
+
+
+def test_messages_that_the_store_refuses_to_bring_back_can_be_brought_back_later(running: Chatting) -> None:
+    running.chats.open(running.make_long_chat(2))
+    running.settle()
+    before = running.texts()
+    running.entries(1)["Delete this message"].trigger()
+    running.settle()
+    running.qtbot.waitUntil(lambda: running.is_enabled("undo_chat"), timeout=WAIT_MS)
+    for enabled in ("ON", "OFF"):
+        running.worker.submit(lambda store, to=enabled: store._connection.execute(f"PRAGMA query_only = {to}"))  # type: ignore[misc]
+        running.choose("undo_chat")
+        running.qtbot.waitUntil(lambda: running.model.state is ChatState.OPENING, timeout=WAIT_MS)
+        running.settle()
+        assert running.is_enabled("undo_chat") is (enabled == "ON")
+    assert running.texts() == before

@@ -20,9 +20,11 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.settings import Pair
+from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.notices import Action
+from tests.support.matrix import in_proof
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
 from tests.ui.shell.running import WAIT_MS, button
@@ -118,6 +120,15 @@ def chatting(qtbot: QtBot) -> Iterator[WithHead]:
     chatting.close()
 
 
+@pytest.fixture
+def crashing(qtbot: QtBot) -> Iterator[WithHead]:
+    """With an engine of its own, to be killed."""
+    crashing = WithHead(qtbot, LocalEngine())
+    crashing.begin()
+    yield crashing
+    crashing.close()
+
+
 def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, heads: Path) -> None:
     head, target = chatting.window.speed_panel.head, heads / "model.gguf"
     pair = chatting.load(target)
@@ -135,9 +146,7 @@ def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, he
     pair = chatting.choose_head("auto")
     assert not pair.has_head and values.model_heads == {}
 
-
-def test_a_head_that_is_turned_on_beside_a_draft_model_drafts_with_it(chatting: WithHead, heads: Path) -> None:
-    pair = chatting.load(heads / "model.gguf", heads / "draft.gguf")
+    pair = chatting.load(target, heads / "draft.gguf")
     assert pair.draft is not None and not pair.has_head
     assert chatting.head_box().accessibleDescription() == "A draft model was chosen instead."
     pair = chatting.choose_head("on")
@@ -147,16 +156,22 @@ def test_a_head_that_is_turned_on_beside_a_draft_model_drafts_with_it(chatting: 
     assert "Draft: draft" in tip and "MTP head: inside the target" in tip
 
 
-def test_a_head_of_another_model_is_refused_in_a_notice(chatting: WithHead, heads: Path) -> None:
+def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: WithHead, heads: Path) -> None:
+    head = heads / "mtp-model.gguf"
     pair = chatting.load(heads / "model.gguf", heads / "mtp-other.gguf")
     assert not pair.has_head
     assert chatting.notice().startswith("The MTP head in mtp-other.gguf belongs to another model.")
-    pair = chatting.load(heads / "model.gguf", heads / "mtp-model.gguf")
-    assert pair.has_head and pair.head_file is not None and Path(pair.head_file.path).name == "mtp-model.gguf"
+    pair = chatting.load(heads / "model.gguf", head)
+    assert pair.has_head and pair.head_file is not None and Path(pair.head_file.path) == head
     assert chatting.window.speed_panel.head.isHidden()  # it isn't inside the target
     assert chatting.notice() == ""
     assert "in a separate file, mtp-model.gguf" in chatting.window.top_bar.pair.toolTip()
-    assert chatting.controller.models.is_loaded(str(heads / "mtp-model.gguf"))
+    assert chatting.controller.models.is_loaded(str(head))
+    page = chatting.library(heads).window.library.page
+    chatting.controller.commands.models().window.library.list.select(str(head))
+    page.delete.trigger()
+    assert "This model is loaded. Open another model first, then delete this one." in texts(page)
+    assert head.is_file()
 
 
 def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice(
@@ -164,7 +179,11 @@ def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice
 ) -> None:
     """Nobody asked for it, and the model works: a notice at every load would be a nuisance."""
     reason = "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images."
+    chatting.controller.commands.tell_downloaded("A model", Pair(target=str(heads / "images.gguf")))
+    chatting.load(heads / "draft.gguf")
+    assert chatting.notice("downloaded")
     pair = chatting.load(heads / "images.gguf", head="on")
+    assert not chatting.notice("downloaded")  # it is offered no longer
     assert (pair.has_head, pair.head_refused) == (False, reason)
     assert chatting.notice() == ""
     panel = chatting.window.speed_panel
@@ -178,47 +197,41 @@ def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice
 
 @pytest.mark.allow_logs
 @kills_the_engine
-def test_a_restart_without_a_draft_leaves_the_head_off_only_once(chatting: WithHead, heads: Path) -> None:
-    target, values = heads / "model.gguf", chatting.settings.values
-    assert chatting.load(target, head="on").has_head
-    chatting.crash()
-    pair = chatting.restart_without_a_draft()
+def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithHead, heads: Path) -> None:
+    target, values = heads / "model.gguf", crashing.settings.values
+    assert crashing.load(target, head="on").has_head
+    crashing.crash()
+    pair = crashing.restart_without_a_draft()
     assert not pair.has_head
     assert values.model_heads == {str(target): "on"}
-    assert chatting.head_box().currentText() == "Off"
-    assert chatting.head_box().accessibleDescription() == (
+    assert crashing.head_box().currentText() == "Off"
+    assert crashing.head_box().accessibleDescription() == (
         "The model was restarted without a draft. The next time you load it, its head is used as before."
     )
-    chatting.crash()
-    with chatting.qtbot.waitSignal(chatting.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-        button(chatting.window.notice_bar, Action.RESTART).click()
-    assert not chatting.pair().has_head  # it may have been the head that crashed
-    chatting.controller.commands.load_recent(0)
-    chatting.qtbot.waitUntil(lambda: bool((found := chatting.controller.pair_loader.pair()) and found.has_head))
-    chatting.ready()
+    crashing.crash()
+    with crashing.qtbot.waitSignal(crashing.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        button(crashing.window.notice_bar, Action.RESTART).click()
+    assert not crashing.pair().has_head  # it may have been the head that crashed
+    crashing.controller.commands.load_recent(0)
+    crashing.qtbot.waitUntil(lambda: bool((found := crashing.controller.pair_loader.pair()) and found.has_head))
+    crashing.ready()
 
 
 @pytest.mark.allow_logs
 @kills_the_engine
-def test_a_head_that_was_left_off_once_can_be_turned_on_or_off_for_good(chatting: WithHead, heads: Path) -> None:
-    target, values = heads / "model.gguf", chatting.settings.values
-    chatting.load(target, head="on")
-    chatting.crash()
-    chatting.restart_without_a_draft()
-    pair = chatting.choose_head("off")
+def test_a_head_that_was_left_off_once_can_be_turned_on_or_off_for_good(crashing: WithHead, heads: Path) -> None:
+    target, values = heads / "model.gguf", crashing.settings.values
+    crashing.load(target, head="on")
+    crashing.crash()
+    crashing.restart_without_a_draft()
+    pair = crashing.choose_head("off")
     assert not pair.has_head and values.model_heads == {str(target): "off"}
-    assert chatting.head_box().accessibleDescription() == "It is turned off for this model."
-    assert chatting.choose_head("on").has_head and values.model_heads == {str(target): "on"}
-
-
-@pytest.mark.allow_logs
-@kills_the_engine
-def test_a_restart_without_a_head_in_a_file_of_its_own_is_not_remembered(chatting: WithHead, heads: Path) -> None:
+    assert crashing.head_box().accessibleDescription() == "It is turned off for this model."
+    assert crashing.choose_head("on").has_head and values.model_heads == {str(target): "on"}
     both = heads / "model.gguf", heads / "mtp-model.gguf"
-    assert chatting.load(*both).has_head
-    chatting.crash()
-    assert not chatting.restart_without_a_draft().has_head
-    values = chatting.settings.values
+    assert crashing.load(*both).has_head
+    crashing.crash()
+    assert not crashing.restart_without_a_draft().has_head
     assert values.last_pair == values.recent_pairs[0] == Pair(*map(str, both))
     assert values.model_heads == {}
 
@@ -241,7 +254,7 @@ def test_an_answer_that_repeats_itself_without_end_stops_drafting_and_says_so(ch
     chatting.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · 100% accepted"), timeout=WAIT_MS)
 
 
-@pytest.mark.parametrize("draft", [None, "mtp-model.gguf"])
+@pytest.mark.parametrize("draft", [None, *in_proof(["mtp-model.gguf"])])
 def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads: Path, draft: str | None) -> None:
     chatting.settings.values.draft_length = 3
     chatting.load(heads / "model.gguf", heads / draft if draft else None, "on")
@@ -262,7 +275,7 @@ def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads
 # ------------------------------------------------------------ trials and the library
 
 
-@pytest.mark.parametrize("draft", [None, "mtp-model.gguf"])
+@pytest.mark.parametrize("draft", [None, *in_proof(["mtp-model.gguf"])])
 def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     chatting: WithHead, heads: Path, draft: str | None
 ) -> None:
@@ -279,23 +292,3 @@ def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     models.window.library.list.select(str(target))
     first = "Measured here: " if draft else "MTP head inside. Measured here: "
     chatting.qtbot.waitUntil(lambda: any(text.startswith(first) for text in texts(page)), timeout=WAIT_MS)
-
-
-def test_a_head_in_use_is_not_deleted(chatting: WithHead, heads: Path) -> None:
-    head = heads / "mtp-model.gguf"
-    chatting.load(heads / "model.gguf", head)
-    models = chatting.library(heads)
-    page = models.window.library.page
-    models.window.library.list.select(str(head))
-    page.delete.trigger()
-    assert "This model is loaded. Open another model first, then delete this one." in texts(page)
-    assert head.is_file()
-
-
-def test_a_download_is_no_longer_offered_once_it_is_being_loaded(chatting: WithHead, heads: Path) -> None:
-    commands = chatting.controller.commands
-    commands.tell_downloaded("A model", Pair(target=str(heads / "model.gguf")))
-    chatting.load(heads / "draft.gguf")
-    assert chatting.notice("downloaded")
-    chatting.load(heads / "model.gguf")
-    assert not chatting.notice("downloaded")

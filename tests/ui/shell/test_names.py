@@ -106,7 +106,7 @@ def is_named(widget: QWidget) -> bool:
     return any(character.isalnum() for character in name_of(widget))
 
 
-def test_every_control_of_every_window_has_a_name_in_words(windows: list[QWidget]) -> None:
+def every_control_has_a_name_in_words(windows: list[QWidget]) -> None:
     controls = [
         (window.windowTitle(), widget)
         for window in windows
@@ -120,7 +120,7 @@ def test_every_control_of_every_window_has_a_name_in_words(windows: list[QWidget
     assert unnamed == []
 
 
-def test_lists_have_names_and_rows_say_something(windows: list[QWidget]) -> None:
+def lists_have_names_and_rows_say_something(windows: list[QWidget]) -> None:
     views = [view for window in windows for view in window.findChildren(QAbstractItemView) if not is_of_qt(view)]
     assert len(views) > 8
     roles = Qt.ItemDataRole
@@ -134,7 +134,7 @@ def test_lists_have_names_and_rows_say_something(windows: list[QWidget]) -> None
     assert silent == []
 
 
-def test_signs_are_said_in_words(windows: list[QWidget]) -> None:
+def signs_are_said_in_words(windows: list[QWidget]) -> None:
     labels = [
         label for window in windows for label in window.findChildren(QLabel) if label.text() and label.isVisible()
     ]
@@ -145,7 +145,7 @@ def test_signs_are_said_in_words(windows: list[QWidget]) -> None:
     assert [(one.text(), one.parentWidget()) for one in silent] == []
 
 
-def test_no_two_lines_of_a_menu_have_the_same_letter(windows: list[QWidget], running: Running) -> None:
+def no_two_lines_of_a_menu_have_the_same_letter(windows: list[QWidget], running: Running) -> None:
     chat = Chat("1", "One", 0.0, 0.0, None)
     folder, asked = Folder("f", "Work", 0.0), running.window.chat_list.commands
     parent = running.window
@@ -174,7 +174,15 @@ def letter(text: str) -> str:
     return text.replace("&&", "")[place + 1].lower() if place >= 0 else ""
 
 
-def test_every_dialog_begins_with_the_focus_where_it_is_used(windows: list[QWidget]) -> None:
+def every_dialog_begins_with_the_focus_where_it_is_used(windows: list[QWidget]) -> None:
     dialogs = [one for one in windows if isinstance(one, QDialog) and one.isVisible()]
     assert len(dialogs) >= 7
     assert [one.windowTitle() for one in dialogs if one.focusWidget() is None] == []
+
+
+def test_every_window_can_be_used_by_keyboard_and_screen_reader(windows: list[QWidget], running: Running) -> None:
+    every_dialog_begins_with_the_focus_where_it_is_used(windows)
+    every_control_has_a_name_in_words(windows)
+    lists_have_names_and_rows_say_something(windows)
+    signs_are_said_in_words(windows)
+    no_two_lines_of_a_menu_have_the_same_letter(windows, running)

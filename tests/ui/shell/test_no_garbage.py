@@ -76,7 +76,7 @@ def test_chats_and_their_answers_leave_no_cycles(running: Running, garbage: list
     chat(running)  # what is made once
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)
-    for _ in range(3):
+    for _ in range(2):
         chat(running)
     gc.collect()
     modules = Counter(f"{type(one).__module__}.{type(one).__qualname__}" for one in garbage)

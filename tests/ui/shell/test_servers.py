@@ -31,34 +31,28 @@ CHAT = "/v1/chat/completions"
 OpenWindow = Callable[..., Chatting]
 
 
-def open_and_begin(qtbot: QtBot, last: Pair | None = None, *, far: str = "") -> Chatting:
-    """``far``: how a server on another computer behaves, which is scripted."""
-    if last is not None:
-        file = SettingsFile(paths.settings_file())
-        file.values.remember_pair(last)
-        file.save()
-    command = [sys.executable, "-m", "tests.ui.scripted_engine"]
-    engine = None
-    if far:
-        engine = LocalEngine([*command, "far"], Timings(quit=0.5), for_servers=[*command, far])
-    window = Chatting(qtbot, engine)
-    window.begin()
-    return window
-
-
 @pytest.fixture
 def open_window(qtbot: QtBot) -> Iterator[OpenWindow]:
     opened: list[Chatting] = []
 
     def open_it(last: Pair | None = None, *, far: str = "") -> Chatting:
-        opened.append(open_and_begin(qtbot, last, far=far))
+        """``far``: how a server on another computer behaves, which is scripted."""
+        if last is not None:
+            file = SettingsFile(paths.settings_file())
+            file.values.remember_pair(last)
+            file.save()
+        command = [sys.executable, "-m", "tests.ui.scripted_engine"]
+        engine = LocalEngine()
+        if far:
+            engine = LocalEngine([*command, "far"], Timings(quit=0.5), for_servers=[*command, far])
+        opened.append(Chatting(qtbot, engine))
+        opened[-1].begin()
         return opened[-1]
 
     yield open_it
     for running in opened:
         running.close()
-        if running.engine.parent() is not running.window:
-            running.engine.deleteLater()
+        running.engine.deleteLater()
 
 
 @pytest.fixture
@@ -108,24 +102,11 @@ def test_the_window_says_where_the_model_is_and_what_it_drafts(open_window: Open
     assert running.settings.values.recent_pairs[0] == Pair("m", server=vllm.url)
     assert not running.is_enabled("measure_plain")
     assert not notices_of(running)
-
-
-def test_another_model_is_the_one_of_this_computer_again(
-    open_window: OpenWindow, vllm: ModelServer, guide_pair: tuple[Path, Path]
-) -> None:
-    running = open_window()
-    running.ready()
-    connect(running, vllm.url)
-    running.choose("load_guide")
-    running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.READY, timeout=WAIT_MS)
-    panel = running.window.speed_panel
-    assert running.controller.pair_loader.remote() is None
-    assert panel.draft_length.isVisible() and not section(running).isVisible()
-    running.qtbot.waitUntil(panel.plain_speed.isVisible, timeout=WAIT_MS)
-    running.controller.commands.load_recent(0)
-    connected(running)
-    assert not panel.draft_length.isVisible()
-    assert vllm.bodies(CHAT) == []
+    running.choose("compare_last")
+    one = running.controller.compare.presenter().window.one
+    assert "vLLM 0.29.0 can't switch drafting off" in one.verdict.text()
+    assert not one.footer.run_button.isEnabled()
+    assert "Without a draft" not in running.entries(-1)
 
 
 def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindow) -> None:
@@ -156,32 +137,28 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
     assert GRAYED not in tab.foot()
 
 
-def test_a_server_that_is_down_at_the_start_can_be_tried_again_or_left(
+def test_a_server_that_is_down_at_the_start_can_be_left_or_tried_again(
     open_window: OpenWindow, vllm: ModelServer, guide_pair: tuple[Path, Path]
 ) -> None:
-    models = vllm.routes.pop("/v1/models")
-    running = open_window(Pair("m", server=vllm.url))
-    running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
-    running.qtbot.waitUntil(lambda: status_of(running.window.speed_panel).startswith("Not connected"), timeout=WAIT_MS)
-    assert Action.LOAD_GUIDE in notices_of(running)["load"]
-    running.controller.commands.on_notice(Action.LOAD_GUIDE, "load")
-    running.ready()
-    assert running.controller.pair_loader.remote() is None and not notices_of(running)
-    vllm.routes["/v1/models"] = models
-    running.controller.commands.load_recent(0)
-    connected(running)
-
-
-def test_retry_connects_again(open_window: OpenWindow, vllm: ModelServer) -> None:
     models = vllm.routes["/v1/models"]
     vllm.routes["/v1/models"] = Reply.of({"error": {"message": "too many", "code": 429}}, 429)
     running = open_window(Pair("m", server=vllm.url))
+    panel = running.window.speed_panel
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: status_of(panel).startswith("Not connected"), timeout=WAIT_MS)
     assert notices_of(running)["load"][0] is Action.CONNECT_AGAIN
+    running.controller.commands.on_notice(Action.LOAD_GUIDE, "load")
+    running.ready()
+    assert running.controller.pair_loader.remote() is None and not notices_of(running)
+    assert panel.draft_length.isVisible() and not section(running).isVisible()
+    running.qtbot.waitUntil(panel.plain_speed.isVisible, timeout=WAIT_MS)
+    running.controller.commands.load_recent(0)
+    running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     vllm.routes["/v1/models"] = models
     running.controller.commands.on_notice(Action.CONNECT_AGAIN, "load")
     connected(running)
-    assert not notices_of(running)
+    assert not notices_of(running) and not panel.draft_length.isVisible()
+    assert vllm.bodies(CHAT) == []
 
 
 def test_a_cut_answer_is_continued_or_asked_for_again_with_a_button(open_window: OpenWindow, vllm: ModelServer) -> None:
@@ -208,7 +185,7 @@ def test_a_cut_answer_is_continued_or_asked_for_again_with_a_button(open_window:
     assert running.model.messages[-1].version == 2 and not notices_of(running)
 
 
-def test_a_local_chat_asks_before_it_goes_anywhere(open_window: OpenWindow) -> None:
+def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_left(open_window: OpenWindow) -> None:
     running = open_window(far="far")
     running.ready()
     running.ask("Hello")
@@ -221,27 +198,17 @@ def test_a_local_chat_asks_before_it_goes_anywhere(open_window: OpenWindow) -> N
     running.controller.commands.opening.open_server()  # what is used is what the dialog begins with
     servers = running.controller.commands.opening.servers()
     assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
-
-
-def test_offline_a_server_elsewhere_is_left(open_window: OpenWindow) -> None:
-    running = open_window(far="far")
-    connect(running, "http://far.example:8000")
+    servers.dialog.reject()
+    left: list[bool] = []
+    running.controller.compare.presenter().second.go_offline = lambda: left.append(True)  # type: ignore[method-assign]
+    running.controller.commands.save_due.emit()
+    assert left == [] and running.controller.pair_loader.remote() is not None
     running.settings.values.offline = True
     running.controller.commands.save_due.emit()
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     assert running.controller.pair_loader.remote() is None
     assert running.controller.notice_list.notices()["load"].text == "far.example:8000 is another computer."
-
-
-def test_compare_says_why_it_cannot(open_window: OpenWindow, vllm: ModelServer) -> None:
-    running = open_window(Pair("m", server=vllm.url))
-    connected(running)
-    running.ask("What happened?")
-    running.choose("compare_last")
-    window = running.controller.compare.presenter().window
-    assert "vLLM 0.29.0 can't switch drafting off" in window.one.verdict.text()
-    assert not window.one.footer.run_button.isEnabled()
-    assert "Without a draft" not in running.entries(-1)
+    assert left == [True]
 
 
 def test_compare_with_a_second_server(open_window: OpenWindow) -> None:
@@ -275,19 +242,6 @@ def test_compare_with_a_second_server(open_window: OpenWindow) -> None:
         assert SettingsFile(paths.settings_file()).values.plain_servers == {
             drafting.url: Pair("/models/q.gguf", server=plain.url)
         }
-
-
-def test_offline_a_second_server_is_left(open_window: OpenWindow) -> None:
-    with ModelServer(remote_streams.llama_server()) as drafting:
-        running = open_window(Pair("/models/q.gguf", server=drafting.url))
-        connected(running)
-        left: list[bool] = []
-        running.controller.compare.presenter().second.go_offline = lambda: left.append(True)  # type: ignore[method-assign]
-        running.controller.commands.save_due.emit()
-        assert left == []
-        running.settings.values.offline = True
-        running.controller.commands.save_due.emit()
-        assert left == [True]
 
 
 def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:

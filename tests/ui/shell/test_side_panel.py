@@ -14,7 +14,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.interface import EngineState
 from app.ui.shell.top_bar import TopBar
-from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
+from tests.ui.shell.running import WAIT_MS, Running
 
 USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
 
@@ -41,10 +41,14 @@ def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Cal
 
 
 @pytest.mark.usefixtures("dressed")
-def test_names_of_pages_that_have_no_room_are_icons(open_window: Callable[[], Running]) -> None:
+def test_in_a_narrow_window_the_settings_have_room_and_pages_icons(open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.window.resize(640, 480)
     running.choose("chat_settings")
+    tab = running.window.settings_tab
+    assert tab.isVisible() and not running.window.chat_list.isVisible()
+    assert tab.save_button.visibleRegion().boundingRect() == tab.save_button.rect()
+    assert running.window.width() == 640
     bar = running.window._side.tabBar()
     names = ["Speed", "Chat settings"]
 
@@ -76,8 +80,11 @@ def test_who_hides_a_panel_goes_on_writing(open_window: Callable[[], Running]) -
     assert window.transcript.column.hasFocus()  # which was in no panel
 
 
-def test_the_page_and_its_width_are_remembered(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
+def test_the_page_its_width_and_the_last_keys_are_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
+    chat = running.make_chat("One")
+    running.controller.chats.open(chat.id)
+    qtbot.waitUntil(lambda: running.model.knows_settings, timeout=WAIT_MS)
     running.choose("chat_settings")
     splitter = running.window._splitter
     running.choose("toggle_chats")
@@ -85,46 +92,39 @@ def test_the_page_and_its_width_are_remembered(qtbot: QtBot, open_window: Callab
     splitter.setSizes([0, 440, 340])
     width = splitter.sizes()[2]
     assert width > 300
+    qtbot.waitUntil(running.window.settings_tab.isEnabled, timeout=WAIT_MS)
+    QTest.keyClicks(running.window.settings_tab.system_prompt, "Be brief.")
     running.window.close()
     again = open_window()
     assert again.window.settings_tab.isVisible()
     assert again.window.top_bar.settings.isChecked()
     qtbot.waitUntil(lambda: abs(again.window._splitter.sizes()[2] - width) <= 2)
-
-
-@pytest.mark.usefixtures("dressed")
-def test_in_a_narrow_window_the_settings_have_room(open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.window.resize(640, 480)
-    if not running.window.settings_tab.isVisible():
-        running.choose("chat_settings")
-    tab = running.window.settings_tab
-    assert tab.isVisible() and not running.window.chat_list.isVisible()
-    assert tab.save_button.visibleRegion().boundingRect() == tab.save_button.rect()
-    assert running.window.width() == 640
+    assert again.model.id == chat.id
+    qtbot.waitUntil(lambda: again.model.knows_settings, timeout=WAIT_MS)
+    assert again.model.settings == ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice())
 
 
 # ---------------------------------------------------------------- the top bar
 
 
 @pytest.mark.usefixtures("dressed")
-@pytest.mark.parametrize("state", [EngineState.READY, EngineState.MEASURING, EngineState.LOADING])
-def test_the_context_makes_room_for_the_name(qtbot: QtBot, state: EngineState) -> None:
+def test_the_context_makes_room_for_the_name(qtbot: QtBot) -> None:
     bar = TopBar(QAction("Chats"), QAction("Speed"), QAction("Settings"))
     qtbot.addWidget(bar)
     bar.set_pair("A model with quite a long name · and its draft", "")
     bar.setMinimumSize(1, 1)  # as in the window, which may be narrower
-    bar.set_state(state, 0.5)
     bar.show_context(USE)
     bar.resize(1100, 48)
     bar.show()
-    assert bar.context._words.text() == "40% of 32K context"
-    for width in range(1100, 639, -20):
-        bar.resize(width, 48)
-        QCoreApplication.processEvents()
-        assert bar.minimumSizeHint().width() <= width
-        assert len(bar.pair.text()) > 12
-    bar.resize(1100, 48)
+    for state in (EngineState.READY, EngineState.MEASURING, EngineState.LOADING):
+        bar.set_state(state, 0.5)
+        assert bar.context._words.text() == "40% of 32K context" and bar.context.isVisible()
+        for width in range(1100, 639, -20):
+            bar.resize(width, 48)
+            QCoreApplication.processEvents()
+            assert bar.minimumSizeHint().width() <= width
+            assert len(bar.pair.text()) > 12
+        bar.resize(1100, 48)
     assert bar.context._words.text() == "40% of 32K context" and bar.context.isVisible()
 
 
@@ -159,35 +159,3 @@ def test_settings_and_context_of_a_chat_with_the_guide(qtbot: QtBot, open_window
     # The guide's template shows only the last message: nothing of the chat goes into its next prompt.
     assert (meter.use.messages, meter.use.text) == (0, 0)
     assert meter.use.total == meter.use.system
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_the_drafter_in_both_tabs_is_the_chats(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ready()
-    panel, tab = running.window.speed_panel, running.window.settings_tab
-    panel.drafter.choice_changed.emit("ngram")
-    assert tab.drafter.currentData() == running.model.settings.drafter == "ngram"
-    tab.drafter.setCurrentIndex(tab.drafter.findData("model"))
-    tab.drafter.activated.emit(tab.drafter.currentIndex())
-    assert running.model.settings == ChatSettings(max_tokens=LONGEST_ANSWER, drafter="model")
-    assert panel.drafter.choice() == running.model.settings.drafter
-    running.ask("Hello")
-    running.choose("new_chat")
-    assert running.model.settings == ChatSettings()
-    assert panel.drafter.choice() == tab.drafter.currentData() == running.model.settings.drafter
-
-
-def test_the_last_keys_are_stored_when_the_window_closes(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    chat = running.make_chat("One")
-    running.controller.chats.open(chat.id)
-    qtbot.waitUntil(running.window.settings_tab.isEnabled, timeout=WAIT_MS)
-    qtbot.waitUntil(lambda: running.model.knows_settings, timeout=WAIT_MS)
-    running.choose("chat_settings")
-    QTest.keyClicks(running.window.settings_tab.system_prompt, "Be brief.")
-    running.window.close()
-    again = open_window()
-    again.controller.chats.open(chat.id)
-    qtbot.waitUntil(lambda: again.model.knows_settings, timeout=WAIT_MS)
-    assert again.model.settings == ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice())

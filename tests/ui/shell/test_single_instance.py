@@ -64,11 +64,6 @@ def socket(qtbot: QtBot, first: SingleInstance, tmp_path: Path) -> Iterator[QLoc
     socket.abort()
 
 
-def test_a_request_survives_the_way(model: Path) -> None:
-    assert decode_request(encode_request(None)) is None
-    assert decode_request(encode_request(model)) == model
-
-
 def test_folder_is_held_until_it_is_released(qtbot: QtBot, first: SingleInstance, tmp_path: Path) -> None:
     second = SingleInstance(tmp_path)
     assert not second.acquire()
@@ -223,32 +218,9 @@ def test_a_lock_that_a_killed_process_left_is_in_nobodys_way(tmp_path: Path, lef
 @posix
 def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()  # as little to be opened as a file of another user
-    with pytest.raises(KnownError, match=re.escape(str(tmp_path / "lock"))):
+    with pytest.raises(KnownError, match=re.escape(f"can't open {tmp_path / 'lock'} (")) as raised:
         SingleInstance(tmp_path).acquire()
-
-
-@root
-def test_a_lock_of_another_user_is_named(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory() as open_to_all:
-        folder = Path(open_to_all)
-        os.chown(folder, NOBODY, NOBODY)
-        (folder / "lock").touch(0o600)
-        code = f"""
-            import os, sys
-            from pathlib import Path
-            from app.errors import KnownError
-            from app.ui.shell.single_instance import SingleInstance
-            os.setuid({NOBODY})
-            try:
-                SingleInstance(Path({open_to_all!r})).acquire()
-            except KnownError as error:
-                print(error)
-            """
-        ended = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True, cwd=ROOT
-        )
-        assert f"can't open {folder / 'lock'} (Permission denied)" in ended.stdout
-        assert "delete that file" in ended.stdout
+    assert "delete that file" in str(raised.value)
 
 
 @posix

@@ -127,7 +127,7 @@ def test_thinking_ends_on_request_the_answer_follows_and_the_next_turn_knows_onl
     assert shown_thinking is not None and shown_thinking.button.text() == took
 
 
-def test_thinking_is_stopped_from_the_menu_while_the_model_thinks(running: Thinking) -> None:
+def test_thinking_is_stopped_from_the_menu_and_escape_closes_the_find_bar_first(running: Thinking) -> None:
     assert not running.is_enabled("stop_thinking")
     running.begin_thinking("Well?")
     asking = running.model
@@ -136,6 +136,13 @@ def test_thinking_is_stopped_from_the_menu_while_the_model_thinks(running: Think
     assert not running.is_enabled("stop_thinking")
     running.chats.open(asking.id)
     assert running.is_enabled("stop_thinking")
+    running.choose("find_in_chat")
+    bar = running.window.find_bar
+    for part in (bar.field, bar.close_button):
+        running.choose("find_in_chat")
+        part.setFocus()
+        QTest.keyClick(part, Qt.Key.Key_Escape)
+        assert not bar.isVisible() and running.model.state is ChatState.ANSWERING
     QTest.keyClick(running.window.composer.editor, Qt.Key.Key_T, Qt.KeyboardModifier.ControlModifier)
     running.done()
     assert running.model.messages[-1].text.strip() == "yes no."
@@ -254,7 +261,7 @@ def test_the_settings_offer_what_the_model_has_and_an_answer_keeps_them(running:
     assert running.model.messages[-1].thinking == limited.thinking
 
 
-def test_find_opens_the_thinking_for_a_match_and_copying_leaves_it_out(running: Thinking) -> None:
+def test_find_and_a_search_lead_to_the_thinking_and_copying_leaves_it_out(running: Thinking) -> None:
     running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking_budget=12))
     running.ask("Well?")
     answer = running.answer()
@@ -276,10 +283,6 @@ def test_find_opens_the_thinking_for_a_match_and_copying_leaves_it_out(running: 
     running.entries(-1)["Copy thinking"].trigger()
     assert QGuiApplication.clipboard().text() == running.model.messages[-1].thinking
 
-
-def test_a_search_in_all_chats_leads_to_the_thinking(running: Thinking) -> None:
-    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking_budget=12))
-    running.ask("Well?")
     chat_id, message_id = running.model.id, running.model.messages[-1].id
     running.choose("new_chat")
     running.window.chat_list.search_field.setText("then")
@@ -291,16 +294,3 @@ def test_a_search_in_all_chats_leads_to_the_thinking(running: Thinking) -> None:
         return part is not None and part.is_open and part.view is not None and part.view.find_box() is not None
 
     running.qtbot.waitUntil(is_found, timeout=WAIT_MS)
-
-
-def test_escape_closes_the_find_bar_and_leaves_the_answer_alone(running: Thinking) -> None:
-    running.begin_thinking("Question")
-    running.choose("find_in_chat")
-    bar = running.window.find_bar
-    for part in (bar.field, bar.close_button):
-        running.choose("find_in_chat")
-        part.setFocus()
-        QTest.keyClick(part, Qt.Key.Key_Escape)
-        assert not bar.isVisible() and running.model.state is ChatState.ANSWERING
-    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
-    running.ready()

@@ -77,14 +77,11 @@ def test_where_there_is_no_room_the_buttons_of_the_panels_have_icons_only(
     qtbot.waitUntil(lambda: bar.settings.text() == "Settings")
 
 
-def test_names_are_plain_text(bar: TopBar) -> None:
+def test_names_are_plain_text_and_the_dot_says_what_its_color_means(bar: TopBar) -> None:
     bar.set_pair("<b>bold</b> & co", "<img src='file:///etc/hostname'>")
     button = bar.findChildren(QPushButton)[0]
     assert "<img" not in button.toolTip()
     assert "&&" in button.text()
-
-
-def test_the_dot_says_what_its_color_means(bar: TopBar) -> None:
     bar.set_state(EngineState.DIED, 0.0)
     dot = next(label for label in bar.findChildren(QLabel) if label.text() == "●")
     assert dot.accessibleName() == "Engine: stopped"

@@ -93,12 +93,6 @@ def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject
     stalled.release()
     qtbot.waitUntil(last.done, timeout=WAIT_MS)
     assert saved()["draft_length"] == 3
-    saver.close()
-
-
-def test_settings_are_saved_at_the_end(owner: QObject) -> None:
-    file = SettingsFile(paths.settings_file())
-    saver = SettingsSaver(file, owner)
     for length in range(5):
         file.values.draft_length = length
         saver.save()

@@ -1,4 +1,4 @@
-"""The panel, shown and dressed as in the application."""
+"""The panel, shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.ui.speed.panel import SpeedPanel
 
 
 @pytest.fixture
-def panel(qtbot: QtBot, dressed: None) -> SpeedPanel:
+def panel(qtbot: QtBot) -> SpeedPanel:
     made = SpeedPanel()
     qtbot.addWidget(made)
     made.resize(280, 720)

@@ -63,18 +63,9 @@ def test_draft_length_control(panel: SpeedPanel, qtbot: QtBot) -> None:
     assert told.args == [6]  # again the pair's own, not the 16 of before
 
 
-def test_a_stored_length_survives_the_loading_of_a_pair(panel: SpeedPanel) -> None:
-    panel.set_draft_length(9)
-    panel.set_pair(PAIR)
-    assert panel.draft_length.value() == 9
-    panel.set_draft_length("auto")
-    assert panel.draft_length.value() == "auto"
-    assert of_kind(panel, QSlider).value() == 6
-
-
 def test_the_wheel_over_a_control_changes_nothing(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
     panel.set_draft_length(5)
+    panel.set_pair(PAIR)  # a stored length survives that
     qtbot.waitUntil(of_kind(panel, QSlider).isEnabled)
     for control in (of_kind(panel, QSlider), of_kind(panel, QComboBox)):
         middle = QPointF(control.rect().center())
@@ -90,6 +81,9 @@ def test_the_wheel_over_a_control_changes_nothing(panel: SpeedPanel, qtbot: QtBo
         )
         QApplication.sendEvent(control, turn)
     assert (panel.draft_length.value(), panel.drafter.choice()) == (5, "auto")
+    panel.set_draft_length("auto")
+    assert panel.draft_length.value() == "auto"
+    assert of_kind(panel, QSlider).value() == 6
 
 
 def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -130,14 +124,19 @@ def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot
 
 
 def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    drafter, auto = of_kind(panel, QComboBox), box(panel, "Auto")
+    for pair, is_shown in ((PAIR, True), (ALONE, False), (PAIR, True)):
+        panel.set_pair(pair)
+        qtbot.waitUntil(auto.isEnabled)
+        assert drafter.isVisible() is is_shown
+        panel.set_pair(None)
+        assert drafter.isVisible() is is_shown  # it stays while a pair is loaded
+        qtbot.waitUntil(lambda: not drafter.isEnabled())
     panel.set_pair(OFF)
-    qtbot.waitUntil(lambda: not box(panel, "Auto").isEnabled())
-    assert not of_kind(panel, QComboBox).isEnabled()
-    assert status_of(panel) == "No drafting · The target cannot be rolled back."
+    qtbot.waitUntil(lambda: status_of(panel) == "No drafting · The target cannot be rolled back.")
+    assert not auto.isEnabled() and not drafter.isEnabled()
     panel.set_pair(PAIR)
-    qtbot.waitUntil(box(panel, "Auto").isEnabled)
+    qtbot.waitUntil(auto.isEnabled)
 
 
 def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -160,16 +159,6 @@ def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting is off · No drafter"))
     panel.set_pair(ALONE)
     assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
-
-
-def test_the_row_of_the_drafter_stays_while_a_pair_is_loaded(panel: SpeedPanel, qtbot: QtBot) -> None:
-    drafter = of_kind(panel, QComboBox)
-    for pair, is_shown in ((PAIR, True), (ALONE, False)):
-        panel.set_pair(pair)
-        assert drafter.isVisible() is is_shown
-        panel.set_pair(None)
-        assert drafter.isVisible() is is_shown
-        qtbot.waitUntil(lambda: not drafter.isEnabled())
 
 
 def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -196,19 +185,21 @@ def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> No
     qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
 
 
-@pytest.mark.parametrize("name", ["Always draft", "Why?"])
-def test_the_keyboard_goes_to_the_draft_length_when_a_pause_ends(panel: SpeedPanel, qtbot: QtBot, name: str) -> None:
+def test_the_keyboard_goes_to_the_draft_length_when_a_pause_ends(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.begin_generation()
     panel.add_rounds(paused_rounds(20, PAUSE))
     panel.end_generation(FIGURES)
-    at_pause = button(panel, name)
-    qtbot.waitUntil(lambda: at_pause.isVisible() and button(panel, "Measure without a draft").isEnabled())
-    at_pause.setFocus()
-    assert panel.focusWidget() is at_pause
-    panel.set_drafter("ngram")
-    qtbot.waitUntil(lambda: not at_pause.isVisible())
-    assert panel.focusWidget() is box(panel, "Auto")
+    for name in ("Always draft", "Why?"):
+        at_pause = button(panel, name)
+        qtbot.waitUntil(at_pause.isVisible)
+        qtbot.waitUntil(button(panel, "Measure without a draft").isEnabled)
+        at_pause.setFocus()
+        assert panel.focusWidget() is at_pause
+        panel.set_drafter("ngram")
+        qtbot.waitUntil(lambda at_pause=at_pause: not at_pause.isVisible())  # type: ignore[misc]
+        assert panel.focusWidget() is box(panel, "Auto")
+        panel.set_drafter("auto")
 
 
 @pytest.mark.qt_log_ignore("does not support raise", extend=True)  # the offscreen platform, at a tool tip
@@ -244,30 +235,22 @@ def test_moving_the_slider_does_not_move_it_away(panel: SpeedPanel, qtbot: QtBot
     qtbot.waitUntil(lambda: bars.places[-1] == 16)
 
 
-def test_show_drafted(panel: SpeedPanel, qtbot: QtBot) -> None:
-    shown = box(panel, "Show drafted tokens")
-    assert not {"draft model", "n-grams"} & set(texts(panel))
+def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, qtbot: QtBot) -> None:
+    assert legend(panel) == {}
     with qtbot.waitSignal(panel.show_drafted.box.clicked):
-        QTest.keyClick(shown, Qt.Key.Key_Space)
-    assert shown.isChecked()
-    assert {"draft model", "n-grams"} <= set(texts(panel))
+        QTest.keyClick(box(panel, "Show drafted tokens"), Qt.Key.Key_Space)
+    for chosen in (theme.LIGHT, theme.DARK):
+        theme.override(chosen)
+        assert legend(panel) == {"draft model": chosen.tint_model, "n-grams": chosen.tint_ngram}
+        panel.set_pair(HEAD)
+        assert legend(panel) == {"MTP head": chosen.tint_mtp, "n-grams": chosen.tint_ngram}
+        panel.set_pair(None)  # another one is being loaded
+        assert set(legend(panel)) == {"MTP head", "n-grams"}
+        panel.set_pair(PAIR)
+    theme.override(None)
     with qtbot.assertNotEmitted(panel.show_drafted.box.clicked):
         panel.show_drafted.box.setChecked(False)
-    assert not shown.isChecked()
-    assert "n-grams" not in texts(panel)
-
-
-@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
-def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, chosen: theme.Theme) -> None:
-    theme.override(chosen)
-    panel.show_drafted.box.setChecked(True)
-    assert legend(panel) == {"draft model": chosen.tint_model, "n-grams": chosen.tint_ngram}
-    panel.set_pair(HEAD)
-    assert legend(panel) == {"MTP head": chosen.tint_mtp, "n-grams": chosen.tint_ngram}
-    panel.set_pair(None)  # another one is being loaded
-    assert set(legend(panel)) == {"MTP head", "n-grams"}
-    panel.set_pair(PAIR)
-    assert set(legend(panel)) == {"draft model", "n-grams"}
+    assert legend(panel) == {}
 
 
 def legend(panel: SpeedPanel) -> dict[str, QColor]:

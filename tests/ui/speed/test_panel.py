@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QSlider, QToolButton, QWidget
@@ -46,14 +45,14 @@ def test_shows_an_answer_while_it_is_written_and_after(panel: SpeedPanel, qtbot:
     assert isinstance(times, RoundBar)
     assert bars.accessibleDescription().replace("\u00a0", " ") == "1: 89%, 2: 67%, 3: 36%"
     assert times.accessibleDescription().replace("\u00a0", " ") == "draft 20.0 ms, verify 70.0 ms, other 10.0 ms"
-
-
-def test_unknown_figures_are_a_dash_not_a_nought(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
-    shown = texts(panel)
-    assert shown.count("–") == 3
-    assert not any(text.startswith("0") for text in shown)
+    panel.begin_generation()
+    panel.add_rounds(steady(30, seconds=0.1, accepted=3))
+    panel.end_generation(None)  # one that failed leaves what was counted
+    panel.set_failure("It was ended by the system.")
+    qtbot.waitUntil(lambda: status_of(panel) == "Engine stopped · It was ended by the system.")
+    assert "75%" in texts(panel)
+    panel.set_failure(None)
+    qtbot.waitUntil(lambda: "75% accepted" in status_of(panel))
 
 
 def test_rests_while_hidden_and_is_right_when_shown_again(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -83,22 +82,14 @@ def test_rests_when_nothing_changes(panel: SpeedPanel, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not is_refreshing(panel))
 
 
-def test_failed_answer_leaves_what_was_counted(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.1, accepted=3))
-    panel.end_generation(None)
-    panel.set_failure("It was ended by the system.")
-    qtbot.waitUntil(lambda: status_of(panel) == "Engine stopped · It was ended by the system.")
-    assert "75%" in texts(panel)
-    panel.set_failure(None)
-    qtbot.waitUntil(lambda: "75% accepted" in status_of(panel))
-
-
 def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.end_generation(None)
     measure = button(panel, "Measure without a draft")
+    assert not measure.isEnabled()
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(measure.isEnabled)
+    panel.begin_generation()
+    qtbot.waitUntil(lambda: not measure.isEnabled())
+    panel.end_generation(None)
     qtbot.waitUntil(measure.isEnabled)
     with qtbot.waitSignal(panel.plain_speed.buttons[0].clicked):
         QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
@@ -115,27 +106,10 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
     again = next(tool for tool in panel.findChildren(QToolButton) if tool.isVisible())
     with qtbot.waitSignal(panel.plain_speed.buttons[1].clicked):
         QTest.mouseClick(again, Qt.MouseButton.LeftButton)
-
-
-def test_plain_speed_cannot_be_measured_without_models_or_while_answering(panel: SpeedPanel, qtbot: QtBot) -> None:
-    measure = button(panel, "Measure without a draft")
-    assert not measure.isEnabled()
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(measure.isEnabled)
-    panel.begin_generation()
-    qtbot.waitUntil(lambda: not measure.isEnabled())
-
-
-def test_another_pair_forgets_figures_and_baseline(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.set_plain_speed(37.1)
-    panel.begin_generation()
-    panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "2.0× faster" in texts(panel))
-    panel.set_pair(PairLoaded(request=2, target=PAIR.target))
+    panel.set_pair(PairLoaded(request=2, target=PAIR.target))  # which has its own figures and baseline
     qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
     assert "74 tok/s" not in texts(panel)
-    assert button(panel, "Measure without a draft").isVisible()
+    assert measure.isVisible()
 
 
 def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -172,22 +146,34 @@ def test_long_drafts_show_as_many_positions_as_were_ever_accepted(panel: SpeedPa
     qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 5, 6))
 
 
-@pytest.mark.parametrize("width", [240, 360])
-@pytest.mark.parametrize("paused", [False, True])
-def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: bool) -> None:
+def test_it_fits_and_its_controls_need_no_scrolling(dressed: None, panel: SpeedPanel, qtbot: QtBot) -> None:
+    """In a window of 720 pixels, of which menu and top bar take some."""
     panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
     panel.show_drafted.box.setChecked(True)
     panel.set_plain_speed(1042.0)
-    panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.003, accepted=3, tested=16))
-    panel.add_rounds(paused_rounds(20, PAUSE)[9:] if paused else [])
-    panel.end_generation(None)
-    panel.set_curve(CURVE)
-    qtbot.waitUntil(lambda: not is_refreshing(panel))
-    assert button(panel, "Why?").isVisible() is paused
-    panel.resize(width, 720)
-    content = panel.findChild(QWidget, "speed-content")
+    content, slider = panel.findChild(QWidget, "speed-content"), of_kind(panel, QSlider)
     assert isinstance(content, QWidget)
+    for paused in (False, True):
+        for accepted in (3, 16):
+            panel.begin_generation()
+            panel.add_rounds(steady(30, seconds=0.003, accepted=accepted, tested=16))
+            panel.add_rounds(paused_rounds(60, PAUSE)[9:] if paused else [])
+            panel.end_generation(None)
+            panel.set_curve(CURVE)
+            qtbot.waitUntil(lambda: not is_refreshing(panel))
+            assert button(panel, "Why?").isVisible() is paused
+            panel.resize(280, 640)
+            panel.show_drafted.box.setChecked(False)
+            qtbot.waitUntil(lambda: slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640)
+            panel.show_drafted.box.setChecked(True)
+            for width in (240, 360):
+                panel.resize(width, 720)
+                assert_content_fits(content, width)
+    theme.override(theme.DARK)
+    assert panel.grab().toImage().pixelColor(3, panel.height() - 3) == theme.DARK.raised
+
+
+def assert_content_fits(content: QWidget, width: int) -> None:
     assert content.minimumSizeHint().width() <= width
     for child in content.findChildren(QWidget):
         if child.isVisible():
@@ -197,7 +183,11 @@ def test_fits_its_width(panel: SpeedPanel, qtbot: QtBot, width: int, paused: boo
                 assert child.width() >= child.minimumSizeHint().width(), child
 
 
-def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
+def test_everything_is_named_explained_and_reachable(panel: SpeedPanel, qtbot: QtBot) -> None:
+    panel.set_pair(PAIR)
+    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
+    assert texts(panel).count("–") == 3  # what is not known is no nought
+    assert not any(text.startswith("0") for text in texts(panel))
     for kind in (Sparkline, PositionBars, RoundBar, LengthCurve, QSlider, QComboBox):
         for widget in panel.findChildren(kind):
             assert isinstance(widget, QWidget)
@@ -211,34 +201,6 @@ def test_everything_is_named_explained_and_reachable(panel: SpeedPanel) -> None:
     lines = list(panel.findChildren(Sparkline))
     assert len(lines) == 2
     assert all(line.accessibleDescription().startswith("Now ") for line in lines)
-
-
-def test_follows_the_theme(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: not is_refreshing(panel))
-    theme.override(theme.DARK)
-    corner = panel.grab().toImage().pixelColor(3, panel.height() - 3)
-    assert corner == theme.DARK.raised
-
-
-@pytest.mark.parametrize("paused", [False, True])
-@pytest.mark.parametrize("accepted", [3, 16])
-def test_draft_length_can_be_changed_without_scrolling(
-    panel: SpeedPanel, qtbot: QtBot, accepted: int, paused: bool
-) -> None:
-    """In a window of 720 pixels, of which menu and top bar take some."""
-    panel.resize(280, 640)
-    panel.set_pair(msgspec.structs.replace(PAIR, history=HISTORY))
-    panel.set_plain_speed(20.0)
-    panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.1, accepted=accepted, tested=16))
-    panel.add_rounds(paused_rounds(60, PAUSE)[40:] if paused else [])
-    panel.end_generation(None)
-    panel.set_curve(CURVE)
-    qtbot.waitUntil(lambda: not is_refreshing(panel))
-    slider = of_kind(panel, QSlider)
-    assert button(panel, "Why?").isVisible() is paused
-    assert slider.mapTo(panel, slider.rect().bottomLeft()).y() < 640
 
 
 def test_figures_of_thinking_and_answer_stand_apart_in_the_explanation(panel: SpeedPanel, qtbot: QtBot) -> None:

@@ -8,7 +8,7 @@ from PySide6.QtGui import QColor, QImage
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.protocol.events import DrafterFigures, Figures, KindFigures, PairLoaded
+from app.protocol.events import DrafterFigures, Figures, KindFigures
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel
@@ -50,38 +50,29 @@ def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) 
     assert "Code · 78% accepted · 97 tok/s" in rows_of(panel)  # (880 + 172) of 1,352; 1,261 tokens in 13 s
     assert "Prose · 50% accepted · 50 tok/s" in rows_of(panel)
     answer(panel, None)  # one that failed has no figures
+    panel.set_draft_length(0)
+    answer(panel)  # and one without a draft says nothing about drafting
     settled(panel, qtbot)
     assert "Code · 78% accepted · 97 tok/s" in rows_of(panel)
 
 
-def test_an_answer_without_a_draft_says_nothing_about_drafting(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNED)
-    panel.set_draft_length(0)
-    answer(panel)
-    settled(panel, qtbot)
-    assert "Code · 80% accepted · 100 tok/s" in rows_of(panel)
-
-
 def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    settled(panel, qtbot)
-    assert not of_kind(panel, KindsSection).isVisible()
-    assert not of_kind(panel, CurveSection).isVisible()
-    few = KindFigures(kind="list", tokens=9, seconds=0.1, tested=9, accepted=9, verify_passes=2)
-    panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
-    settled(panel, qtbot)
-    assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s"]
-
-
-def test_another_pair_has_its_own(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(LEARNED)
     answer(panel)
     panel.set_curve(CURVE)
     settled(panel, qtbot)
-    panel.set_pair(PairLoaded(request=2, target=PAIR.target))
+    assert of_kind(panel, KindsSection).isVisible() and of_kind(panel, CurveSection).isVisible()
+    panel.set_pair(PAIR)
     settled(panel, qtbot)
     assert not of_kind(panel, KindsSection).isVisible()
     assert not of_kind(panel, CurveSection).isVisible()
+    panel.set_curve([41.0, 30.0, 20.0])
+    settled(panel, qtbot)
+    assert described(panel).endswith("best: 0")  # drafting never helps
+    few = KindFigures(kind="list", tokens=9, seconds=0.1, tested=9, accepted=9, verify_passes=2)
+    panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
+    settled(panel, qtbot)
+    assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s"]
 
 
 def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -143,13 +134,6 @@ def test_the_curve_stays_while_the_next_answer_is_written_and_after_one_without(
     panel.set_curve([])
     settled(panel, qtbot)
     assert described(panel) == before
-
-
-def test_where_drafting_never_helps_no_draft_is_best(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.set_curve([41.0, 30.0, 20.0])
-    settled(panel, qtbot)
-    assert described(panel).endswith("best: 0")
 
 
 @pytest.mark.parametrize(("passes", "drafted", "expected"), [(90, 252, 3), (45, 90, 2), (44, 90, 0), (0, 0, 0)])

@@ -32,21 +32,57 @@ OFF = PairLoaded(
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 
 
-@pytest.mark.parametrize(
-    ("situation", "sentence", "mood"),
-    [
-        (Situation(), "No model open · Open a target model, plus a draft model if you have one.", "plain"),
+WRITTEN = "68% accepted · 2.9 tokens per pass · 74 tok/s"
+NEXT = "Starting with the next answer"
+DIFFER = "The vocabularies differ at token 17"
+PLAINLY = "so answers are written without a draft."
+SENTENCES: dict[str, list[tuple[Situation, str]]] = {
+    "plain": [
+        (Situation(), "No model open · Open a target model, plus a draft model if you have one."),
         (
             Situation(engine_state="no model"),
             "No model open · Open a target model, plus a draft model if you have one.",
-            "plain",
         ),
-        (Situation(engine_state="loading 40%"), "Loading 40%", "plain"),
-        (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it.", "bad"),
+        (Situation(engine_state="loading 40%"), "Loading 40%"),
+        (Situation(pair=PAIR, draft_length=0), f"Drafting is off · Draft length is 0, {PLAINLY}"),
+        (Situation(pair=ALONE, draft_length=0), f"Drafting is off · Draft length is 0, {PLAINLY}"),
+        (Situation(pair=PAIR, drafter="none"), f"Drafting is off · No drafter is chosen, {PLAINLY}"),
+        (Situation(pair=PAIR, draft_length=0, figures=PLAIN), "Drafting is off · 41 tok/s"),
+        (Situation(pair=PAIR, draft_length=0, asked=ASKED, figures=DRAFTED), f"Drafting is off · {NEXT}: no drafting."),
+        (Situation(pair=PAIR, drafter="none", asked=Asked(0, ()), figures=PLAIN), "Drafting is off · 41 tok/s"),
+        (
+            Situation(pair=PAIR, draft_length=5, asked=Asked(0, ()), figures=PLAIN, answering=True),
+            f"Drafting is off · {NEXT}: up to 5 draft tokens per pass.",
+        ),
+        (
+            Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, answering=True, paused=PAUSE),
+            f"Drafting is paused · {NEXT}: only n-grams.",
+        ),
+        (Situation(pair=OFF, figures=PLAIN, asked=Asked("auto", ())), "No drafting · It cannot be rolled back."),
+        (Situation(pair=REFUSED, figures=PLAIN, paused=PAUSE), N_GRAMS_PAUSED),
+        (Situation(pair=PAIR, figures=DRAFTED, paused=PAUSE), PAUSED),
+        (Situation(pair=ALONE, figures=DRAFTED, paused=PAUSE), N_GRAMS_PAUSED),
+        (
+            Situation(pair=PAIR, paused=Pause(acceptance_rate=0.406, break_even_rate=0.414)),
+            PAUSED.replace("22%", "40.6%").replace("41%", "41.4%"),
+        ),
+        (
+            Situation(pair=PAIR, draft_length=5, asked=ASKED, paused=PAUSE),
+            f"Drafting is paused · {NEXT}: up to 5 draft tokens per pass.",
+        ),
+        (
+            Situation(pair=PAIR, draft_length=0, asked=ASKED, paused=PAUSE, figures=DRAFTED),
+            f"Drafting is off · {NEXT}: no drafting.",
+        ),
+    ],
+    "bad": [
+        (Situation(engine_state="stopped"), "Engine stopped · The chat says why and can restart it."),
+        (Situation(pair=PAIR, failure="It ran out of memory."), "Engine stopped · It ran out of memory."),
+    ],
+    "warning": [
         (
             Situation(pair=PAIR, asked=ASKED, figures=DRAFTED, stopped="The draft ran out of memory"),
             "Draft model stopped in this answer · The draft ran out of memory.",
-            "warning",
         ),
         (
             Situation(
@@ -56,211 +92,97 @@ PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
                 stopped="The draft ran out of memory",
             ),
             "Part of the drafting stopped in this answer · The draft ran out of memory.",
-            "warning",
         ),
+        (
+            Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=100.0),
+            f"Drafting · {WRITTEN} · 0.7× as fast · slower than without a draft: try draft length Auto",
+        ),
+        (
+            Situation(pair=PAIR, figures=DRAFTED, plain_speed=100.0),
+            f"Drafting · {WRITTEN} · 0.7× as fast · slower than without a draft: try measuring that again",
+        ),
+        (
+            Situation(pair=REFUSED, figures=Figures(), answering=True),
+            f"Draft model not used · {DIFFER}. n-grams are used instead.",
+        ),
+        (Situation(pair=REFUSED, figures=PLAIN), f"Draft model not used · {DIFFER}. n-grams are used instead."),
+        (
+            Situation(pair=REFUSED, draft_length=0, figures=PLAIN),
+            f"Draft model not used · {DIFFER}. Answers are written without a draft.",
+        ),
+    ],
+    "good": [
         (
             Situation(pair=PAIR, draft_length=5),
             "Drafting · Figures appear with the next answer · up to 5 draft tokens per pass",
-            "good",
         ),
         (
             Situation(pair=PAIR, draft_length=1, answering=True, figures=Figures()),
             "Drafting · Processing the prompt · up to 1 draft token per pass",
-            "good",
         ),
         (
             Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=41.0),
-            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 1.8× faster",
-            "good",
+            f"Drafting · {WRITTEN} · 1.8× faster",
         ),
-        (
-            Situation(pair=PAIR, draft_length=5, figures=DRAFTED),
-            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s",
-            "good",
-        ),
-        (
-            Situation(pair=PAIR, draft_length=5, figures=DRAFTED, plain_speed=100.0),
-            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 0.7× as fast"
-            " · slower than without a draft: try draft length Auto",
-            "warning",
-        ),
-        (
-            Situation(pair=PAIR, figures=DRAFTED, plain_speed=100.0),
-            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 0.7× as fast"
-            " · slower than without a draft: try measuring that again",
-            "warning",
-        ),
-        (Situation(pair=PAIR), "Drafting · Figures appear with the next answer · draft length Auto", "good"),
+        (Situation(pair=PAIR, draft_length=5, figures=DRAFTED), f"Drafting · {WRITTEN}"),
+        (Situation(pair=PAIR), "Drafting · Figures appear with the next answer · draft length Auto"),
         (
             Situation(pair=PAIR, answering=True, figures=Figures()),
             "Drafting · Processing the prompt · draft length Auto",
-            "good",
-        ),
-        (
-            Situation(pair=PAIR, draft_length=0),
-            "Drafting is off · Draft length is 0, so answers are written without a draft.",
-            "plain",
-        ),
-        (
-            Situation(pair=ALONE, draft_length=0),
-            "Drafting is off · Draft length is 0, so answers are written without a draft.",
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, drafter="none"),
-            "Drafting is off · No drafter is chosen, so answers are written without a draft.",
-            "plain",
-        ),
-        (Situation(pair=PAIR, draft_length=0, figures=PLAIN), "Drafting is off · 41 tok/s", "plain"),
-        (
-            Situation(pair=PAIR, draft_length=0, asked=ASKED, figures=DRAFTED),
-            "Drafting is off · Starting with the next answer: no drafting.",
-            "plain",
         ),
         (
             Situation(pair=ALONE, draft_length=5),
             "Drafting with n-grams · Draft tokens are taken from the chat itself."
             " A small draft model of the same family helps more.",
-            "good",
         ),
         (
             Situation(pair=ALONE, answering=True, figures=Figures()),
             "Drafting with n-grams · Processing the prompt · draft length Auto",
-            "good",
         ),
-        (Situation(pair=ALONE, figures=PLAIN), "Drafting with n-grams · no matches in the chat yet · 41 tok/s", "good"),
-        (
-            Situation(pair=ALONE, figures=DRAFTED),
-            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
-            "good",
-        ),
-        (
-            Situation(pair=PAIR, drafter="ngram", figures=DRAFTED),
-            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
-            "good",
-        ),
+        (Situation(pair=ALONE, figures=PLAIN), "Drafting with n-grams · no matches in the chat yet · 41 tok/s"),
+        (Situation(pair=ALONE, figures=DRAFTED), f"Drafting with n-grams · {WRITTEN}"),
+        (Situation(pair=PAIR, drafter="ngram", figures=DRAFTED), f"Drafting with n-grams · {WRITTEN}"),
         (
             Situation(pair=PAIR, draft_length=0, asked=ASKED, figures=DRAFTED, answering=True),
-            "Drafting · Starting with the next answer: no drafting.",
-            "good",
+            f"Drafting · {NEXT}: no drafting.",
         ),
-        (
-            Situation(pair=PAIR, drafter="none", asked=Asked(0, ()), figures=PLAIN),
-            "Drafting is off · 41 tok/s",
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, draft_length=5, asked=Asked(0, ()), figures=PLAIN, answering=True),
-            "Drafting is off · Starting with the next answer: up to 5 draft tokens per pass.",
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, asked=Asked(0, ()), figures=PLAIN),
-            "Drafting · Starting with the next answer: draft length Auto.",
-            "good",
-        ),
+        (Situation(pair=PAIR, asked=Asked(0, ()), figures=PLAIN), f"Drafting · {NEXT}: draft length Auto."),
         (
             Situation(pair=PAIR, draft_length=7, asked=Asked(5, ASKED.drafters), figures=DRAFTED),
-            "Drafting · Starting with the next answer: up to 7 draft tokens per pass.",
-            "good",
+            f"Drafting · {NEXT}: up to 7 draft tokens per pass.",
         ),
         (
             Situation(pair=PAIR, asked=Asked(5, ASKED.drafters), figures=DRAFTED, plain_speed=100.0, answering=True),
-            "Drafting · Starting with the next answer: draft length Auto.",
-            "good",
+            f"Drafting · {NEXT}: draft length Auto.",
         ),
-        (
-            Situation(pair=PAIR, drafter="chain", asked=ASKED, figures=DRAFTED),
-            "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s",
-            "good",
-        ),
+        (Situation(pair=PAIR, drafter="chain", asked=ASKED, figures=DRAFTED), f"Drafting · {WRITTEN}"),
         (
             Situation(pair=PAIR, asked=Asked("auto", ("ngram",)), figures=PLAIN, answering=True),
-            "Drafting with n-grams · Starting with the next answer: the draft model and n-grams.",
-            "good",
+            f"Drafting with n-grams · {NEXT}: the draft model and n-grams.",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED),
-            "Drafting with n-grams · Starting with the next answer: only n-grams.",
-            "good",
+            f"Drafting with n-grams · {NEXT}: only n-grams.",
         ),
         (
             Situation(pair=PAIR, drafter="model", asked=ASKED, figures=DRAFTED),
-            "Drafting · Starting with the next answer: only the draft model.",
-            "good",
+            f"Drafting · {NEXT}: only the draft model.",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, answering=True),
-            "Drafting · Starting with the next answer: only n-grams.",
-            "good",
-        ),
-        (
-            Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, answering=True, paused=PAUSE),
-            "Drafting is paused · Starting with the next answer: only n-grams.",
-            "plain",
+            f"Drafting · {NEXT}: only n-grams.",
         ),
         (
             Situation(pair=PAIR, drafter="ngram", asked=ASKED, figures=DRAFTED, paused=PAUSE),
-            "Drafting with n-grams · Starting with the next answer: only n-grams.",
-            "good",
+            f"Drafting with n-grams · {NEXT}: only n-grams.",
         ),
-        (
-            Situation(pair=OFF, figures=PLAIN, asked=Asked("auto", ())),
-            "No drafting · It cannot be rolled back.",
-            "plain",
-        ),
-        (
-            Situation(pair=REFUSED, figures=Figures(), answering=True),
-            "Draft model not used · The vocabularies differ at token 17. n-grams are used instead.",
-            "warning",
-        ),
-        (
-            Situation(pair=REFUSED, figures=DRAFTED, answering=True),
-            "Drafting with n-grams · 68% accepted · 2.9 tokens per pass · 74 tok/s",
-            "good",
-        ),
-        (
-            Situation(pair=REFUSED, figures=PLAIN, paused=PAUSE),
-            N_GRAMS_PAUSED,
-            "plain",
-        ),
-        (
-            Situation(pair=REFUSED, figures=PLAIN),
-            "Draft model not used · The vocabularies differ at token 17. n-grams are used instead.",
-            "warning",
-        ),
-        (
-            Situation(pair=REFUSED, draft_length=0, figures=PLAIN),
-            "Draft model not used · The vocabularies differ at token 17. Answers are written without a draft.",
-            "warning",
-        ),
-        (
-            Situation(pair=PAIR, figures=DRAFTED, paused=PAUSE),
-            PAUSED,
-            "plain",
-        ),
-        (
-            Situation(pair=ALONE, figures=DRAFTED, paused=PAUSE),
-            N_GRAMS_PAUSED,
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, paused=Pause(acceptance_rate=0.406, break_even_rate=0.414)),
-            PAUSED.replace("22%", "40.6%").replace("41%", "41.4%"),
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, draft_length=5, asked=ASKED, paused=PAUSE),
-            "Drafting is paused · Starting with the next answer: up to 5 draft tokens per pass.",
-            "plain",
-        ),
-        (
-            Situation(pair=PAIR, draft_length=0, asked=ASKED, paused=PAUSE, figures=DRAFTED),
-            "Drafting is off · Starting with the next answer: no drafting.",
-            "plain",
-        ),
-        (Situation(pair=PAIR, failure="It ran out of memory."), "Engine stopped · It ran out of memory.", "bad"),
+        (Situation(pair=REFUSED, figures=DRAFTED, answering=True), f"Drafting with n-grams · {WRITTEN}"),
     ],
+}
+
+
+@pytest.mark.parametrize(
+    ("situation", "sentence", "mood"), [(*each, mood) for mood, some in SENTENCES.items() for each in some]
 )
 def test_status_sentence(situation: Situation, sentence: str, mood: str) -> None:
     found = status(situation)

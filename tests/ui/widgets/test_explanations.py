@@ -16,7 +16,6 @@ from app.ui.widgets.layouts import column
 from tests.ui.shell.hearing import listening
 
 _Key = Qt.Key
-pytestmark = pytest.mark.usefixtures("dressed")
 
 
 class Dialog(QDialog):
@@ -66,7 +65,7 @@ def ask(widget: QWidget) -> Explanation:
     return popup
 
 
-def test_what_is_focused_is_explained_and_the_focus_comes_back(dialog: Dialog) -> None:
+def test_what_is_focused_is_explained_and_the_focus_comes_back(dialog: Dialog, monkeypatch: pytest.MonkeyPatch) -> None:
     popup = ask(dialog.second)
     assert popup.text.text() == "Of the second."
     assert popup.text.height() >= popup.text.heightForWidth(popup.text.width())
@@ -74,6 +73,15 @@ def test_what_is_focused_is_explained_and_the_focus_comes_back(dialog: Dialog) -
     QTest.keyClick(popup, _Key.Key_Escape)
     assert QApplication.activePopupWidget() is None
     assert QApplication.focusWidget() is dialog.second
+    popup = ask(dialog.plain)  # without one of its own, what stands behind is explained
+    assert popup.about is dialog.first or popup.about is dialog.figure
+    QTest.keyClick(popup, _Key.Key_Escape)
+    assert explained_in(dialog) == [dialog.first, dialog.second, dialog.figure]
+    with listening(monkeypatch) as hearing:
+        popup = ask(dialog.first)
+        QTest.keyClick(popup, _Key.Key_Down)
+        QTest.keyClick(popup, _Key.Key_Escape)
+    assert hearing.said == ["First. Of the first.", "Second. Of the second."]
 
 
 def test_the_arrow_keys_go_on_to_what_takes_no_focus(dialog: Dialog) -> None:
@@ -91,20 +99,6 @@ def test_the_arrow_keys_go_on_to_what_takes_no_focus(dialog: Dialog) -> None:
     QTest.keyClick(popup, _Key.Key_Escape)
 
 
-def test_without_one_of_its_own_what_stands_behind_is_explained(dialog: Dialog) -> None:
-    popup = ask(dialog.plain)
-    assert popup.about is dialog.first or popup.about is dialog.figure
-    QTest.keyClick(popup, _Key.Key_Escape)
-
-
-def test_each_explanation_is_said(dialog: Dialog, monkeypatch: pytest.MonkeyPatch) -> None:
-    with listening(monkeypatch) as hearing:
-        popup = ask(dialog.first)
-        QTest.keyClick(popup, _Key.Key_Down)
-        QTest.keyClick(popup, _Key.Key_Escape)
-    assert hearing.said == ["First. Of the first.", "Second. Of the second."]
-
-
 def test_where_there_is_nothing_that_is_said(qtbot: QtBot, window: QWidget) -> None:
     dialog = QDialog(window)
     button = QPushButton("Close")
@@ -116,7 +110,3 @@ def test_where_there_is_nothing_that_is_said(qtbot: QtBot, window: QWidget) -> N
     assert (popup.about, popup.text.text()) == (None, NOTHING)
     QTest.keyClick(popup, _Key.Key_Down)
     assert QApplication.activePopupWidget() is None
-
-
-def test_the_same_explanation_comes_once_at_what_takes_the_focus(dialog: Dialog) -> None:
-    assert explained_in(dialog) == [dialog.first, dialog.second, dialog.figure]

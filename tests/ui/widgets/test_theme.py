@@ -39,7 +39,7 @@ COLOR_BLIND = {
 """How color-blind people see linear red, green and blue: Machado, Oliveira and Fernandes (2009), severity 1."""
 THEMES = pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])
 
-pytestmark = pytest.mark.usefixtures("no_style_later")
+STYLED = pytest.mark.usefixtures("no_style_later")
 
 
 def high_contrast(base: str, text: str, link: str) -> Theme:
@@ -187,6 +187,7 @@ def test_pixels_grow_with_the_zoom_but_hairlines_stay(qapp: QApplication) -> Non
     assert "margin: -12px 0px; border-radius: 15px;" in large  # a circle: Qt draws none with a larger radius
 
 
+@STYLED
 def test_text_of_another_size_follows_zoom_theme_and_role(qtbot: QtBot, qapp: QApplication) -> None:
     stylesheet.apply(qapp)
     window = QWidget()
@@ -218,18 +219,6 @@ def test_text_of_another_size_follows_zoom_theme_and_role(qtbot: QtBot, qapp: QA
     assert factors() == [1.5, 0.9, 1.0]
 
 
-def test_sizes_in_pixels_can_follow_the_zoom_while_their_widget_lives(qtbot: QtBot) -> None:
-    receiver = QWidget()
-    seen: list[int] = []
-    theme.follow_zoom(receiver, lambda: seen.append(theme.px(10)))
-    theme.notifier().set_zoom(150)
-    assert seen == [10, 15]
-    receiver.deleteLater()
-    qtbot.waitUntil(lambda: not isValid(receiver))
-    theme.notifier().set_zoom(100)
-    assert seen == [10, 15]
-
-
 def test_fonts_in_pixels_are_zoomed_too() -> None:
     font = QFont()
     font.setPixelSize(16)
@@ -252,6 +241,7 @@ def test_high_contrast_palette_gives_a_readable_theme(colors: tuple[str, str, st
     assert all(contrast(color, chosen.surface) >= MINIMUM_SHAPE_CONTRAST for color in chosen.series)
 
 
+@STYLED
 def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qapp: QApplication) -> None:
     theme.override(LIGHT)
     stylesheet.apply(qapp)
@@ -263,6 +253,27 @@ def test_override_is_announced_once_and_dresses_the_application(qtbot: QtBot, qa
         theme.override(DARK)
 
 
+@STYLED
+def test_what_follows_the_theme_or_the_zoom_does_so_until_it_is_gone(qtbot: QtBot) -> None:
+    theme.override(LIGHT)
+    seen: list[Theme | int] = []
+    receiver, button = QWidget(), QPushButton()
+    for widget in (receiver, button):
+        qtbot.addWidget(widget)
+    theme.follow(receiver, lambda: seen.append(theme.current()))
+    theme.follow_zoom(receiver, lambda: seen.append(theme.px(10)))
+    icons.set_icon(button, "stop")
+    theme.override(DARK)
+    theme.notifier().set_zoom(150)
+    assert inks(button.icon()) == {DARK.text.name()}
+    assert seen == [LIGHT, 10, DARK, 15]
+    receiver.deleteLater()
+    qtbot.waitUntil(lambda: not isValid(receiver))
+    theme.override(LIGHT)
+    theme.notifier().set_zoom(100)
+    assert seen == [LIGHT, 10, DARK, 15]
+
+
 class DarkSystem:
     """What Qt says of a system that is dark; the offscreen platform never is."""
 
@@ -270,6 +281,7 @@ class DarkSystem:
         return Qt.ColorScheme.Dark
 
 
+@STYLED
 def test_a_change_of_the_system_is_followed_unless_a_theme_was_chosen(
     qapp: QApplication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,20 +295,6 @@ def test_a_change_of_the_system_is_followed_unless_a_theme_was_chosen(
     assert theme.current() is LIGHT
     theme.override(None)
     assert theme.current() is DARK
-
-
-def test_follow_calls_until_the_receiver_is_gone(qtbot: QtBot) -> None:
-    theme.override(LIGHT)
-    seen: list[Theme] = []
-    receiver = QWidget()
-    qtbot.addWidget(receiver)
-    theme.follow(receiver, lambda: seen.append(theme.current()))
-    theme.override(DARK)
-    assert seen == [LIGHT, DARK]
-    receiver.deleteLater()
-    qtbot.waitUntil(lambda: not isValid(receiver))
-    theme.override(LIGHT)
-    assert seen == [LIGHT, DARK]
 
 
 def test_fonts(qapp: QApplication) -> None:
@@ -327,15 +325,6 @@ def test_every_icon_is_used() -> None:
     names = [path.stem for path in icons.FOLDER.glob("*.svg")]
     assert names
     assert [name for name in names if f'"{name}"' not in code and f"slipstream:{name}.svg" not in code] == []
-
-
-def test_icon_follows_the_theme(qtbot: QtBot) -> None:
-    theme.override(LIGHT)
-    button = QPushButton()
-    qtbot.addWidget(button)
-    icons.set_icon(button, "stop")
-    theme.override(DARK)
-    assert inks(button.icon()) == {DARK.text.name()}
 
 
 def test_application_icon_has_small_and_large_sizes(qapp: QApplication) -> None:

@@ -1,0 +1,94 @@
+"""An engine process that one window leaves to the next: starting one takes longer than most tests of a window."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from PySide6.QtCore import QProcess, QTimer
+
+from app.protocol.commands import Quit
+from app.protocol.events import Hello
+from app.protocol.framing import encode_frame
+from app.ui.engine.local_engine import LocalEngine
+
+_PATIENCE_MS = 10_000
+
+
+class WarmEngine(LocalEngine):
+    """Has the process that was kept, if no other has it, and gives it back at its end, without the chats it knew.
+
+    It stays as the window left it: what is loaded, and what was learned about the speed of models. One that ends in a
+    test isn't replaced.
+    """
+
+    warm: ClassVar[QProcess | None] = None
+    _kept: ClassVar[QProcess | None] = None
+    """`warm`, while nobody has it."""
+    _greeting: ClassVar[Hello | None] = None
+
+    @classmethod
+    def begin(cls) -> None:
+        """Have a process ready from here on."""
+        engine = cls()
+        engine.start()
+        WarmEngine.warm = engine._process
+        while engine.hello() is None and engine._process is not None:
+            engine._process.waitForReadyRead(_PATIENCE_MS)
+        engine.shutdown()
+
+    @classmethod
+    def close(cls) -> None:
+        process, WarmEngine.warm, WarmEngine._kept = cls._kept, None, None
+        if process is not None:
+            process.write(encode_frame(Quit()))
+            process.closeWriteChannel()
+            process.waitForFinished(_PATIENCE_MS)
+
+    def _launch(self) -> None:
+        process = self._kept
+        if process is None or self._is_remote or process.state() is not QProcess.ProcessState.Running:
+            super()._launch()
+            return
+        WarmEngine._kept = None
+        self._process = process
+        process.setParent(self)
+        process.readyReadStandardOutput.connect(self._on_output)
+        process.readyReadStandardError.connect(self._on_log_output)
+        process.finished.connect(self._on_finished)
+        process.errorOccurred.connect(self._on_error)
+        QTimer.singleShot(0, self, self._greet)
+
+    def _greet(self) -> None:
+        """As the process would, if it were new."""
+        if self._process is self.warm and self._greeting is not None and self.hello() is None:
+            for event in self._connection.receive(encode_frame(self._greeting)):
+                self._tell(event)
+
+    def shutdown(self) -> None:
+        process = self._process
+        if process is None or process is not self.warm or self.hello() is None or not self._give_back(process):
+            super().shutdown()
+
+    def _give_back(self, process: QProcess) -> bool:
+        """Let the process end and forget what it does and has; whether it did that."""
+        connection = self._connection
+        self._let_go(process)
+        WarmEngine._greeting = connection.hello
+        had_to_forget = connection.open_forgets > 0
+        connection.cancel()
+        connection.forget()
+        while connection.state.is_busy or connection.open_forgets:
+            while connection.is_sending():
+                process.write(connection.bytes_to_send())
+            if not process.waitForReadyRead(_PATIENCE_MS):
+                return False
+            list(connection.receive(bytes(process.readAllStandardOutput().data())))
+        process.readAllStandardError()
+        self._dying = None
+        process.setParent(None)
+        WarmEngine._kept = process
+        if had_to_forget:
+            self._end_forgetting()
+        connection.stop()
+        self._after()
+        return True
