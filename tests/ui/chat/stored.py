@@ -1,14 +1,19 @@
-"""Stored messages, as the transcript shows them."""
+"""Stored messages, and a transcript that shows them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import msgspec
+from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import DraftFigures, Figures, Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
+from app.ui.chat.messages import UserMessage
+from app.ui.chat.transcript import Transcript
+from app.ui.widgets.turns import turns
 
 FIGURES = Figures(
     completion_tokens=214,
@@ -51,3 +56,21 @@ def answer(
 
 
 FOOTER = footer_of(answer("a"))
+
+
+def settle(qtbot: QtBot, transcript: Transcript) -> None:
+    """Wait until everything near the screen is built and drawn."""
+
+    def is_settled() -> bool:
+        built = [entry.widget for entry in transcript.column.built()]
+        views = [widget.view for widget in built if isinstance(widget, (UserMessage, AnswerMessage))]
+        return transcript.column.is_complete() and turns().is_idle() and all(view.is_drawn for view in views)
+
+    qtbot.waitUntil(is_settled)
+
+
+def show(qtbot: QtBot, transcript: Transcript, *messages: StoredMessage) -> None:
+    """Add these messages, and wait until they are drawn."""
+    for message in messages:
+        transcript.add(message)
+    settle(qtbot, transcript)

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Attachment, StoredMessage
+from app.ui.chat import context_meter
 from app.ui.chat.attachment_preview import AttachmentPreview
 from app.ui.chat.attachments_presenter import SUBJECT, AttachmentsPresenter
 from app.ui.chat.chips import Chip, Chips
@@ -88,7 +89,8 @@ class Desk(Rig):
 
 
 @pytest.fixture
-def desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
+def desk(qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.setattr(context_meter, "DELAY_MS", 20)
     desk = Desk(qtbot, tmp_path)
     yield desk
     desk.close()
@@ -128,13 +130,14 @@ def drop(widget: QWidget, data: QMimeData) -> QDropEvent:
 
 def test_dropped_files_become_chips_and_are_sent(desk: Desk) -> None:
     desk.load()
-    data = mime(desk.file("notes.md"), desk.file("tea.csv", "Sencha,80"))
+    data = mime(desk.file("notes.md"), desk.file("tea.csv", "Sencha,80"), desk.file("tea.GGUF", b"GGUF"))
     assert drag(desk.area, data)
     assert desk.area.target.isVisible()
     event = drop(desk.area, data)
     assert not desk.area.target.isVisible()
     assert event.dropAction() is Qt.DropAction.CopyAction  # or the file manager would remove them
     desk.wait_for("notes.md, 7 tokens", "tea.csv, 4 tokens")
+    assert desk.opened == [str(desk.folder / "tea.GGUF")]
     assert desk.composer.button.isEnabled()
     QTest.keyClick(desk.composer.editor, Qt.Key.Key_Return)
     desk.settle()
@@ -159,12 +162,6 @@ def test_the_target_is_only_there_while_files_are_over_it(desk: Desk) -> None:
     assert drag(desk.composer.editor.viewport(), mime(text="only text"))
 
 
-def test_a_dropped_model_is_opened(desk: Desk) -> None:
-    drop(desk.area, mime(desk.file("tea.GGUF", b"GGUF"), desk.file("notes.md")))
-    desk.wait_for("notes.md, 1 KB")
-    assert desk.opened == [str(desk.folder / "tea.GGUF")]
-
-
 def test_what_cannot_be_attached_is_said_for_each_file(desk: Desk) -> None:
     folder = desk.folder / "papers"
     folder.mkdir()
@@ -186,20 +183,17 @@ def test_what_cannot_be_attached_is_said_for_each_file(desk: Desk) -> None:
 
 
 def test_there_is_a_limit(desk: Desk) -> None:
-    desk.attachments.attach_files([desk.file(f"{number}.txt", f"{number}") for number in range(22)])
+    paths = [desk.file(f"{number}.txt", f"{number}") for number in range(22)]
+    for _ in range(2):  # the same file is attached once
+        desk.attachments.attach_files(paths[:1])
+    desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading and bool(desk.model.unsent.attachments), timeout=WAIT_MS)
+    desk.settle()
+    assert desk.chips() == ["0.txt, 1 KB"]
+    desk.attachments.attach_files(paths[1:])
     assert desk.wait_for_notice() == "No more than 20 files can be attached to a message."
     desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 20, timeout=WAIT_MS)
     part = desk.composer.attachments
     assert part.chips.height() > part.height()  # it scrolls
-
-
-def test_the_same_file_is_attached_once(desk: Desk) -> None:
-    path = desk.file("notes.md")
-    desk.attachments.attach_files([path])
-    desk.attachments.attach_files([path])
-    desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading and bool(desk.model.unsent.attachments), timeout=WAIT_MS)
-    desk.settle()
-    assert desk.chips() == ["notes.md, 1 KB"]
 
 
 # ------------------------------------------------------------ chats of another app
@@ -237,17 +231,14 @@ def test_chats_of_another_app_are_imported_or_attached(desk: Desk) -> None:
     desk.attachments.attach_files([path])
     press(question(desk), "Cancel")
     assert len(desk.chips()) == 2
-
-
-def test_a_folder_with_chats_is_imported(desk: Desk) -> None:
-    folder = Path(desk.file("ours.txt")).with_name("conversations")
+    folder = desk.folder / "conversations"
     folder.mkdir()
-    Path(chat_file(desk)).rename(folder / "chats.jsonl")
+    Path(path).rename(folder / "chats.jsonl")
     desk.attachments.attach_files([str(folder)])
     box = question(desk)
     assert box.text() == "conversations contains chats that were exported from an app."
     press(box, "Import")
-    assert desk.imported == [[folder]]
+    assert desk.imported[1:] == [[folder]]
     (folder / "chats.jsonl").write_text("{}")
     desk.attachments.attach_files([str(folder)])
     assert desk.wait_for_notice() == "conversations is a folder. Attach the files in it instead."
@@ -257,9 +248,15 @@ def test_a_folder_with_chats_is_imported(desk: Desk) -> None:
 
 
 def test_a_long_text_that_is_pasted_is_attached(desk: Desk) -> None:
+    paste = desk.composer.editor.insertFromMimeData
+    for short in ("a" * LONG_CHARACTERS, "line\n" * (LONG_LINES - 1)):
+        desk.composer.set_text("")
+        paste(mime(text=short))
+        assert desk.composer.text() == short and not desk.model.unsent.attachments
+    desk.composer.set_text("")
     desk.composer.editor.insertPlainText("See: ")
-    desk.composer.editor.insertFromMimeData(mime(text=LONG))
-    desk.composer.editor.insertFromMimeData(mime(text="line\n" * LONG_LINES))
+    paste(mime(text=LONG))
+    paste(mime(text="line\n" * LONG_LINES))
     desk.wait_for("Pasted text, 4 KB", "Pasted text 2, 1 KB")
     assert desk.composer.text() == "See: "
     desk.composer.attachments.as_text.click()
@@ -268,27 +265,15 @@ def test_a_long_text_that_is_pasted_is_attached(desk: Desk) -> None:
     assert desk.composer.attachments.as_text.isVisible()
     desk.composer.attachments.as_text.click()
     desk.wait_for()
-    assert desk.composer.text().endswith("line\n" + LONG)
+    text = desk.composer.text()
+    assert text.endswith("line\n" + LONG)
     assert not desk.composer.attachments.isVisible()
-
-
-def test_shorter_texts_are_pasted_as_they_are(desk: Desk) -> None:
-    text = "a" * LONG_CHARACTERS
-    desk.composer.editor.insertFromMimeData(mime(text=text))
-    assert desk.composer.text() == text
-    desk.composer.set_text("")
-    desk.composer.editor.insertFromMimeData(mime(text="line\n" * (LONG_LINES - 1)))
-    assert desk.composer.text() == "line\n" * (LONG_LINES - 1)
-    assert desk.model.unsent.attachments == ()
-
-
-def test_files_that_were_copied_can_be_pasted(desk: Desk) -> None:
     path = desk.file("notes.md")
     data = mime(path, text=path)  # as file managers do
     assert desk.composer.editor.canInsertFromMimeData(data)
-    desk.composer.editor.insertFromMimeData(data)
+    paste(data)
     desk.wait_for("notes.md, 1 KB")
-    assert desk.composer.text() == ""
+    assert desk.composer.text() == text
 
 
 # ------------------------------------------------------------ chips
@@ -430,43 +415,42 @@ def test_a_message_shows_what_was_attached(qtbot: QtBot) -> None:
     assert message.spoken() == "You: How hot? Attached: a.md, b.md."
     assert message.chips.geometry().bottom() < message.view.geometry().top()
     assert shown(qtbot, sent("How hot?"), ChatCommands()).chips is None
-
-
-def test_a_message_of_files_alone(qtbot: QtBot) -> None:
-    message = shown(qtbot, sent("", "a"), ChatCommands())
-    assert not message.view.isVisibleTo(message)
-    assert message.is_drawn()
+    of_files_alone = shown(qtbot, sent("", "a"), ChatCommands())
+    assert not of_files_alone.view.isVisibleTo(of_files_alone)
+    assert of_files_alone.is_drawn()
 
 
 def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
     edited: list[tuple[str, list[str]]] = []
     commands = ChatCommands(edit=lambda _id, text, kept: edited.append((text, [one.name for one in kept])))
     message = shown(qtbot, sent("", "a", "b"), commands)
-    assert message.chips is not None
 
-    def remove_first() -> None:
+    def names() -> list[str]:
         assert message.chips is not None
+        return [chip.name for chip in message.chips.chips]
+
+    def remove_first() -> QPushButton:
+        """While editing; gives back the button that saves."""
+        message.start_editing()
+        assert message.chips is not None and message.editing is not None
         chip = message.chips.chips[0]
         assert chip.remove is not None
         chip.remove.click()
+        return message.editing.save_button
 
-    message.start_editing()
     remove_first()
-    assert [chip.name for chip in message.chips.chips] == ["b.md"]
+    assert names() == ["b.md"]
     message.stop_editing()
-    assert [chip.name for chip in message.chips.chips] == ["a.md", "b.md"]
-    message.start_editing()
+    assert names() == ["a.md", "b.md"]
+    button = remove_first()
+    assert button.isEnabled()
+    button.click()
+    remove_first()
+    button = remove_first()
+    assert not button.isEnabled()  # nothing would be left
     assert message.editing is not None
-    assert message.editing.save_button.isEnabled()
-    remove_first()
-    message.editing.save_button.click()
-    message.start_editing()
-    remove_first()
-    remove_first()
-    assert message.editing is not None
-    assert not message.editing.save_button.isEnabled()  # nothing would be left
     message.editing.text.setPlainText("How hot?")
-    message.editing.save_button.click()
+    button.click()
     assert edited == [("", ["b.md"]), ("How hot?", [])]
 
 
@@ -482,7 +466,6 @@ def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBo
     assert height == max(place.bottom() + 1 for place in places)
 
 
-@pytest.mark.usefixtures("dressed")
 def test_a_chip_is_as_high_as_its_picture(qtbot: QtBot) -> None:
     chips = Chips()
     qtbot.addWidget(chips)

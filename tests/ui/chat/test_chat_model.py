@@ -42,8 +42,10 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def make_rig(qtbot: QtBot, tmp_path: Path) -> Iterator[MakeRig]:
     rigs = []
 
-    def make(behavior: str = "well", timings: Timings | None = None) -> Rig:
+    def make(behavior: str = "well", timings: Timings | None = None, *, loads: bool = True) -> Rig:
         rigs.append(Rig(qtbot, tmp_path, behavior, timings))
+        if loads:
+            rigs[-1].load()
         return rigs[-1]
 
     yield make
@@ -58,9 +60,10 @@ def forbid_writing(rig: Rig, forbidden: bool = True) -> None:
 
 
 def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("What is a draft?")
+    rig = make_rig(loads=False)
+    assert not rig.model.send(" \n ")
+    rig.pair_loader.load(rig.files())
+    rig.ask("What is a draft?")  # answered once the model is there
     assert rig.page.texts() == ["What is a draft?", "Hello there"]
     chat_id = rig.model.id
     question, answer = rig.stored(lambda store: store.branch(chat_id))
@@ -73,7 +76,7 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
 
 
 def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig = make_rig(loads=False)
     assert not rig.queue.is_wanted()
     rig.model.send("Nothing is loaded yet")
     assert rig.queue.is_wanted()
@@ -91,7 +94,6 @@ def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtB
 
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> None:
     rig = make_rig("echo")
-    rig.load()
     rig.ask("As it is")
     rig.settings = AnswerSettings(draft_length=3, drafter="ngram", propose="greedy")
     rig.ask("Otherwise")
@@ -106,7 +108,6 @@ def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> Non
 
 def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: MakeRig) -> None:
     rig = make_rig("slower")
-    rig.load()
     notice = rig.notice_list.notices()["slower"]
     assert "engine 2" in notice.text and "1.3×" in notice.text
     assert notice.actions == (Action.MEASURE, Action.DISMISS)
@@ -119,29 +120,33 @@ def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: Mak
 
 def test_a_draft_that_fails_in_an_answer_is_told(make_rig: MakeRig) -> None:
     rig = make_rig("draft fails")
-    rig.load()
     rig.ask("Go on")
     assert rig.page.texts() == ["Go on", "Hello there"]
     assert rig.notice_list.notices()["drafting"].text.endswith("The draft ran out of memory.")
 
 
-def test_blank_messages_are_not_sent(make_rig: MakeRig) -> None:
+def test_other_answers_and_wordings_keep_the_earlier_versions(make_rig: MakeRig, qtbot: QtBot) -> None:
     rig = make_rig()
-    rig.load()
-    rig.model.send(" \n ")
-    assert not rig.is_busy()
-    assert rig.stored(lambda store: store.chats()) == []
-
-
-def test_message_sent_while_loading_is_answered_when_ready(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.pair_loader.load(rig.files())
-    rig.ask("Early")
-    assert rig.page.texts() == ["Early", "Hello there"]
+    rig.ask("Frist")
+    rig.ask("Second")
+    first = rig.model.messages[-1]
+    rig.model.regenerate()
+    rig.settle()
+    second = rig.model.messages[-1]
+    assert (second.version, second.versions) == (2, 2)
+    assert second.id != first.id
+    rig.model.choose_version(second.id, -1)
+    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
+    assert rig.page.places[-1] == (1, 2)
+    rig.model.edit(rig.model.messages[0].id, "First")
+    rig.settle()
+    assert rig.page.texts() == ["First", "Hello there"]
+    rig.model.choose_version(rig.model.messages[0].id, -1)
+    qtbot.waitUntil(lambda: rig.page.texts() == ["Frist", "Hello there", "Second", "Hello there"], timeout=WAIT_MS)
 
 
 def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("no load")
+    rig = make_rig("no load", loads=False)
     with qtbot.waitSignal(rig.engine.load_failed, timeout=WAIT_MS):
         rig.pair_loader.load(rig.files())
     rig.model.send("Anybody?")
@@ -153,55 +158,18 @@ def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_r
     assert rig.model.is_unanswered()
 
 
-def test_stop_keeps_what_was_written(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("endless")
-    rig.load()
-    rig.begin_answer("Go on")
-    rig.model.stop()
-    rig.settle()
-    answer = rig.model.messages[-1]
-    assert (answer.text, answer.status) == ("Hello there", "stopped")
-    assert rig.page.footers[-1].endswith("stopped by you")
-
-
-def test_regenerate_keeps_the_earlier_version(make_rig: MakeRig, qtbot: QtBot) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("Again")
-    first = rig.model.messages[-1]
-    rig.model.regenerate()
-    rig.settle()
-    second = rig.model.messages[-1]
-    assert (second.version, second.versions) == (2, 2)
-    assert second.id != first.id
-    assert rig.page.texts() == ["Again", "Hello there"]
-    rig.model.choose_version(second.id, -1)
-    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
-    assert rig.page.places[-1] == (1, 2)
-
-
-def test_edit_asks_again_and_keeps_the_old_wording(make_rig: MakeRig, qtbot: QtBot) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("Frist")
-    rig.ask("Second")
-    frist = rig.model.messages[0]
-    rig.model.edit(frist.id, "First")
-    rig.settle()
-    assert rig.page.texts() == ["First", "Hello there"]
-    rig.model.choose_version(rig.model.messages[0].id, -1)
-    qtbot.waitUntil(lambda: rig.page.texts() == ["Frist", "Hello there", "Second", "Hello there"], timeout=WAIT_MS)
-
-
 @posix
 @pytest.mark.allow_logs
-def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot, make_rig: MakeRig) -> None:
+def test_an_answer_survives_its_engine_which_comes_back_twice(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
+
+    def kill() -> None:
+        with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
+            os.kill(rig.engine.process_id(), signal.SIGKILL)
+        rig.settle()
+
     rig.begin_answer("Go on")
-    with qtbot.waitSignal(rig.model.answer_ended, timeout=WAIT_MS):
-        os.kill(rig.engine.process_id(), signal.SIGKILL)
-    rig.settle()
+    kill()
     chat_id = rig.model.id
     answer = rig.stored(lambda store: store.branch(chat_id))[-1]
     assert (answer.text, answer.status) == ("Hello there", "interrupted")
@@ -212,12 +180,19 @@ def test_engine_killed_in_an_answer_keeps_it_and_one_click_goes_on(qtbot: QtBot,
         rig.pair_loader.restart()
     assert rig.engine.state() is EngineState.READY
     assert "engine" not in rig.notice_list.notices()
+    kill()
+    rig.begin_answer("Are you there?")  # a message is reason enough to start it
+    kill()
+    assert "third time in five minutes" in rig.notice_list.notices()["engine"].text
+    rig.model.send("And now?")
+    qtbot.waitUntil(lambda: rig.page.texts()[-1] == "And now?", timeout=WAIT_MS)
+    assert rig.engine.state() is EngineState.DIED
 
 
 @posix
 @pytest.mark.allow_logs
 def test_after_a_crash_with_a_gpu_the_models_can_be_run_on_the_processor(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig = make_rig(loads=False)
     for crash in range(3):
         rig.load()
         with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
@@ -235,34 +210,9 @@ def test_after_a_crash_with_a_gpu_the_models_can_be_run_on_the_processor(qtbot: 
     assert Action.RESTART_ON_CPU not in rig.notice_list.notices()["engine"].actions
 
 
-@posix
-@pytest.mark.allow_logs
-def test_message_after_a_death_brings_the_engine_back(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
-        os.kill(rig.engine.process_id(), signal.SIGKILL)
-    rig.ask("Are you there?")
-    assert rig.page.texts() == ["Are you there?", "Hello there"]
-
-
-@posix
-@pytest.mark.allow_logs
-def test_after_three_deaths_the_window_asks(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    for _ in range(3):
-        rig.load()
-        with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
-            os.kill(rig.engine.process_id(), signal.SIGKILL)
-    assert "third time in five minutes" in rig.notice_list.notices()["engine"].text
-    rig.model.send("Are you there?")
-    qtbot.waitUntil(lambda: rig.page.texts() == ["Are you there?"], timeout=WAIT_MS)
-    assert rig.engine.state() is EngineState.DIED
-
-
 @pytest.mark.allow_logs
 def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("unable")
+    rig = make_rig("unable", loads=False)
     for _ in range(3):
         with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
             rig.pair_loader.restart()
@@ -272,7 +222,6 @@ def test_an_engine_that_refuses_to_start_is_not_blamed_on_the_pair(qtbot: QtBot,
 @pytest.mark.allow_logs
 def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("deaf", Timings(cancel=0.1, quit=0.2))
-    rig.load()
     rig.begin_answer("Go on")
     with qtbot.waitSignal(rig.engine.engine_stalled, timeout=WAIT_MS):
         rig.model.stop()
@@ -286,7 +235,6 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeR
 
 def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.begin_answer("Go on")
     rig.load()
     rig.settle()
@@ -296,7 +244,6 @@ def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig:
 
 def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("refusing")
-    rig.load()
     rig.ask("Much too long")
     assert rig.page.notes == ["The message has 9,000 tokens, the context 2,048."]
     chat_id = rig.model.id
@@ -307,7 +254,6 @@ def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig)
 
 def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("forgetful")
-    rig.load()
     rig.ask("One")
     assert [rig.page.context_start] == [None]
     rig.ask("Two")
@@ -322,7 +268,6 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
 
 def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     rig.ask("Once")
     first = rig.model.messages[-1]
     rig.engine.load(str(rig.target), None, LoadSettings())
@@ -335,7 +280,6 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRi
 
 def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.begin_answer("Long one")
     first = rig.model.id
     assert first is not None
@@ -350,7 +294,6 @@ def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: Make
 
 def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     rig.ask("One")
     chat_id = rig.model.id
     rig.model.unsent.type("half a sen")
@@ -359,26 +302,18 @@ def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig.open(chat_id)
     assert rig.model.unsent.text == "half a sen"
     assert rig.stored(lambda store: store.unsent(chat_id)) == "half a sen"
-
-
-def test_unsent_text_that_cannot_be_stored_is_still_there(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("One")
-    chat_id = rig.model.id
     forbid_writing(rig)
-    rig.model.unsent.type("half a sen")
+    rig.model.unsent.type("half a sentence")
     rig.chats.new()
     rig.settle()
     rig.open(chat_id)
-    assert rig.model.unsent.text == "half a sen"
+    assert rig.model.unsent.text == "half a sentence"
     assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
     forbid_writing(rig, False)
 
 
 def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     forbid_writing(rig)
     rig.ask("One")
     rig.ask("Two")
@@ -403,25 +338,8 @@ def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: Q
     ]
 
 
-def test_what_was_not_saved_is_saved_with_what_comes_next(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("endless")
-    rig.load()
-    rig.begin_answer("Go on")
-    forbid_writing(rig)
-    rig.model.stop()
-    qtbot.waitUntil(lambda: "save" in rig.notice_list.notices(), timeout=WAIT_MS)
-    forbid_writing(rig, False)
-    rig.model.unsent.type("more")
-    rig.chats.new()
-    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
-    rig.settle()
-    (chat,) = rig.stored(ChatStore.chats)
-    assert rig.stored(lambda store: store.branch(chat.id))[-1].text == "Hello there"
-
-
 def test_what_was_not_saved_of_an_erased_chat_goes_with_it(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.begin_answer("Go on")
     forbid_writing(rig)
     rig.model.stop()
@@ -438,7 +356,6 @@ def test_what_was_not_saved_of_an_erased_chat_goes_with_it(qtbot: QtBot, make_ri
 
 def test_an_edited_answer_is_a_new_version(make_rig: MakeRig, qtbot: QtBot) -> None:
     rig = make_rig()
-    rig.load()
     rig.ask("One")
     rig.ask("Two")
     first = rig.model.messages[1]
@@ -449,19 +366,34 @@ def test_an_edited_answer_is_a_new_version(make_rig: MakeRig, qtbot: QtBot) -> N
     stored = rig.stored(lambda store: store.branch(rig.model.id))
     assert [(one.text, one.version, one.versions) for one in stored] == [("One", 1, 1), ("In other words", 2, 2)]
     assert stored == rig.model.messages
-    rig.model.choose_version(stored[1].id, -1)
+    edited = stored[1]
+    assert edited.figures["edited"] is True and not edited.tokens and edited.seed is None
+    rig.model.choose_version(edited.id, -1)
+    rig.settle()
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+
+
+def test_messages_are_deleted_and_brought_back(make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.ask("One")
+    rig.ask("Two")
+    deletions: list[Deletion] = []
+    assert rig.model.delete(rig.model.messages[2].id, deletions.append, following=True)
+    rig.settle()
+    assert rig.page.texts() == ["One", "Hello there"]
+    assert rig.model.undo_deletion(deletions[0])
     rig.settle()
     assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
 
 
 def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.begin_answer("Go on")
     rig.model.stop()
     rig.settle()
     cut = rig.model.messages[-1]
-    assert list(cut.tokens) == [5]
+    assert (cut.text, cut.status, list(cut.tokens)) == ("Hello there", "stopped", [5])
+    assert rig.page.footers[-1].endswith("stopped by you")
     assert rig.model.can_continue(cut.id)
     assert rig.model.continue_answer(cut.id)
     rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)
@@ -475,7 +407,6 @@ def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
 
 def test_an_answer_of_another_model_that_goes_on_has_no_tokens_to_go_on_from(make_rig: MakeRig) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.begin_answer("Go on")
     rig.model.stop()
     rig.settle()
@@ -491,33 +422,24 @@ def test_an_answer_of_another_model_that_goes_on_has_no_tokens_to_go_on_from(mak
     assert not rig.model.can_continue(whole.id)
 
 
-def test_messages_are_deleted_and_brought_back(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.ask("One")
-    rig.ask("Two")
-    second = rig.model.messages[2]
-    deletions: list[Deletion] = []
-    assert rig.model.delete(second.id, deletions.append, following=True)
-    rig.settle()
-    assert rig.page.texts() == ["One", "Hello there"]
-    assert rig.model.undo_deletion(deletions[0])
-    rig.settle()
-    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
-
-
-def test_a_temporary_chat_leaves_nothing(make_rig: MakeRig) -> None:
+def test_a_temporary_chat_leaves_nothing(qtbot: QtBot, make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig("endless")
-    rig.load()
     rig.chats.new_temporary()
-    rig.begin_answer("Between us")
+    defaults = ChatSettings(system_prompt="Be brief.")
+    rig.chats._default_settings = lambda: defaults
+    rig.chats.use_defaults()
+    assert rig.model.settings == defaults
+    attach(qtbot, rig)
+    rig.begin_answer("")
+    assert rig.model.messages[0].attachments[0].text == "Green tea: 80 degrees."
     live = rig.model.live
     assert live is not None
-    with rig.qtbot.waitSignal(live.ended, timeout=WAIT_MS):  # whoever shows its speed is told that it is over
+    with qtbot.waitSignal(live.ended, timeout=WAIT_MS):  # whoever shows its speed is told that it is over
         rig.chats.new()
-    rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
     assert not rig.queue.is_wanted()
     assert rig.stored(ChatStore.chats) == []
+    assert not (tmp_path / "attachments").exists()
     rig.begin_answer("Now for the record")
     rig.model.stop()
     rig.settle()
@@ -525,7 +447,7 @@ def test_a_temporary_chat_leaves_nothing(make_rig: MakeRig) -> None:
 
 
 def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: MakeRig) -> None:
-    rig = make_rig("no load")
+    rig = make_rig("no load", loads=False)
     rig.model.send("One")
     rig.model.stop()
     rig.settle()
@@ -547,17 +469,8 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
     assert rig.model.state is ChatState.IDLE
 
 
-def test_a_temporary_chat_follows_the_defaults(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.chats.new_temporary()
-    defaults = ChatSettings(system_prompt="Be brief.")
-    rig.chats._default_settings = lambda: defaults
-    rig.chats.use_defaults()
-    assert rig.model.settings == defaults
-
-
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig = make_rig(loads=False)
     rig.marker.set(rig.files())
     rig.pair_loader.open_at_start(rig.files())
     assert Action.LOAD_AGAIN in rig.notice_list.notices()["load"].actions
@@ -565,34 +478,30 @@ def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: 
     assert rig.marker.left_behind() is None
 
 
-def test_missing_file_is_named(make_rig: MakeRig) -> None:
-    rig = make_rig()
+def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig: MakeRig) -> None:
+    rig = make_rig(loads=False)
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
-    assert "draft.gguf" in rig.notice_list.notices()["load"].text
-    assert Action.LOAD_GUIDE in rig.notice_list.notices()["load"].actions
+    notice = rig.notice_list.notices()["load"]
+    assert "draft.gguf" in notice.text
+    assert Action.LOAD_GUIDE in notice.actions and Action.DISMISS not in notice.actions
     assert rig.engine.state() is EngineState.STARTING
-
-
-def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig.draft.write_bytes(b"GGUF")
     rig.load()
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
-    assert "draft.gguf" in rig.notice_list.notices()["load"].text
     assert Action.DISMISS in rig.notice_list.notices()["load"].actions
 
 
 def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     with qtbot.waitSignal(rig.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
         rig.pair_loader.measure_plain(MeasurePlain(request=0, messages=[Message(role="user", content="Hi")]))
     assert measured.args == [40.0]
 
 
 def test_leaving_a_temporary_chat_does_not_wait_for_its_store(make_rig: MakeRig) -> None:
-    rig = make_rig()
+    rig = make_rig(loads=False)
     worker = ChatWorker(Path(":memory:"))
     rig.chats._temporary_store = lambda: StoredChats(worker, rig.notice_list)
     rig.chats.new_temporary()
@@ -618,7 +527,6 @@ def attach(qtbot: QtBot, rig: Rig, content: Content = NOTES) -> Attachment:
 
 def test_attachments_are_sent_and_stored(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     rig.chats.begin(None)
     attached = attach(qtbot, rig)
     rig.settle()
@@ -637,29 +545,22 @@ def test_attachments_are_sent_and_stored(qtbot: QtBot, make_rig: MakeRig) -> Non
     assert rig.model.messages[2].attachments == ()
 
 
-def test_an_attachment_needs_no_words(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.load()
-    assert not rig.model.send("")
-    attach(qtbot, rig)
-    rig.ask("")
-    assert [len(one.attachments) for one in rig.model.messages] == [1, 0]
-    assert rig.model.title == rig.stored(ChatStore.chats)[0].title == "notes.md"
-
-
 def test_an_example_leaves_what_is_attached_where_it_is(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
+    assert not rig.model.send("")
     attached = attach(qtbot, rig)
+    rig.ask("")  # it needs no words
+    assert [len(one.attachments) for one in rig.model.messages] == [1, 0]
+    assert rig.model.title == rig.stored(ChatStore.chats)[0].title == "notes.md"
+    attach(qtbot, rig)
     rig.model.unsent.type("half a sen")
     rig.ask("What is a draft?")
-    assert rig.model.messages[0].attachments == ()
+    assert rig.model.messages[2].attachments == ()
     assert (rig.model.unsent.text, rig.model.unsent.attachments) == ("half a sen", (attached,))
 
 
 def test_another_wording_keeps_attachments_or_has_others(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     attached = attach(qtbot, rig)
     rig.ask("")
     assert rig.model.edit(rig.model.messages[0].id, "How hot?")
@@ -678,7 +579,6 @@ def test_another_wording_keeps_attachments_or_has_others(qtbot: QtBot, make_rig:
 
 def test_unsent_attachments_are_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
-    rig.load()
     rig.chats.begin(None)
     rig.ask("One")
     chat_id = rig.model.id
@@ -702,7 +602,7 @@ def test_what_was_attached_before_the_store_was_read_is_kept_with_what_it_has(
     with ChatStore(tmp_path / "chats.sqlite") as store:
         stored = store.keep(replace(NOTES, data=b"stored"))
         store.set_unsent_attachments(None, [stored])
-    rig = make_rig()
+    rig = make_rig(loads=False)
     added = attach(qtbot, rig)
     rig.chats.begin(None)
     qtbot.waitUntil(lambda: rig.model.unsent.attachments == (stored, added), timeout=WAIT_MS)
@@ -710,23 +610,11 @@ def test_what_was_attached_before_the_store_was_read_is_kept_with_what_it_has(
     assert rig.stored(lambda store: store.unsent_attachments(None)) == (stored, added)
 
 
-def test_an_attached_file_of_a_temporary_chat_is_never_written(qtbot: QtBot, make_rig: MakeRig, tmp_path: Path) -> None:
-    rig = make_rig()
-    rig.load()
-    rig.chats.new_temporary()
-    attach(qtbot, rig)
-    rig.model.send("")
-    qtbot.waitUntil(lambda: rig.model.state is ChatState.IDLE and len(rig.model.messages) == 2, timeout=WAIT_MS)
-    assert rig.model.messages[0].attachments[0].text == "Green tea: 80 degrees."
-    assert not (tmp_path / "attachments").exists()
-
-
 def test_a_message_leaves_the_composer_in_the_moment_in_which_it_is_stored(
     make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by ``make proof``: a kill in between left the text in both places."""
     rig = make_rig()
-    rig.load()
     rig.chats.begin(None)
     rig.settle()
     rig.model.unsent.type("Half of it")

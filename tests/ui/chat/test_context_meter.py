@@ -50,14 +50,11 @@ class MeterRig(Rig):
     def counted(self, system: int = 0, messages: int = 0, text: int = 0, answer: int = 0) -> ContextUse:
         """Wait until so many tokens are counted."""
 
+        wanted = (system, messages, text, answer)
+
         def is_so() -> bool:
             use = self.meter.use
-            return use is not None and (use.system, use.messages, use.text, use.answer) == (
-                system,
-                messages,
-                text,
-                answer,
-            )
+            return use is not None and (use.system, use.messages, use.text, use.answer) == wanted
 
         self.qtbot.waitUntil(is_so, timeout=WAIT_MS)
         assert self.meter.use is not None
@@ -79,7 +76,8 @@ def behavior(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def rig(qtbot: QtBot, tmp_path: Path, behavior: str) -> Iterator[MeterRig]:
+def rig(qtbot: QtBot, tmp_path: Path, behavior: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[MeterRig]:
+    monkeypatch.setattr(context_meter, "DELAY_MS", 20)
     made = MeterRig(qtbot, tmp_path, behavior)
     made.load()
     yield made
@@ -153,18 +151,13 @@ def test_the_answer_being_written_is_counted_without_asking(rig: MeterRig) -> No
 def test_an_engine_that_ends_has_no_numbers_and_a_new_one_counts_again(rig: MeterRig) -> None:
     rig.ask("one two three")
     rig.counted(messages=5)
+    rig.pair_loader.load(rig.files())  # another pair
+    rig.gone()
+    rig.counted(messages=5)
     os.kill(rig.engine.process_id(), signal.SIGKILL)
     rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.DIED, timeout=WAIT_MS)
     rig.gone()
     rig.pair_loader.restart()
-    rig.counted(messages=5)
-
-
-def test_while_another_pair_is_loaded_nothing_is_shown(rig: MeterRig) -> None:
-    rig.ask("one two three")
-    rig.counted(messages=5)
-    rig.pair_loader.load(rig.files())
-    rig.gone()
     rig.counted(messages=5)
 
 
@@ -197,32 +190,23 @@ def test_what_will_be_left_out_is_told_before_and_once(rig: MeterRig) -> None:
     assert SUBJECT not in rig.notice_list.notices()
 
 
-@pytest.mark.parametrize("behavior", ["full"], indirect=True)
-def test_a_notice_goes_with_its_chat(rig: MeterRig) -> None:
-    for question in ("one", "two"):
-        rig.ask(question)
-    rig.qtbot.waitUntil(lambda: SUBJECT in rig.notice_list.notices(), timeout=WAIT_MS)
-    rig.chats.new()
-    assert SUBJECT not in rig.notice_list.notices()
-
-
 def test_a_text_that_does_not_fit_is_told_while_it_is_typed(rig: MeterRig) -> None:
-    rig.model.unsent.type("word " * CONTEXT_LENGTH)
-    rig.counted(text=CONTEXT_LENGTH)
-    assert "Shorten it" in rig.notice_list.notices()[SUBJECT].text
+    def type_too_much() -> None:
+        rig.model.unsent.type("word " * CONTEXT_LENGTH)
+        rig.counted(text=CONTEXT_LENGTH)
+        assert "Shorten it" in rig.notice_list.notices()[SUBJECT].text
+
+    type_too_much()
     rig.model.unsent.type("word")
     rig.counted(text=1)
+    assert SUBJECT not in rig.notice_list.notices()
+    type_too_much()
+    rig.chats.new_temporary()  # it goes with its chat
     assert SUBJECT not in rig.notice_list.notices()
 
 
 def use(**changes: object) -> ContextUse:
-    values: dict[str, object] = {
-        "system": 100,
-        "messages": 10_000,
-        "text": 0,
-        "length": 32_768,
-        "overflow": "drop_oldest",
-    }
+    values = dict[str, object](system=100, messages=10_000, text=0, length=32_768, overflow="drop_oldest")
     return ContextUse(**{**values, **changes})  # type: ignore[arg-type]
 
 

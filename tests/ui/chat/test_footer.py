@@ -85,26 +85,15 @@ def test_each_drafter_is_listed_where_two_helped() -> None:
     assert details(model, unused) == details(model) == details() == ""
 
 
-def test_a_drafter_that_is_not_known_costs_only_its_own_entry() -> None:
-    whole = msgspec.structs.replace(
-        FIGURES,
-        draft=msgspec.structs.replace(
-            FIGURES.draft, drafters=[DrafterFigures(name="model", tested=4), DrafterFigures(name="ngram", tested=4)]
-        ),
-    )
-    figures = msgspec.to_builtins(whole)
+def test_a_drafter_or_kind_that_is_not_known_costs_only_its_own_entry() -> None:
+    drafters = [DrafterFigures(name="model", tested=4), DrafterFigures(name="ngram", tested=4)]
+    draft = msgspec.structs.replace(FIGURES.draft, drafters=drafters)
+    figures = msgspec.to_builtins(msgspec.structs.replace(FIGURES, draft=draft))
     figures["draft"]["drafters"] += [{"name": "heads", "tested": 9}, {"name": ["model"]}, 5]
-    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
-    assert [line.partition(":")[0] for line in details_of(answer(figures=figures)).splitlines()] == [
-        "Draft model",
-        "n-grams",
-    ]
-
-
-def test_a_kind_of_text_that_is_not_known_costs_only_its_own_entry() -> None:
-    figures = msgspec.to_builtins(FIGURES)
     figures["kinds"] = [{"kind": "code", "tokens": 4}, {"kind": "poem", "tokens": 9}, 5]
-    assert plain(footer_of(answer(figures=figures))) == plain(footer_of(answer()))
+    message = answer(figures=figures)
+    assert plain(footer_of(message)) == plain(footer_of(answer()))
+    assert [line.partition(":")[0] for line in details_of(message).splitlines()] == ["Draft model", "n-grams"]
     assert [one.kind for one in figures_of(figures).kinds] == ["code"]
 
 
@@ -122,15 +111,6 @@ def test_every_end_has_its_words(reason: str, words: str) -> None:
     assert footer_of(answer(reason, figures={})) == words
 
 
-def test_the_stop_string_is_named() -> None:
-    assert footer_of(answer("stop_string", figures={"stop_string": "END"})) == "stopped at “END”"
-    assert footer_of(answer("stop_string", figures={"stop_string": "x" * 21})) == f"stopped at “{'x' * 19}…”"
-
-
-def test_chatml_is_mentioned() -> None:
-    assert footer_of(answer(settings={"template": "chatml"})).endswith(" · ChatML template")
-
-
 @pytest.mark.parametrize("figures", [{"draft": 5}, {"completion_tokens": "many"}, {"decode_tokens_per_second": []}])
 def test_figures_that_cannot_be_read_are_left_out(figures: dict[str, object]) -> None:
     assert footer_of(answer("cancelled", figures=figures)) == "stopped by you"
@@ -141,3 +121,9 @@ def test_notes_say_what_went_wrong() -> None:
     assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
     assert "saved" in str(note_of(answer(None, "interrupted", {})))
     assert note_of(answer(None, "failed", {}))
+
+
+def test_the_stop_string_and_chatml_are_named() -> None:
+    assert footer_of(answer("stop_string", figures={"stop_string": "END"})) == "stopped at “END”"
+    assert footer_of(answer("stop_string", figures={"stop_string": "x" * 21})) == f"stopped at “{'x' * 19}…”"
+    assert footer_of(answer(settings={"template": "chatml"})).endswith(" · ChatML template")

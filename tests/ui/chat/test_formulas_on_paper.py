@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QImage, QTextDocument
-from PySide6.QtPrintSupport import QPrinter
-from pytestqt.qtbot import QtBot
 
 from app.helper import Helper
 from app.helper.messages import RenderMarkdown
-from app.ui.chat.printing import Printing, _Document
+from app.ui.chat.printing import _Document
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +39,3 @@ def test_nothing_else_is_loaded(html: str, tmp_path: Path) -> None:
     document = _Document(html)
     for name in ("formula:2", "formula:x", "formula:-1", (tmp_path / "a.png").as_uri(), "https://example.org/a.png"):
         assert document.loadResource(QTextDocument.ResourceType.ImageResource.value, QUrl(name)) is None
-
-
-def test_a_chat_with_formulas_is_printed(qtbot: QtBot, html: str, tmp_path: Path) -> None:
-    printer = QPrinter(QPrinter.PrinterMode.HighResolution)
-    printer.setOutputFormat(QPrinter.OutputFormat.PdfFormat)
-    printer.setOutputFileName(str(tmp_path / "chat.pdf"))
-    printing = Printing()
-    printing.print_html(html, printer)
-    qtbot.waitUntil(printing._lane.is_idle, timeout=60_000)
-    printing.close()
-    assert (tmp_path / "chat.pdf").read_bytes().startswith(b"%PDF")

@@ -7,13 +7,11 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from PySide6.QtGui import QTextCursor
-from PySide6.QtWidgets import QApplication, QWidget
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.protocol.events import Piece
-from app.ui.chat.actions import Actions
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_blocks import CodeColors
 from app.ui.chat.markdown.code_headers import CodeHeaders
@@ -26,33 +24,22 @@ from app.ui.chat.markdown.underlay import TokenTints
 from app.ui.chat.markdown.wide import WidePlaces
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import stylesheet, theme
+from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 
-pytestmark = pytest.mark.usefixtures("no_style_later")
 HELPERS = (Rendering, Frames, CodeColors, CodeHeaders, FindMarks, Fold, WidePlaces, TokenTints)
 TEXT = f"Look:\n\n```python\nreturn '{'long ' * 60}'\n```\n\n- item\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend"
 LONG = "Many words.\n\n" * 2000
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
     gc.collect()
     before = gc.get_threshold()
     gc.set_threshold(0, 0, 0)
     yield
     gc.set_threshold(*before)
-
-
-@pytest.fixture
-def transcript(qtbot: QtBot, qapp: QApplication, no_collector: None) -> Transcript:
-    stylesheet.apply(qapp)
-    result = Transcript()
-    qtbot.addWidget(result)
-    result.resize(800, 600)
-    result.show()
-    return result
 
 
 def settle(qtbot: QtBot, transcript: Transcript) -> None:
@@ -83,46 +70,29 @@ def widgets_of(transcript: Transcript) -> list[QWidget]:
     return [entry.widget for entry in transcript.column.built() if entry.widget is not None]
 
 
-def test_messages_that_were_shown(qtbot: QtBot, transcript: Transcript) -> None:
+def test_messages_that_were_shown_and_used(qtbot: QtBot, transcript: Transcript) -> None:
     pieces = [Piece(text=TEXT, round=0, drafter="model", rejected=None)]
     transcript.add(stored.question("q", LONG, 1, 2))
     transcript.add(stored.answer("a", TEXT, 2, 3, pieces=pieces, note="It was stopped."))
-    transcript.add(stored.answer("b", TEXT))
     transcript.set_show_drafted(True)
     transcript.set_find("item")
     settle(qtbot, transcript)
-    kept = parts(transcript)
+    kept, widgets = parts(transcript), widgets_of(transcript)
     assert set(HELPERS) <= {type(one()) for one in kept}
-    assert sum(isinstance(one(), MessageWidget) for one in kept) == 3
-    assert sum(isinstance(one(), Actions) for one in kept) == 3
-    widgets = widgets_of(transcript)
-    transcript.clear()
-    assert_gone(qtbot, widgets, kept)
-
-
-def test_messages_that_were_used(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("q", "How?"))
-    transcript.add(stored.answer("a", TEXT))
-    settle(qtbot, transcript)
-    question, answer = widgets_of(transcript)
-    if isinstance(question, AnswerMessage):
-        question, answer = answer, question
-    assert isinstance(question, MessageWidget) and isinstance(answer, AnswerMessage)
-    question.start_editing()
-    answer.start_editing()
-    answer.stop_editing()
-    answer.set_raw(True)
-    answer.set_raw(False)
-    cursor = answer.view.textCursor()
-    cursor.select(QTextCursor.SelectionType.Document)
-    answer.view.setTextCursor(cursor)
-    answer.open_menu()
+    for widget in widgets:
+        assert isinstance(widget, MessageWidget)
+        widget.start_editing()
+        if isinstance(widget, AnswerMessage):
+            widget.stop_editing()
+            widget.set_raw(True)
+            widget.set_raw(False)
+            widget.view.selectAll()
+            widget.open_menu()
     theme.override(theme.DARK)
     theme.notifier().set_zoom(125)
     settle(qtbot, transcript)
-    kept = parts(transcript)
-    widgets: list[QWidget] = [question, answer]
-    del question, answer
+    kept += parts(transcript)
+    del widget
     transcript.clear()
     assert_gone(qtbot, widgets, kept)
 

@@ -27,7 +27,9 @@ from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
-from tests.ui.chat.test_attachments import Desk, drop, mime
+from tests.ui.chat.test_attachments import Desk, desk, drop, mime
+
+__all__ = ["desk"]
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +107,9 @@ def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
     owner.deleteLater()
 
 
-def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
-    transcript = Transcript()
-    qtbot.addWidget(transcript)
+def test_a_message_shows_its_images(qtbot: QtBot, transcript: Transcript, tmp_path: Path) -> None:
     thumbnails = Thumbnails(transcript)
     transcript.commands.load_thumbnail = thumbnails.load
-    transcript.resize(800, 600)
-    transcript.show()
     present = attached(tmp_path / "a.png")
     gone = Attachment(hashlib.sha256(b"").hexdigest(), "image", "b.png", 9, is_missing=True)
     seeing = StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0, attachments=(present, gone))
@@ -137,19 +135,11 @@ def test_a_message_shows_its_images(qtbot: QtBot, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- in the composer
 
 
-@pytest.fixture
-def seeing_desk(qtbot: QtBot, tmp_path: Path) -> Iterator[Desk]:
-    desk = Desk(qtbot, tmp_path)
-    yield desk
-    desk.close()
-
-
 def names(desk: Desk) -> list[str]:
     return [chip.name for chip in desk.composer.attachments.chips.chips]
 
 
-def test_a_dropped_image_goes_with_the_message(seeing_desk: Desk, tmp_path: Path) -> None:
-    desk = seeing_desk
+def test_a_dropped_image_goes_with_the_message(desk: Desk, tmp_path: Path) -> None:
     image = make_image(tmp_path / "a.png", 160, 96)
     drop(desk.area, mime(image.path))
     desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
@@ -157,6 +147,10 @@ def test_a_dropped_image_goes_with_the_message(seeing_desk: Desk, tmp_path: Path
     assert (kept.kind, kept.sha256, kept.width, kept.height) == ("image", image.sha256, 160, 96)
     (chip,) = desk.composer.attachments.chips.chips
     assert chip.name == "a.png" and chip.button.iconSize() == QSize(66, 40)
+    chip.button.click()
+    (preview,) = desk.composer.window().findChildren(ImagePreview)
+    desk.qtbot.waitUntil(lambda: preview.picture.pixmap().size() == QSize(160, 96))
+    preview.close()
     desk.load()
     desk.composer.set_text("What is this?")
     desk.composer.button.click()
@@ -164,8 +158,8 @@ def test_a_dropped_image_goes_with_the_message(seeing_desk: Desk, tmp_path: Path
     assert desk.model.messages[0].attachments == (kept,) and not desk.model.unsent.attachments
 
 
-def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
-    desk, data = seeing_desk, QMimeData()
+def test_a_pasted_image_is_attached(desk: Desk) -> None:
+    data = QMimeData()
     image = QImage(30, 20, QImage.Format.Format_RGB32)
     image.fill(0x336699)
     data.setImageData(image)
@@ -177,22 +171,11 @@ def test_a_pasted_image_is_attached(seeing_desk: Desk) -> None:
     assert desk.composer.text() == "And words." and len(desk.model.unsent.attachments) == 1
 
 
-def test_a_model_that_sees_nothing_says_so_at_the_drop(seeing_desk: Desk, tmp_path: Path) -> None:
-    desk = seeing_desk
+def test_a_model_that_sees_nothing_says_so_at_the_drop(desk: Desk, tmp_path: Path) -> None:
     desk.attachments.blindness = lambda: notices.cannot_see("986 MB to download")
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
     assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
-
-
-def test_a_click_shows_the_image(seeing_desk: Desk, tmp_path: Path) -> None:
-    desk = seeing_desk
-    drop(desk.area, mime(make_image(tmp_path / "a.png", 160, 96).path))
-    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 1)
-    desk.composer.attachments.chips.chips[0].button.click()
-    (preview,) = desk.composer.window().findChildren(ImagePreview)
-    desk.qtbot.waitUntil(lambda: preview.picture.pixmap().size() == QSize(160, 96))
-    preview.close()
 
 
 def with_more_data(png: bytes) -> bytes:
@@ -204,8 +187,8 @@ def with_more_data(png: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("content", [encoded("png", 400, 100)[:80], with_more_data(encoded("png"))])
-def test_a_damaged_image_is_refused_at_the_drop(seeing_desk: Desk, tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_image_is_refused_at_the_drop(desk: Desk, tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
-    drop(seeing_desk.area, mime(str(tmp_path / "a.png")))
-    assert seeing_desk.wait_for_notice().startswith("a.png is damaged.")
-    assert not seeing_desk.model.unsent.attachments
+    drop(desk.area, mime(str(tmp_path / "a.png")))
+    assert desk.wait_for_notice().startswith("a.png is damaged.")
+    assert not desk.model.unsent.attachments

@@ -13,25 +13,6 @@ from app.protocol.events import Figures, GenerationFinished, Piece, Round, Round
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 
-
-def test_the_origin_of_a_long_answer_is_packed_once() -> None:
-    question = StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)
-    live = LiveAnswer([question], ChatSettings())
-    live.begin(AnswerSettings(), None)
-    pieces = [Piece(text="one ", id=1, drafter="model", round=1), Piece(text="two", id=2, round=2)]
-    live.on_rounds_received(
-        RoundsReceived(request=1, rounds=[Round(index=1, verify_passes=1, pieces=pieces, tokens=2)])
-    )
-    first = live.packed()
-    more = [Piece(text=" three", id=3, drafter="ngram", round=3)]
-    live.on_rounds_received(RoundsReceived(request=1, rounds=[Round(index=3, verify_passes=1, pieces=more, tokens=1)]))
-    second = live.packed()
-    assert second == pack(live.pieces)
-    assert live.tokens() == [1, 2, 3]
-    assert len(first) == 2
-    assert all(before is after for before, after in zip(first, second, strict=False))
-
-
 QUESTION = StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)
 CUT = StoredMessage("a", "chat", "id", "assistant", "", "stopped", 0.0, finish_reason="cancelled")
 
@@ -44,6 +25,21 @@ def rounds(*pieces: Piece) -> RoundsReceived:
 def resumed(message: StoredMessage) -> tuple[LiveAnswer, Generate]:
     live = LiveAnswer([QUESTION], ChatSettings(), continued=message)
     return live, live.begin(AnswerSettings(), None)
+
+
+def test_the_origin_of_a_long_answer_is_packed_once() -> None:
+    live = LiveAnswer([QUESTION], ChatSettings())
+    live.begin(AnswerSettings(), None)
+    live.on_rounds_received(
+        rounds(Piece(text="one ", id=1, drafter="model", round=1), Piece(text="two", id=2, round=2))
+    )
+    first = live.packed()
+    live.on_rounds_received(rounds(Piece(text=" three", id=3, drafter="ngram", round=3)))
+    second = live.packed()
+    assert second == pack(live.pieces)
+    assert live.tokens() == [1, 2, 3]
+    assert len(first) == 2
+    assert all(before is after for before, after in zip(first, second, strict=False))
 
 
 def test_thinking_arrives_apart_from_the_answer() -> None:

@@ -71,14 +71,11 @@ class User:
             self._held = None
         QApplication.processEvents()
 
-    def refuse(self) -> None:
-        self._forbid("ON")
+    def refuse(self, state: str = "ON") -> None:
+        self.rig.worker.submit(lambda store: store._connection.execute(f"PRAGMA query_only = {state}").fetchall())
 
     def allow(self) -> None:
-        self._forbid("OFF")
-
-    def _forbid(self, state: str) -> None:
-        self.rig.worker.submit(lambda store: store._connection.execute(f"PRAGMA query_only = {state}").fetchall())
+        self.refuse("OFF")
 
     def look(self) -> None:
         """The window gets some time."""
@@ -101,7 +98,7 @@ class User:
         chat_id = self.key()
         if chat_id:
             self.rig.chats.forget([chat_id])
-            self.rig.worker.submit(lambda store: store._connection.execute("PRAGMA query_only = OFF").fetchall())
+            self.allow()
             self.rig.worker.submit(lambda store: store.delete_chats([chat_id]))
             self.expected.in_trash[chat_id] = self.expected.said.pop(chat_id)
 
@@ -144,13 +141,10 @@ class User:
         if (message := self._any_message()) is not None:
             self.rig.model.choose_version(message.id, self.dice.choice((-1, 1)))
 
-    def delete(self) -> None:
-        self._delete(following=False)
-
     def delete_following(self) -> None:
-        self._delete(following=True)
+        self.delete(following=True)
 
-    def _delete(self, *, following: bool) -> None:
+    def delete(self, *, following: bool = False) -> None:
         model, message = self.rig.model, self._any_message()
         # What goes with it is read from the store, which can only be asked while it is at rest.
         if message is None or self._held is not None or not model.saver.is_saved() or model.state.is_busy:
@@ -242,8 +236,7 @@ class User:
 
 
 def _rows(store: ChatStore, chat_id: str) -> list[tuple[str, str | None, str]]:
-    query = "SELECT id, parent_id, text FROM messages WHERE chat_id = ? ORDER BY seq"
-    return list(store._connection.execute(query, (chat_id,)))
+    return [(one.id, one.parent, one.text) for one in store.record(chat_id).messages]
 
 
 def _below(rows: list[tuple[str, str | None, str]], message_id: str) -> set[str]:

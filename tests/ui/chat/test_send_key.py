@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QInputMethodEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
@@ -16,12 +17,14 @@ from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import ChatCommands, MessageEditor
 from app.ui.chat.send_key import enter, send_key
 
-pytestmark = pytest.mark.usefixtures("usual_settings_later")
-_NONE, _SHIFT, _CTRL = (
-    Qt.KeyboardModifier.NoModifier,
-    Qt.KeyboardModifier.ShiftModifier,
-    Qt.KeyboardModifier.ControlModifier,
-)
+_KEYS = Qt.KeyboardModifier
+_NONE, _SHIFT, _CTRL = _KEYS.NoModifier, _KEYS.ShiftModifier, _KEYS.ControlModifier
+
+
+@pytest.fixture(autouse=True)
+def usual_key_later() -> Iterator[None]:
+    yield
+    send_key().choose(needs_ctrl=False)
 
 
 def pressed(qtbot: QtBot, modifiers: Qt.KeyboardModifier, key: Qt.Key = Qt.Key.Key_Return) -> str:
@@ -50,15 +53,6 @@ def test_enter(
     assert pressed(qtbot, _SHIFT, key) == with_shift
     assert pressed(qtbot, _CTRL, key) == with_ctrl
     assert pressed(qtbot, _CTRL | _SHIFT, key) == with_both
-
-
-def test_it_never_sends_while_an_input_method_composes(qtbot: QtBot) -> None:
-    send_key().choose(needs_ctrl=True)
-    editor = MessageEditor("Message")
-    qtbot.addWidget(editor)
-    QApplication.sendEvent(editor, QInputMethodEvent("に", []))
-    with qtbot.assertNotEmitted(editor.submitted):
-        QTest.keyClick(editor, Qt.Key.Key_Return, _CTRL)
 
 
 def test_the_buttons_name_the_key(qtbot: QtBot) -> None:

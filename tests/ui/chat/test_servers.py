@@ -89,17 +89,16 @@ def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> 
     assert asking.model.messages[-1].text == " 5"
 
 
-def test_what_may_not_be_sent_stays_unanswered(asking: Rig) -> None:
-    asking.queue.do_not_send()
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_what_may_not_be_sent_stays_unanswered(asking: Rig, is_stopped: bool) -> None:
+    if is_stopped:
+        asking.model.stop()
+    else:
+        asking.queue.do_not_send()
     asking.settle()
     assert not waits_for_consent(asking)
     assert asking.model.is_unanswered()
     assert [one.text for one in asking.model.messages] == ["Hello", " 1", "And then?"]
-
-
-def test_stop_ends_the_question_too(asking: Rig) -> None:
-    asking.model.stop()
-    assert not waits_for_consent(asking) and asking.model.is_unanswered()
 
 
 def test_a_message_from_before_is_asked_about_even_if_it_is_the_only_one(moved: Rig) -> None:

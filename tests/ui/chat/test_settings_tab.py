@@ -17,7 +17,6 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.compare.repeated_answer import repeated_answer
 from app.ui.engine import thinking
 from app.ui.engine.recommended import recommended
@@ -30,16 +29,8 @@ BRIEF = ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice(temperat
 
 
 @pytest.fixture
-def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
-    made = SettingsRig(qtbot, tmp_path, "echo")
-    made.load()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def endless(qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
-    made = SettingsRig(qtbot, tmp_path, "endless")
+def rig(request: pytest.FixtureRequest, qtbot: QtBot, tmp_path: Path) -> Iterator[SettingsRig]:
+    made = SettingsRig(qtbot, tmp_path, getattr(request, "param", "echo"))
     made.load()
     yield made
     made.close()
@@ -70,12 +61,9 @@ def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: Sett
     temperature.reset.click()
     assert rig.chosen == ChatSettings()
     assert temperature.field.value() == pytest.approx(Sampling().temperature)
-
-
-def test_as_the_model_recommends_resets_the_sampling_alone(rig: SettingsRig) -> None:
     rig.model.set_settings(msgspec.structs.replace(BRIEF, max_tokens=9))
     rig.write("top_k", "3")
-    rig.tab.recommended_button.click()
+    rig.tab.recommended_button.click()  # of the sampling alone
     assert rig.chosen == msgspec.structs.replace(BRIEF, max_tokens=9, sampling=SamplingChoice())
     assert rig.tab.parameters["top_k"].field.value() == Sampling().top_k
 
@@ -166,22 +154,20 @@ def test_what_is_typed_belongs_to_the_chat_it_was_typed_in(rig: SettingsRig) -> 
     assert rig.tab.settings() == first.settings
 
 
-def test_a_number_that_is_half_typed_survives_what_happens_around_it(rig: SettingsRig) -> None:
+def test_what_is_half_typed_survives_what_happens_around_it(rig: SettingsRig) -> None:
     rig.write("temperature", "1.")
     rig.model.set_settings(ChatSettings(drafter="ngram"))  # in the Speed panel
     field = rig.tab.parameters["temperature"].field
     assert field.lineEdit().text() == "1."
     QTest.keyClicks(field, "5")
     QTest.keyClick(field, Qt.Key.Key_Return)
-    assert rig.chosen == ChatSettings(drafter="ngram", sampling=SamplingChoice(temperature=1.5))
-
-
-def test_what_is_typed_survives_a_change_elsewhere(rig: SettingsRig) -> None:
+    wanted = ChatSettings(drafter="ngram", sampling=SamplingChoice(temperature=1.5))
+    assert rig.chosen == wanted
     QTest.keyClicks(rig.tab.system_prompt, "Be brief")
-    rig.model.set_settings(ChatSettings(drafter="ngram"))
+    rig.model.set_settings(msgspec.structs.replace(wanted, drafter="model"))
     assert rig.tab.system_prompt.toPlainText() == "Be brief"
     rig.tab.commit()
-    assert rig.chosen == ChatSettings(drafter="ngram", system_prompt="Be brief")
+    assert rig.chosen == msgspec.structs.replace(wanted, drafter="model", system_prompt="Be brief")
 
 
 def test_an_empty_number_is_what_it_was_before(rig: SettingsRig) -> None:
@@ -195,6 +181,13 @@ def test_an_empty_number_is_what_it_was_before(rig: SettingsRig) -> None:
     rig.write("top_k", "abc")
     rig.tab.commit()
     assert rig.chosen == ChatSettings()
+    for text, wanted in (("500", 500), ("", None)):  # length and seed may be left open
+        for digits in (rig.tab.max_tokens, rig.tab.seed):
+            digits.selectAll()
+            QTest.keyClick(digits, Qt.Key.Key_Backspace)
+            QTest.keyClicks(digits, text)
+            QTest.keyClick(digits, Qt.Key.Key_Return)
+        assert (rig.chosen.max_tokens, rig.chosen.seed) == (wanted, wanted)
 
 
 def test_stop_strings_are_typed_line_by_line(qtbot: QtBot, rig: SettingsRig) -> None:
@@ -206,18 +199,6 @@ def test_stop_strings_are_typed_line_by_line(qtbot: QtBot, rig: SettingsRig) -> 
     QTest.keyClicks(rig.tab.stop, r"\n\n")
     rig.tab.commit()
     assert rig.chosen.stop == ["END", "\n\n"]
-
-
-def test_length_and_seed_may_be_left_open(rig: SettingsRig) -> None:
-    for digits, text in ((rig.tab.max_tokens, "500"), (rig.tab.seed, "0")):
-        QTest.keyClicks(digits, text)
-        QTest.keyClick(digits, Qt.Key.Key_Return)
-    assert (rig.chosen.max_tokens, rig.chosen.seed) == (500, 0)
-    for digits in (rig.tab.max_tokens, rig.tab.seed):
-        digits.selectAll()
-        QTest.keyClick(digits, Qt.Key.Key_Backspace)
-        QTest.keyClick(digits, Qt.Key.Key_Return)
-    assert (rig.chosen.max_tokens, rig.chosen.seed) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -251,16 +232,8 @@ def test_the_wheel_changes_nothing(rig: SettingsRig) -> None:
     rig.tab.overflow.setFocus()
     for field in (rig.tab.overflow, rig.tab.preset):
         middle = QPointF(field.rect().center())
-        wheel = QWheelEvent(
-            middle,
-            field.mapToGlobal(middle),
-            QPoint(),
-            QPoint(0, -120),
-            Qt.MouseButton.NoButton,
-            Qt.KeyboardModifier.NoModifier,
-            Qt.ScrollPhase.NoScrollPhase,
-            False,
-        )
+        none = (Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase)
+        wheel = QWheelEvent(middle, field.mapToGlobal(middle), QPoint(), QPoint(0, -120), *none, False)
         QApplication.sendEvent(field, wheel)
     assert rig.chosen == ChatSettings()
 
@@ -288,8 +261,8 @@ def test_settings_that_are_not_read_yet_cannot_be_changed(rig: SettingsRig) -> N
 # ---------------------------------------------------------------- what answers are written with
 
 
-def test_a_change_while_an_answer_is_written_counts_from_the_next_one_on(endless: SettingsRig) -> None:
-    rig = endless
+@pytest.mark.parametrize("rig", ["endless"], indirect=True)
+def test_a_change_while_an_answer_is_written_counts_from_the_next_one_on(rig: SettingsRig) -> None:
     rig.begin_answer("Hello")
     rig.enter("temperature", "0.1")
     assert rig.chosen.sampling.temperature == 0.1
@@ -327,12 +300,6 @@ def test_a_stored_answer_can_be_repeated_exactly(rig: SettingsRig) -> None:
     assert command.sampling == chosen.sampling.over(Sampling())
 
 
-def test_a_tab_of_its_own_shows_defaults(qtbot: QtBot) -> None:
-    tab = ChatSettingsTab()
-    qtbot.addWidget(tab)
-    assert tab.settings() == ChatSettings()
-
-
 # ---------------------------------------------------------------- thinking
 
 
@@ -346,26 +313,17 @@ def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: Setti
     assert (rig.chosen.thinking, rig.chosen.thinking_budget) == ("high", 512)
     asked = rig.queue.settings(rig.chosen)
     assert (asked.thinking, asked.thinking_budget) == ("", 512)
-
-    def show(levels: list[str]) -> None:
-        thinks = msgspec.structs.replace(pair, thinking=levels, may_think=True)
-        rig.tab.show_settings(
-            rig.chosen, Sampling(), dict.fromkeys(rig.tab.parameters, ""), [("auto", "Auto")], thinking.offered(thinks)
-        )
-
-    show([])
+    show_thinking(rig, [])
     assert not rig.tab.thinking.isVisible() and rig.tab.thinking_budget.isVisible()
     assert rig.tab.settings().thinking == "high"
-    show(["off", "on"])
+    show_thinking(rig, ["off", "on"])
     assert rig.tab.thinking.isVisible() and rig.tab.thinking.currentText() == "Model's default"
     assert rig.tab.settings().thinking == "high"  # nobody chose another one
-    show(["low", "high", "xhigh"])
+    show_thinking(rig, ["low", "high", "xhigh"])
     titles = [rig.tab.thinking.itemText(place) for place in range(rig.tab.thinking.count())]
     assert titles == ["Model's default", "Low", "High", "Extra high"]
     assert rig.tab.thinking.currentText() == "High"
-    place = rig.tab.thinking.findData("")
-    rig.tab.thinking.setCurrentIndex(place)
-    rig.tab.thinking.activated.emit(place)
+    pick(rig.tab.thinking, "")
     assert rig.chosen.thinking == ""
 
 
@@ -374,15 +332,7 @@ def test_the_headings_beside_a_field_take_one_line(
 ) -> None:
     stylesheet.apply(qapp)
     rig.tab.more_section.button.click()
-    pair = rig.pair_loader.pair()
-    assert pair is not None
-    rig.tab.show_settings(
-        rig.chosen,
-        Sampling(),
-        dict.fromkeys(rig.tab.parameters, ""),
-        [("auto", "Auto")],
-        thinking.offered(msgspec.structs.replace(pair, thinking=["off"], may_think=True)),
-    )
+    show_thinking(rig, ["off"])
     rig.tab.resize(264, 500)
     for field in (rig.tab.thinking_budget, rig.tab.max_tokens, rig.tab.seed):
         line = field.parentWidget()
@@ -395,9 +345,7 @@ def test_the_headings_beside_a_field_take_one_line(
 def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot, rig: SettingsRig) -> None:
     tab = rig.tab
     assert not tab.format_source.isVisible() and not tab.format_problem.isVisible()
-    place = tab.answer_format.findData("json_schema")
-    tab.answer_format.setCurrentIndex(place)
-    tab.answer_format.activated.emit(place)
+    pick(tab.answer_format, "json_schema")
     assert tab.format_source.isVisible()
     QTest.keyClicks(tab.format_source, '{"type": "objekt"}')
     tab.commit()
@@ -410,3 +358,12 @@ def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot,
     wanted = AnswerFormat(kind="json_schema", source='{"type": "object"}')
     assert rig.chosen.format() == wanted
     assert rig.queue.settings(rig.chosen).command([]).format == wanted
+
+
+def show_thinking(rig: SettingsRig, levels: list[str]) -> None:
+    """As of a model with these levels of thinking."""
+    pair = rig.pair_loader.pair()
+    assert pair is not None
+    offered = thinking.offered(msgspec.structs.replace(pair, thinking=levels, may_think=True))
+    sources = dict.fromkeys(rig.tab.parameters, "")
+    rig.tab.show_settings(rig.chosen, Sampling(), sources, [("auto", "Auto")], offered)

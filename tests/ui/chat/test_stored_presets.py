@@ -26,17 +26,15 @@ def notice_list(qtbot: QtBot) -> Iterator[NoticeList]:
     owner.deleteLater()
 
 
-@pytest.fixture
-def stored(notice_list: NoticeList, tmp_path: Path) -> Iterator[StoredPresets]:
-    made = StoredPresets(Presets(tmp_path / "presets.json"), notice_list, notice_list.parent())
-    yield made
-    made.close()
+def stored_in(folder: Path, notice_list: NoticeList) -> StoredPresets:
+    return StoredPresets(Presets(folder / "presets.json"), notice_list, notice_list.parent())
 
 
-def test_a_disk_that_hangs_does_not_keep_the_window(
-    qtbot: QtBot, stored: StoredPresets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_disk_that_hangs_does_not_keep_the_window_and_all_is_written_in_the_end(
+    qtbot: QtBot, notice_list: NoticeList, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    presets, names = stored.presets, list[str]()
+    stored = stored_in(tmp_path, notice_list)
+    presets, names, told = stored.presets, list[str](), list[str]()
     with monkeypatch.context() as patch:
         stalled = Stalled(patch)
         stalled.drive(tmp_path)
@@ -50,27 +48,18 @@ def test_a_disk_that_hangs_does_not_keep_the_window(
         qtbot.waitUntil(lambda: len(names) == 2, timeout=WAIT_MS)
         assert stalled.in_window == []
     assert names == presets.names() == ["Brief", "Brief copy"]
-
-
-def test_what_goes_wrong_is_told(qtbot: QtBot, stored: StoredPresets, notice_list: NoticeList, tmp_path: Path) -> None:
-    told: list[str] = []
-    stored.change(lambda presets: presets.delete("gone"), failed=lambda error: told.append(str(error)))
     with qtbot.waitSignal(stored.changed, timeout=WAIT_MS):
-        stored.change(lambda presets: presets.import_file(tmp_path / "gone.json"))
-    qtbot.waitUntil(lambda: "presets" in notice_list.notices(), timeout=WAIT_MS)
-    assert told == ["There is no longer a preset named “gone”."]
-    assert notice_list.notices()["presets"].text == "gone.json can't be read because it isn't a file."
+        stored.change(lambda presets: presets.delete("gone"), failed=lambda error: told.append(str(error)))
+    qtbot.waitUntil(lambda: told == ["There is no longer a preset named “gone”."], timeout=WAIT_MS)
+    assert notice_list.notices() == {}
+    stored.change(lambda presets: presets.save("Last", BRIEF))
+    stored.close()
+    assert Presets(tmp_path / "presets.json").names() == ["Brief", "Brief copy", "Last"]
 
 
 def test_a_file_that_cannot_be_used_is_told(notice_list: NoticeList, tmp_path: Path) -> None:
     (tmp_path / "presets.json").write_text("{", encoding="utf-8")
-    StoredPresets(Presets(tmp_path / "presets.json"), notice_list, notice_list.parent()).close()
+    stored_in(tmp_path, notice_list).close()
     assert notice_list.notices()["presets"].text.startswith(
         "The presets couldn't be read. The file has been renamed to "
     )
-
-
-def test_what_was_asked_for_is_written_at_the_end(stored: StoredPresets, tmp_path: Path) -> None:
-    stored.change(lambda presets: presets.save("Brief", BRIEF))
-    stored.close()
-    assert Presets(tmp_path / "presets.json").names() == ["Brief"]

@@ -17,23 +17,12 @@ from app.ui.chat.footer import combined, details_of, thinking_title
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import stylesheet, theme
-from app.ui.widgets.turns import turns
+from app.ui.widgets import theme
 from tests.ui.chat import stored
+from tests.ui.chat.stored import settle, show
 
 THOUGHT = "The user wants **words**.\n\n- one\n- two\n\n```py\nx = 1\n```"
 FIGURES = Figures(completion_tokens=20, thinking_tokens=12, thinking_seconds=12.2)
-
-
-@pytest.fixture
-def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transcript:
-    stylesheet.apply(qapp)
-    result = Transcript()
-    result.commands.stop_thinking = lambda: None
-    qtbot.addWidget(result)
-    result.resize(800, 600)
-    result.show()
-    return result
 
 
 def thought(text: str, thinking: str = THOUGHT, message_id: str = "a", **changes: object) -> StoredMessage:
@@ -54,10 +43,6 @@ def part_of(transcript: Transcript, place: int = -1) -> ThinkingPart:
     return part
 
 
-def settle(qtbot: QtBot, transcript: Transcript) -> None:
-    qtbot.waitUntil(lambda: transcript.column.is_complete() and turns().is_idle())
-
-
 def is_laid_out(part: ThinkingPart) -> bool:
     return part.view is not None
 
@@ -74,8 +59,7 @@ def top_of(transcript: Transcript, part: ThinkingPart) -> int:
 
 
 def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(thought("The **answer**."))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, thought("The **answer**."))
     part = part_of(transcript)
     assert (title(part), part.button.accessibleName()) == ("Thought for 12 s", "Thought for 12 s, closed")
     assert not is_laid_out(part)
@@ -95,8 +79,7 @@ def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, tra
 
 
 def test_the_tab_key_goes_from_the_thinking_to_the_answer(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(thought("The answer."))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, thought("The answer."))
     with qtbot.waitActive(transcript):
         transcript.activateWindow()
     message, part = answer(transcript), part_of(transcript)
@@ -123,15 +106,9 @@ def test_opening_and_closing_leave_the_button_where_it_is(qtbot: QtBot, transcri
         bar = transcript.column.verticalScrollBar()
         bar.setValue(bar.maximum() // 2)
         settle(qtbot, transcript)
-    shown = [one for one in transcript.column.built() if isinstance(one.widget, AnswerMessage)]
-    seen = [
-        one.widget.thinking
-        for one in shown
-        if isinstance(one.widget, AnswerMessage)
-        and one.widget.thinking is not None
-        and 0 <= top_of(transcript, one.widget.thinking) < 500
-    ]
-    part = seen[0]
+    messages = [one.widget for one in transcript.column.built() if isinstance(one.widget, AnswerMessage)]
+    parts = [one.thinking for one in messages if one.thinking is not None]
+    part = next(one for one in parts if 0 <= top_of(transcript, one) < 500)
     before = top_of(transcript, part)
     part.button.click()
     settle(qtbot, transcript)
@@ -162,16 +139,15 @@ def test_a_choice_stays_while_the_message_is_out_of_sight(qtbot: QtBot, transcri
     assert isinstance(again, AnswerMessage) and again.thinking is not None and again.thinking.is_open
 
 
-def test_an_answer_without_thinking_has_no_such_button(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.answer("a", "Plain."))
-    transcript.add(thought("Nothing thought.", " \n", "b"))
-    settle(qtbot, transcript)
-    assert answer(transcript, 0).thinking is None and answer(transcript, 1).thinking is None
-
-
 def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(thought("", status="stopped", finish_reason="cancelled"))
-    settle(qtbot, transcript)
+    transcript.add(stored.answer("plain", "Plain."))
+    transcript.add(thought("Nothing thought.", " \n", "b"))
+    transcript.add(thought("", message_id="ended", finish_reason="end"))
+    show(qtbot, transcript, thought("", status="stopped", finish_reason="cancelled"))
+    assert answer(transcript, 0).thinking is None and answer(transcript, 1).thinking is None
+    note = answer(transcript, 2).note
+    assert note is not None and note.text() == "The model stopped after thinking, without writing an answer."
+    assert title(part_of(transcript, 2)) == "Thought for 12 s"
     assert title(part_of(transcript)) == "Stopped thinking after 12 s"
     assert not answer(transcript).view.isVisible()
     assert answer(transcript).spoken() == "Guide: Stopped thinking after 12 s, closed"
@@ -183,19 +159,10 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert [action.text() for action in menu.actions()][:2] == ["Copy thinking", "Show raw text"]
 
 
-def test_a_model_that_only_thought_is_not_an_empty_answer(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(thought("", finish_reason="end"))
-    settle(qtbot, transcript)
-    note = answer(transcript).note
-    assert note is not None and note.text() == "The model stopped after thinking, without writing an answer."
-    assert title(part_of(transcript)) == "Thought for 12 s"
-
-
 def test_tints_raw_text_and_theme_reach_the_thinking(qtbot: QtBot, transcript: Transcript) -> None:
     theme.override(theme.LIGHT)
     transcript.set_show_drafted(True)
-    transcript.add(thought("The answer."))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, thought("The answer."))
     part = part_of(transcript)
     part.button.click()
     settle(qtbot, transcript)
@@ -222,7 +189,8 @@ def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot,
     seconds = [3.2]
     transcript.begin_answer(stored.answer("a"), lambda: seconds[0])
     transcript.append_pieces([Piece(text="", thinking=True)])
-    assert not part_visible(transcript)
+    empty = answer(transcript).thinking
+    assert empty is None or not empty.isVisible()
     transcript.append_pieces([Piece(text="Let me see. ", thinking=True)])
     settle(qtbot, transcript)
     part = part_of(transcript)
@@ -248,16 +216,8 @@ def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot,
     settle(qtbot, transcript)
     assert title(part) == "Thought for 12 s" and part.is_open
     assert not part._timer.isActive()
-
-
-def part_visible(transcript: Transcript) -> bool:
-    part = answer(transcript).thinking
-    return part is not None and part.isVisible()
-
-
-def test_where_nothing_can_stop_it_there_is_no_button(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.commands.stop_thinking = None
-    transcript.begin_answer(stored.answer("a"))
+    transcript.commands.stop_thinking = None  # where nothing can stop it
+    transcript.begin_answer(stored.answer("b"))
     transcript.append_pieces([Piece(text="Hm.", thinking=True)])
     settle(qtbot, transcript)
     assert part_of(transcript).stop_button is None
@@ -288,8 +248,7 @@ def test_opened_while_it_streams_it_stays_where_it_is_and_may_grow_below_the_scr
 
 
 def test_matches_in_the_thinking_come_first(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(thought("A word, and another word."))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, thought("A word, and another word."))
     transcript.set_find("word")
     in_answer = transcript.show_match("a", 1)
     assert in_answer is answer(transcript).view and not is_laid_out(part_of(transcript))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication, QInputMethodEvent
+from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -22,23 +22,13 @@ from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
 from app.ui.chat.welcome import EXAMPLES
-from app.ui.widgets import stylesheet, theme
+from app.ui.widgets import theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
 from app.ui.widgets.focus_order import next_in_focus_order
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
-from tests.ui.chat.stored import FOOTER
-
-
-@pytest.fixture
-def transcript(qtbot: QtBot, no_style_later: None, qapp: QApplication) -> Transcript:
-    stylesheet.apply(qapp)
-    result = Transcript()
-    qtbot.addWidget(result)
-    result.resize(800, 600)
-    result.show()
-    return result
+from tests.ui.chat.stored import FOOTER, settle, show
 
 
 def entry_of(transcript: Transcript, key: str) -> Entry:
@@ -63,17 +53,6 @@ def question(transcript: Transcript, key: str) -> UserMessage:
     return found
 
 
-def settle(qtbot: QtBot, transcript: Transcript) -> None:
-    """Wait until everything near the screen is built and drawn."""
-
-    def is_settled() -> bool:
-        built = [entry for entry in transcript.column.entries if entry.widget is not None]
-        views = [entry.widget.view for entry in built if isinstance(entry.widget, (UserMessage, AnswerMessage))]
-        return transcript.column.is_complete() and turns().is_idle() and all(view.is_drawn for view in views)
-
-    qtbot.waitUntil(is_settled)
-
-
 def said(part: QLabel | None) -> str:
     assert part is not None and part.isVisible()
     return part.text()
@@ -95,6 +74,7 @@ def fill(transcript: Transcript, turns: int) -> None:
 
 def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.add(stored.question("u", "What is **this**?"))
+    transcript.append_pieces([Piece(text="before the beginning")])
     transcript.begin_answer(stored.answer("a"))
     for text in ("Some ", "**bo", "ld** ", "words\n\n", "```py\nx = 1", "\n```"):
         transcript.append_pieces([Piece(text=text)])
@@ -102,19 +82,12 @@ def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
     assert answer(transcript, "a").view.document().toPlainText() == "Some bold words\nx = 1"
     assert answer(transcript, "a").footer is None
     transcript.finish_answer(stored.answer("a", note="Stopped before the end."))
+    transcript.append_pieces([Piece(text="after the end")])
     settle(qtbot, transcript)
+    assert answer(transcript, "a").view.document().toPlainText() == "Some bold words\nx = 1"
     assert said(answer(transcript, "a").footer) == FOOTER
     assert said(answer(transcript, "a").note) == "Stopped before the end."
     assert question(transcript, "u").view.document().toPlainText() == "What is **this**?"
-
-
-def test_pieces_after_the_end_are_ignored(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.append_pieces([Piece(text="lost")])
-    transcript.begin_answer(stored.answer("a"))
-    transcript.finish_answer(stored.answer("a"))
-    transcript.append_pieces([Piece(text="late")])
-    settle(qtbot, transcript)
-    assert answer(transcript, "a").view.content == ""
 
 
 def test_reading_the_chat_shows_only_when_it_takes_a_while(
@@ -135,8 +108,7 @@ def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: 
     drafters = [DrafterFigures(name=name, tested=2, accepted=1, acceptance_rate=0.5) for name in ("model", "ngram")]
     figures = Figures(completion_tokens=214, draft=DraftFigures(drafters=drafters))
     message = stored.answer("a", "text", 2, 3, pieces=[Piece(text="text", drafter="model")], figures=figures)
-    transcript.add(message)
-    settle(qtbot, transcript)
+    show(qtbot, transcript, message)
     footer = answer(transcript, "a").footer
     assert footer is not None
     details = footer.accessibleDescription()
@@ -162,8 +134,7 @@ def named(parent: QWidget, name: str) -> QAbstractButton:
 
 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.answer("a", "the **source**", 2, 2))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.answer("a", "the **source**", 2, 2))
     message = answer(transcript, "a")
     regenerated = calls(transcript, "regenerate")
     click(message.buttons.regenerate_button)
@@ -182,27 +153,29 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
 
 
 def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "first", 1, 2))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.question("u", "first", 1, 2))
     message = question(transcript, "u")
+    edited = calls(transcript, "edit")
     click(message.buttons.edit_button)
     assert message.editing is not None
-    editor = message.findChild(QPlainTextEdit)
-    assert isinstance(editor, QPlainTextEdit)
-    assert editor.isVisible()
+    message.editing.text.setPlainText("second")
+    QTest.keyClick(message.editing.text, Qt.Key.Key_Escape)
+    assert edited == []
+    assert message.view.isVisible() and message.view.content == "first"
+    click(message.buttons.edit_button)
+    assert message.editing is not None
+    editor = message.editing.text
+    assert editor.isVisible() and editor.toPlainText() == "first"
     editor.setPlainText("  ")
     assert not message.editing.save_button.isEnabled()
     editor.setPlainText("second")
-    edited = calls(transcript, "edit")
     click(message.editing.save_button)
     assert edited == [("u", "second", ())]
     assert not editor.isVisible()
 
 
 def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "first"))
-    transcript.add(stored.answer("a", "An **answer**"))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.question("u", "first"), stored.answer("a", "An **answer**"))
     edited = calls(transcript, "edit")
     for key in ("a", "u"):
         message = widget(transcript, key)
@@ -214,26 +187,11 @@ def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcri
     assert edited == [("u", "first", ())]  # which is answered once more
 
 
-def test_escape_leaves_a_message_as_it_was(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "first"))
-    settle(qtbot, transcript)
-    message = question(transcript, "u")
-    click(message.buttons.edit_button)
-    assert message.editing is not None
-    message.editing.text.setPlainText("second")
-    edited = calls(transcript, "edit")
-    QTest.keyClick(message.editing.text, Qt.Key.Key_Escape)
-    assert edited == []
-    assert message.view.isVisible()
-    assert message.view.content == "first"
-
-
 def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 1)
     settle(qtbot, transcript)
     transcript.set_busy(True)
-    transcript.add(stored.answer("late", "text", 1, 2))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.answer("late", "text", 1, 2))
     for key in ("a0", "late"):
         assert not answer(transcript, key).buttons.regenerate_button.isVisible()
         assert not answer(transcript, key).buttons.more_button.isVisible()
@@ -248,33 +206,12 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
 
 
 def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "question", 1, 2))
-    transcript.add(stored.answer("a", "```py\nx\n```", 1, 2))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.question("u", "question", 1, 2), stored.answer("a", "```py\nx\n```", 1, 2))
     buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
     assert len(buttons) >= 10
     for button in buttons:
         assert button.accessibleName(), button.text()
         assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.accessibleName()
-
-
-def test_enter_and_escape_during_composition_belong_to_the_input_method(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "before"))
-    settle(qtbot, transcript)
-    click(question(transcript, "u").buttons.edit_button)
-    editing = question(transcript, "u").editing
-    assert editing is not None
-    editor = editing.text
-    QApplication.sendEvent(editor, QInputMethodEvent("に", []))
-    edited = calls(transcript, "edit")
-    QTest.keyClick(editor, Qt.Key.Key_Return)
-    QTest.keyClick(editor, Qt.Key.Key_Escape)
-    assert editor.isVisible() and edited == []
-    done = QInputMethodEvent("", [])
-    done.setCommitString("日本")
-    QApplication.sendEvent(editor, done)
-    QTest.keyClick(editor, Qt.Key.Key_Return)
-    assert edited == [("u", "日本", ())]
 
 
 # ---------------------------------------------------------------- order of the column
@@ -291,19 +228,13 @@ def test_remove_from(qtbot: QtBot, transcript: Transcript) -> None:
     assert keys(transcript) == ["u0", "a0"]
     transcript.remove_from("unknown")
     assert keys(transcript) == ["u0", "a0"]
-
-
-def test_removing_the_answer_being_written_ends_it(qtbot: QtBot, transcript: Transcript) -> None:
     transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="x")])
-    transcript.remove_from("a")
+    transcript.remove_from("a")  # while it is written
     transcript.append_pieces([Piece(text="y")])
     transcript.finish_answer(stored.answer("a"))
     settle(qtbot, transcript)
-    assert keys(transcript) == []
-
-
-def test_clear_while_an_answer_is_written(qtbot: QtBot, transcript: Transcript) -> None:
+    assert keys(transcript) == ["u0", "a0"]
     transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="x " * 50_000)])
     transcript.clear()
@@ -336,7 +267,9 @@ def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> Non
     for text in EXAMPLES:
         click(named(transcript, text))
     assert asked == [(text,) for text in EXAMPLES]
-    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Keep the guide"]
+    assert not has_button(transcript, "Keep the guide")
+    transcript.add(stored.question("u", "Hello"))
+    assert keys(transcript) == ["u"]
 
 
 def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
@@ -349,11 +282,6 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     click(keep)
     assert not keep.isVisible()
     assert opened == hidden == [()]
-
-
-def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.set_guide(True)
-    transcript.show_welcome()
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
@@ -362,56 +290,24 @@ def test_the_card_proposes_a_pair_to_get(qtbot: QtBot, transcript: Transcript) -
     assert wanted == [()]
     transcript.set_proposal("")
     settle(qtbot, transcript)
-    assert not [button for button in transcript.findChildren(QPushButton) if button.text() == "Get this model"]
-
-
-def test_a_proposal_changes_no_chat_that_has_messages(transcript: Transcript) -> None:
-    transcript.set_guide(True)
-    transcript.show_welcome()
+    assert not has_button(transcript, "Get this model")
     transcript.add(stored.question("u", "Hello"))
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
-    assert keys(transcript) == ["u"]
-
-
-def test_the_first_message_ends_the_welcome(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.set_guide(True)
-    transcript.show_welcome()
-    transcript.add(stored.question("u", "Hello"))
     assert keys(transcript) == ["u"]
 
 
 # ---------------------------------------------------------------- scrolling
 
 
-def test_only_what_is_near_the_screen_is_built(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 150)
-    settle(qtbot, transcript)
-    built = [entry for entry in transcript.column.entries if entry.widget is not None]
-    assert len(transcript.column.entries) == 300
-    assert len(built) < 40
-    assert built[-1].key == "a149"
-    transcript.column.verticalScrollBar().setValue(0)
-    settle(qtbot, transcript)
-    assert transcript.column.entries[0].widget is not None
-    assert question(transcript, "u0").isVisible()
-
-
-def test_the_view_follows_the_end(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 3)
+def test_the_view_stays_where_the_user_reads(qtbot: QtBot, transcript: Transcript) -> None:
+    fill(transcript, 5)
     transcript.begin_answer(stored.answer("a"))
     bar = transcript.column.verticalScrollBar()
-    for _ in range(5):
+    for _ in range(3):
         transcript.append_pieces([Piece(text="line\n\n" * 10)])
         settle(qtbot, transcript)
         assert bar.value() == bar.maximum() > 0
     assert not transcript.newest_button.isVisible()
-
-
-def test_the_view_stays_where_the_user_reads(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 5)
-    transcript.begin_answer(stored.answer("a"))
-    settle(qtbot, transcript)
-    bar = transcript.column.verticalScrollBar()
     bar.setValue(bar.maximum() // 2)
     settle(qtbot, transcript)  # what comes into view is built, and what is read keeps its place meanwhile
     place = bar.value()
@@ -425,10 +321,10 @@ def test_the_view_stays_where_the_user_reads(qtbot: QtBot, transcript: Transcrip
 
 
 def test_building_what_is_above_moves_nothing(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 60)
+    fill(transcript, 30)
     settle(qtbot, transcript)
     bar = transcript.column.verticalScrollBar()
-    for _ in range(60):
+    for _ in range(30):
         seen = next(e for e in transcript.column.entries if e.top + e.height > bar.value() + 300)
         assert seen.widget is not None
         before = seen.widget.y()
@@ -440,35 +336,35 @@ def test_building_what_is_above_moves_nothing(qtbot: QtBot, transcript: Transcri
     assert bar.value() < bar.maximum()
 
 
-def test_a_narrow_window_still_fits(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 2)
+def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.resize(1600, 600)
+    show(qtbot, transcript, stored.answer("a", "word " * 200 + "\n\n```\nx\n```\n\n```\n" + "x" * 95 + "\n```"))
+    message, widths = answer(transcript, "a"), transcript.column.widths()
+    document = message.view.document()
+    assert document.firstBlock().layout().lineAt(0).textLength() <= 90
+    assert document.lastBlock().layout().lineCount() == 1
+    short, long = message.view.findChildren(CodeHeader)
+    assert short.width() == widths.prose < long.width() <= widths.code
     transcript.resize(360, 400)
     settle(qtbot, transcript)
-    message = answer(transcript, "a1")
     assert message.x() >= 0
     assert message.x() + message.view.width() <= 360
 
 
-def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.resize(1600, 600)
-    transcript.add(stored.answer("a", "word " * 200 + "\n\n```\n" + "x" * 90 + "\n```"))
-    settle(qtbot, transcript)
-    document = answer(transcript, "a").view.document()
-    assert document.firstBlock().layout().lineAt(0).textLength() <= 90
-    assert document.lastBlock().layout().lineCount() == 1
-
-
 def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
     for key in ("a", "b"):
-        text = "drafted words"
-        pieces = [Piece(text=text, round=3, drafter="model")]
-        transcript.add(stored.answer(key, text, pieces=pieces))
+        pieces = [Piece(text="drafted words", round=3, drafter="model")]
+        transcript.add(stored.answer(key, "drafted words", pieces=pieces))
     settle(qtbot, transcript)
-    plain = [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
+
+    def pictures() -> list[QImage]:
+        return [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
+
+    plain = pictures()
     transcript.set_show_drafted(True)
-    assert all(answer(transcript, key).view.grab().toImage() != image for key, image in zip("ab", plain, strict=True))
+    assert all(one != other for one, other in zip(pictures(), plain, strict=True))
     transcript.set_show_drafted(False)
-    assert all(answer(transcript, key).view.grab().toImage() == image for key, image in zip("ab", plain, strict=True))
+    assert pictures() == plain
 
 
 def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcript: Transcript) -> None:
@@ -483,8 +379,7 @@ def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcrip
 
 
 def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.answer("a", "words\n\n" * 100))
-    settle(qtbot, transcript)
+    show(qtbot, transcript, stored.answer("a", "words\n\n" * 100))
     bar = transcript.column.verticalScrollBar()
     bar.setValue(0)
     settle(qtbot, transcript)
@@ -493,15 +388,6 @@ def test_selecting_beyond_the_edge_scrolls(qtbot: QtBot, transcript: Transcript)
     assert bar.value() == 0
     transcript.column.show_point(view, QPoint(5, 700))
     assert 0 < bar.value() <= 60
-
-
-def test_a_short_code_block_is_no_wider_than_prose(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.resize(1400, 600)
-    transcript.add(stored.answer("a", "```\nx\n```\n\n```\n" + "x" * 95 + "\n```"))
-    settle(qtbot, transcript)
-    short, long = answer(transcript, "a").view.findChildren(CodeHeader)
-    assert short.width() == transcript.column.widths().prose
-    assert short.width() < long.width() <= transcript.column.widths().code
 
 
 # ---------------------------------------------------------------- long chats
@@ -567,6 +453,7 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     assert {"edited", "selected", "written"} <= built(transcript)
     editing = question(transcript, "edited").editing
     assert editing is not None and editing.text.toPlainText() == "My words"
+    assert answer(transcript, "selected").view.textCursor().selectedText() == "words to copy"
 
 
 def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, transcript: Transcript) -> None:
@@ -610,18 +497,10 @@ def test_one_message_is_built_in_a_turn_the_newest_first(qtbot: QtBot, transcrip
     for count in range(1, 5):
         assert turns().is_waiting(transcript.column)
         transcript.column.take_turn()
+        transcript.column.refit(transcript.column.entries[11])  # it is drawn, and no other one is built
         assert built(transcript) == {str(11 - one) for one in range(count)}
     settle(qtbot, transcript)
     assert all(entry.widget is not None for entry in transcript.column.entries[-6:])
-
-
-def test_what_draws_builds_nothing_in_the_same_turn(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(6)])
-    transcript.column.take_turn()
-    transcript.column.refit(transcript.column.entries[5])
-    assert built(transcript) == {"5"}
-    settle(qtbot, transcript)
-    assert {"4", "5"} <= built(transcript)
 
 
 def test_what_is_far_is_freed_a_little_in_a_turn(qtbot: QtBot, transcript: Transcript) -> None:
@@ -687,33 +566,6 @@ def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, tr
     assert transcript.show_message("no such message") is None
 
 
-def test_a_selection_survives_scrolling_to_the_other_end(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 100)
-    settle(qtbot, transcript)
-    answer(transcript, "a99").view.selectAll()
-    selected = answer(transcript, "a99").view.textCursor().selectedText()
-    scroll(qtbot, transcript, 0)
-    transcript.column.go_to_end()
-    settle(qtbot, transcript)
-    assert answer(transcript, "a99").view.textCursor().selectedText() == selected != ""
-
-
-def test_a_message_that_comes_in_from_above_moves_nothing_that_is_read(qtbot: QtBot, transcript: Transcript) -> None:
-    """Its height was estimated: the difference goes to its upper end."""
-    transcript.add_all([stored.answer("high", "- one\n" * 60), stored.answer("read", "words\n\n" * 40)])
-    transcript.column.entries[0].height = 100
-    settle(qtbot, transcript)
-    scroll(qtbot, transcript, 0)
-    transcript.column._free(transcript.column.entries[0])
-    transcript.column.entries[0].height, transcript.column._placed = 100, 0
-    transcript.column.verticalScrollBar().setValue(60)
-    read = widget(transcript, "read")
-    before = read.y()
-    settle(qtbot, transcript)
-    assert transcript.column.entries[0].height > 1000
-    assert read.y() == before
-
-
 @pytest.mark.parametrize(
     "text",
     ["Many words follow here. " * 12 + "\n\n", "- some words of a short line of a list\n"],
@@ -752,29 +604,17 @@ def test_a_height_that_is_the_real_one_at_last_is_taken(qtbot: QtBot, transcript
     assert entry.height == real
 
 
-def test_a_chat_is_opened_with_its_end(qtbot: QtBot, transcript: Transcript) -> None:
-    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(200)]
-    transcript.show_end(messages[-20:])
-    settle(qtbot, transcript)
-    shown = widget(transcript, "199")
-    before = shown.y()
-    transcript.add_all(messages)
-    settle(qtbot, transcript)
-    assert keys(transcript) == [message.id for message in messages]
-    assert widget(transcript, "199") is shown and shown.y() == before
-
-
-def test_older_messages_that_come_later_move_nothing_that_is_read(qtbot: QtBot, transcript: Transcript) -> None:
-    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(1200)]
-    transcript.show_end(messages[-20:])
-    settle(qtbot, transcript)
-    scroll(qtbot, transcript, 100)
-    shown = next(entry for entry in transcript.column.entries if entry.top > 100)
-    before = widget(transcript, shown.key).y()
-    transcript.add_all(messages)
-    settle(qtbot, transcript)
-    assert keys(transcript) == [message.id for message in messages]
-    assert widget(transcript, shown.key).y() == before
+def test_older_messages_that_come_later_move_nothing_that_is_read(qtbot: QtBot, sliced: Transcript) -> None:
+    messages = [stored.answer(str(number), f"Answer {number}\n\n" + "words\n\n" * 5) for number in range(50)]
+    sliced.show_end(messages[-12:])
+    settle(qtbot, sliced)
+    scroll(qtbot, sliced, 100)
+    shown = next(entry for entry in sliced.column.entries if entry.top > 100)
+    before = widget(sliced, shown.key).y()
+    sliced.add_all(messages)
+    settle(qtbot, sliced)
+    assert keys(sliced) == [message.id for message in messages]
+    assert widget(sliced, shown.key).y() == before
 
 
 def test_an_end_that_was_no_longer_true_goes(qtbot: QtBot, transcript: Transcript) -> None:
@@ -792,8 +632,9 @@ def numbered(count: int) -> list[StoredMessage]:
 
 
 @pytest.fixture
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def sliced(transcript: Transcript, monkeypatch: pytest.MonkeyPatch) -> Transcript:
     monkeypatch.setattr("app.ui.chat.transcript._AT_ONCE", 15)
+    return transcript
 
 
 def opened(qtbot: QtBot, transcript: Transcript, messages: list[StoredMessage]) -> None:
@@ -805,76 +646,67 @@ def opened(qtbot: QtBot, transcript: Transcript, messages: list[StoredMessage]) 
     assert turns().is_waiting(transcript)
 
 
-def test_the_older_messages_come_in_slices(qtbot: QtBot, transcript: Transcript, few_at_once: None) -> None:
+def test_the_older_messages_come_in_slices(qtbot: QtBot, sliced: Transcript) -> None:
     messages = numbered(45)
-    opened(qtbot, transcript, messages)
-    shown = widget(transcript, "44")
+    opened(qtbot, sliced, messages)
+    shown = widget(sliced, "44")
     place = shown.y()
     for count in (42, 45):
-        transcript.take_turn()
-        assert keys(transcript) == [message.id for message in messages[-count:]]
-    settle(qtbot, transcript)
-    assert not turns().is_waiting(transcript)
-    assert widget(transcript, "44") is shown and shown.y() == place
+        sliced.take_turn()
+        assert keys(sliced) == [message.id for message in messages[-count:]]
+    settle(qtbot, sliced)
+    assert not turns().is_waiting(sliced)
+    assert widget(sliced, "44") is shown and shown.y() == place
 
 
-def test_a_chat_whose_end_was_not_shown_comes_in_slices_too(
-    qtbot: QtBot, transcript: Transcript, few_at_once: None
-) -> None:
+def test_a_chat_whose_end_was_not_shown_comes_in_slices_too(qtbot: QtBot, sliced: Transcript) -> None:
     messages = numbered(25)
-    transcript.add_all(messages)
-    assert keys(transcript) == [message.id for message in messages[-15:]]
-    settle(qtbot, transcript)
-    assert keys(transcript) == [message.id for message in messages]
+    sliced.add_all(messages)
+    assert keys(sliced) == [message.id for message in messages[-15:]]
+    settle(qtbot, sliced)
+    assert keys(sliced) == [message.id for message in messages]
 
 
-def test_what_was_still_to_come_of_a_chat_that_is_left_never_does(
-    qtbot: QtBot, transcript: Transcript, few_at_once: None
-) -> None:
-    opened(qtbot, transcript, numbered(40))
-    transcript.clear()
-    transcript.add(stored.question("another", "Of another chat"))
-    settle(qtbot, transcript)
-    assert keys(transcript) == ["another"]
-
-
-def test_slices_stay_above_what_is_sent_and_answered_meanwhile(
-    qtbot: QtBot, transcript: Transcript, few_at_once: None
-) -> None:
+def test_slices_stay_above_what_is_sent_and_answered_meanwhile(qtbot: QtBot, sliced: Transcript) -> None:
     messages = numbered(40)
-    opened(qtbot, transcript, messages)
-    transcript.add_all([stored.question("new", "And now?")])
-    transcript.begin_answer(stored.answer("answer"))
-    settle(qtbot, transcript)
-    assert keys(transcript) == [*(message.id for message in messages), "new", "answer"]
+    opened(qtbot, sliced, messages)
+    sliced.add_all([stored.question("new", "And now?")])
+    sliced.begin_answer(stored.answer("answer"))
+    settle(qtbot, sliced)
+    assert keys(sliced) == [*(message.id for message in messages), "new", "answer"]
+    sliced.clear()
+    opened(qtbot, sliced, messages)
+    sliced.clear()  # what was still to come of a chat that is left never does
+    show(qtbot, sliced, stored.question("another", "Of another chat"))
+    assert keys(sliced) == ["another"]
 
 
-def test_a_message_that_is_still_to_come_can_be_shown(qtbot: QtBot, transcript: Transcript, few_at_once: None) -> None:
+def test_a_message_that_is_still_to_come_can_be_shown(qtbot: QtBot, sliced: Transcript) -> None:
     messages = numbered(60)
-    opened(qtbot, transcript, messages)
-    shown = transcript.show_message("3")
+    opened(qtbot, sliced, messages)
+    shown = sliced.show_message("3")
     assert isinstance(shown, UserMessage)
-    assert keys(transcript) == [message.id for message in messages]
-    settle(qtbot, transcript)
-    assert transcript.column.viewport().rect().contains(shown.pos() + QPoint(0, 10))
-    assert keys(transcript) == [message.id for message in messages]
+    assert keys(sliced) == [message.id for message in messages]
+    settle(qtbot, sliced)
+    assert sliced.column.viewport().rect().contains(shown.pos() + QPoint(0, 10))
+    assert keys(sliced) == [message.id for message in messages]
 
 
-def test_a_message_that_is_still_to_come_can_be_removed_with_what_follows(
-    qtbot: QtBot, transcript: Transcript, few_at_once: None
-) -> None:
-    opened(qtbot, transcript, numbered(60))
-    transcript.remove_from("3")
-    settle(qtbot, transcript)
-    assert keys(transcript) == ["0", "1", "2"]
+def test_a_message_that_is_still_to_come_can_be_removed_with_what_follows(qtbot: QtBot, sliced: Transcript) -> None:
+    opened(qtbot, sliced, numbered(60))
+    sliced.remove_from("3")
+    settle(qtbot, sliced)
+    assert keys(sliced) == ["0", "1", "2"]
 
 
-def test_the_context_may_begin_in_what_is_still_to_come(
-    qtbot: QtBot, transcript: Transcript, few_at_once: None
-) -> None:
-    opened(qtbot, transcript, numbered(40))
-    transcript.mark_context_start("12")
-    settle(qtbot, transcript)
-    shown = keys(transcript)
+def test_the_context_may_begin_in_what_is_still_to_come(qtbot: QtBot, sliced: Transcript) -> None:
+    opened(qtbot, sliced, numbered(40))
+    sliced.mark_context_start("12")
+    settle(qtbot, sliced)
+    shown = keys(sliced)
     assert not shown[shown.index("12") - 1].isdigit()  # the line
     assert len(shown) == 41
+
+
+def has_button(transcript: Transcript, text: str) -> bool:
+    return any(button.text() == text for button in transcript.findChildren(QPushButton))

@@ -45,6 +45,15 @@ class Rig:
         dialog.show()
         return dialog
 
+    def export_dialog(self, *chats: tuple[str, str]) -> ExportDialog:
+        dialog = ExportDialog(self.transfers, list(chats))
+        self.qtbot.addWidget(dialog)
+        dialog.show()
+        return dialog
+
+    def rich_chat(self) -> str:
+        return self.worker.submit(rich_chat).result(timeout=10)
+
     def wait_for(self, dialog: ImportDialog, heading: str) -> None:
         self.qtbot.waitUntil(lambda: dialog._heading.text() == heading, timeout=WAIT_MS)
 
@@ -132,7 +141,7 @@ def test_closing_the_dialog_stops_what_it_does(rig: Rig, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("name", "suffix"), [("markdown", ".md"), ("html", ".html"), ("json", ".json")])
 def test_exporting(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, suffix: str) -> None:
-    chat_id = rig.worker.submit(rich_chat).result(timeout=10)
+    chat_id = rig.rich_chat()
     asked: list[str] = []
 
     def choose(_parent: object, _title: str, proposal: str, _filter: str) -> tuple[str, str]:
@@ -140,9 +149,7 @@ def test_exporting(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
         return str(tmp_path / "chat"), ""
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
-    dialog = ExportDialog(rig.transfers, [(chat_id, "Green “tea”")])
-    rig.qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = rig.export_dialog((chat_id, "Green “tea”"))
     dialog.choose(name)
     with rig.qtbot.waitSignal(dialog.exported, timeout=WAIT_MS) as told:
         dialog._export.click()
@@ -154,10 +161,7 @@ def test_exporting(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, na
 
 
 def test_an_export_that_fails_says_so(rig: Rig, tmp_path: Path) -> None:
-    chat_id = rig.worker.submit(rich_chat).result(timeout=10)
-    dialog = ExportDialog(rig.transfers, [(chat_id, "x")])
-    rig.qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = rig.export_dialog((rig.rich_chat(), "x"))
     dialog._run("markdown", tmp_path / "no such folder" / "chat.md")
     rig.qtbot.waitUntil(dialog._error.isVisible, timeout=WAIT_MS)
     assert "No such file" in dialog._error.text()
@@ -166,16 +170,14 @@ def test_an_export_that_fails_says_so(rig: Rig, tmp_path: Path) -> None:
 
 def test_several_chats_into_a_folder(rig: Rig, tmp_path: Path) -> None:
     ids = [rig.worker.submit(lambda store: store.create_chat("same").id).result(timeout=10) for _ in range(2)]
-    dialog = ExportDialog(rig.transfers, [(one, "same") for one in ids])
-    rig.qtbot.addWidget(dialog)
-    dialog.show()
+    dialog = rig.export_dialog(*((one, "same") for one in ids))
     with rig.qtbot.waitSignal(dialog.exported, timeout=WAIT_MS):
         dialog._run("html", tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["same 2.html", "same.html"]
 
 
 def test_printing(rig: Rig, tmp_path: Path) -> None:
-    chat_id = rig.worker.submit(rich_chat).result(timeout=10)
+    chat_id = rig.rich_chat()
     html: list[str] = []
     rig.transfers.for_paper(chat_id, html.append, lambda error: pytest.fail(str(error)))
     rig.qtbot.waitUntil(lambda: bool(html), timeout=WAIT_MS)

@@ -8,13 +8,9 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.folding import FOLD_CHARACTERS, FOLD_LINES, SHOWN_CHARACTERS, SHOWN_LINES, folded_length
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.messages import UserMessage
-from app.ui.chat.transcript import Transcript
-from tests.ui.chat import stored
 from tests.ui.chat.markdown.test_view import settle
 
 LONG = "\n\n".join(f"Paragraph **{number}** has a few words." for number in range(600)) + "\n\nthe end"
@@ -99,21 +95,3 @@ def test_nothing_is_folded_while_it_is_written(qtbot: QtBot, view: MarkdownView)
     settle(qtbot, view)
     assert fold_button(view) is None
     assert "the end" in view.document().toPlainText()
-
-
-def test_stored_messages_are_folded(qtbot: QtBot) -> None:
-    transcript = Transcript()
-    qtbot.addWidget(transcript)
-    transcript.resize(700, 600)
-    transcript.show()
-    transcript.add(stored.question("q", LONG))
-    transcript.add(stored.answer("a", LONG))
-    for entry in transcript.column.entries:
-        entry.is_pinned = True  # both stay, however long they are
-    question, answer = (transcript.column.build(entry) for entry in transcript.column.entries)
-    assert isinstance(question, UserMessage) and isinstance(answer, AnswerMessage)
-    for view in (question.view, answer.view):
-        settle(qtbot, view)
-        assert view.document().toPlainText().startswith("Paragraph")
-        assert "the end" not in view.document().toPlainText()
-        assert view.content == LONG

@@ -15,6 +15,7 @@ from app.protocol.events import Piece
 from app.ui.chat.markdown.code_blocks import MAX_CHARACTERS
 from app.ui.chat.markdown.json_folds import Gutter, parts_of
 from app.ui.chat.markdown.view import MarkdownView
+from tests.ui.chat.markdown.test_view import settle, write
 
 CODE = """{
   "a": "} ] { [ \\" {",
@@ -28,18 +29,14 @@ CODE = """{
 }"""
 
 
-def view_of(qtbot: QtBot, text: str, **options: Any) -> MarkdownView:
+def view_of(qtbot: QtBot, text: str, pieces: list[Piece] | None = None, **options: Any) -> MarkdownView:
     view = MarkdownView(**options)
     qtbot.addWidget(view)
     view.set_widths(500, 700)
     view.show()
-    view.set_text(text)
+    view.set_text(text, (lambda: pieces) if pieces else None)
     settle(qtbot, view)
     return view
-
-
-def settle(qtbot: QtBot, view: MarkdownView) -> None:
-    qtbot.waitUntil(lambda: view.is_drawn)
 
 
 def gutter_of(view: MarkdownView) -> Gutter:
@@ -89,6 +86,11 @@ def test_the_keyboard_reaches_all_parts(qtbot: QtBot) -> None:
     view = view_of(qtbot, CODE, language="json")
     gutter = gutter_of(view)
     assert gutter.accessibleDescription() == "Lines 1 to 10, shown"
+    plain = gutter.grab().toImage()
+    view.activateWindow()
+    gutter.setFocus()
+    qtbot.waitUntil(gutter.hasFocus)
+    assert gutter.grab().toImage() != plain
     for key, lines, description in (
         (Qt.Key.Key_Down, 10, "Lines 3 to 8, shown"),
         (Qt.Key.Key_Down, 10, "Lines 5 to 7, shown"),
@@ -138,8 +140,7 @@ def test_other_code_and_short_values_have_no_arrows(qtbot: QtBot, text: str) -> 
     qtbot.addWidget(view)
     view.set_widths(500, 700)
     view.show()
-    view.append_pieces([Piece(text=text)])
-    settle(qtbot, view)
+    write(qtbot, view, text)
     assert not [one for one in view.viewport().findChildren(Gutter) if one.isVisible()]
 
 
@@ -158,16 +159,11 @@ def test_lines_that_are_too_long_for_the_document(qtbot: QtBot) -> None:
 
 
 def test_tokens_under_folded_code_are_painted(qtbot: QtBot) -> None:
-    view = MarkdownView(language="json")
-    qtbot.addWidget(view)
-    view.set_widths(500, 700)
-    view.show()
     code = json.dumps([{"a": number} for number in range(60)], indent=1)
-    view.set_text(code, lambda: [Piece(text=code[at : at + 5], drafter="model") for at in range(0, len(code), 5)])
-    settle(qtbot, view)
+    pieces = [Piece(text=code[at : at + 5], drafter="model") for at in range(0, len(code), 5)]
+    view = view_of(qtbot, code, pieces, language="json")
     view.set_show_drafted(True)
-    gutter = gutter_of(view)
-    click(gutter, 3)
+    click(gutter_of(view), 3)
     view.grab()
     bottom = view.document().findBlockByNumber(view.document().blockCount() - 1)
     piece = view.piece_at(bottom.position())

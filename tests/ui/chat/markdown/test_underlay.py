@@ -45,6 +45,10 @@ def test_the_mark_is_painted_and_taken_away(qtbot: QtBot, view: MarkdownView) ->
     view.set_mark(None)
     assert view.grab().toImage().pixelColor(spot).name() != theme.LIGHT.differs.name()
     assert view.mark_box() is None
+    show(qtbot, view, "")  # in an empty text it does no harm
+    view.set_mark((0, 1))
+    view.mark_box()
+    view.grab()
 
 
 def test_what_is_not_shown_is_marked_behind_what_stands_before_it(qtbot: QtBot, view: MarkdownView) -> None:
@@ -59,13 +63,6 @@ def test_what_is_not_shown_is_marked_behind_what_stands_before_it(qtbot: QtBot, 
     at_end, end = view.mark_box(), mark(view, "end")
     assert at_end is not None
     assert abs(at_end.left() - end.right()) < 4
-
-
-def test_the_mark_of_an_empty_text_does_no_harm(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, "")
-    view.set_mark((0, 1))
-    view.mark_box()
-    view.grab()
 
 
 def test_the_mark_stays_with_a_new_width_and_theme_and_goes_with_the_text(qtbot: QtBot, view: MarkdownView) -> None:

@@ -12,11 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QScrollBar
 from pytestqt.qtbot import QtBot
 
-from app.protocol.events import Piece
 from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap, set_code_wrap
 from app.ui.chat.markdown.code_saving import file_name
 from app.ui.chat.markdown.view import MarkdownView
-from tests.ui.chat.markdown.test_view import settle, show
+from tests.ui.chat.markdown.test_view import settle, show, write
 
 WORD = "Donaudampfschifffahrtsgesellschaft"
 TABLE = f"| name | {WORD} |\n|---|---|\n" + f"| {WORD} | {WORD}{WORD[:20]} |\n" * 3
@@ -43,16 +42,8 @@ def header(view: MarkdownView) -> CodeHeader:
 
 def turn_wheel(view: MarkdownView, y: int, modifiers: Qt.KeyboardModifier, delta: QPoint) -> bool:
     place = QPointF(20, y)
-    event = QWheelEvent(
-        place,
-        view.viewport().mapToGlobal(place),
-        QPoint(),
-        delta,
-        Qt.MouseButton.NoButton,
-        modifiers,
-        Qt.ScrollPhase.NoScrollPhase,
-        False,
-    )
+    pressed, phase = Qt.MouseButton.NoButton, Qt.ScrollPhase.NoScrollPhase
+    event = QWheelEvent(place, view.viewport().mapToGlobal(place), QPoint(), delta, pressed, modifiers, phase, False)
     QApplication.sendEvent(view.viewport(), event)
     return event.isAccepted()
 
@@ -67,13 +58,22 @@ def test_a_wide_table_is_scrolled_and_the_view_is_not(qtbot: QtBot, view: Markdo
     assert view.width() == 320
     assert view.horizontalScrollBar().maximum() == 0
     assert bar.maximum() > 300
+    (part,) = view.wide.parts
+    block = view.document().find(f"{WORD}{WORD[:20]}").block()
+    assert block.layout().lineCount() == 1  # no cell is cut or broken
+    right = view.document().documentLayout().blockBoundingRect(block).left()
+    right += block.layout().lineAt(0).naturalTextWidth()
+    assert right <= part.width == bar.maximum() + bar.pageStep()
     before = view.grab().toImage()
     bar.setValue(bar.maximum())
     after = view.grab().toImage()
-    (part,) = view.wide.parts
     above = view.rect().adjusted(0, 0, 0, part.place.top() - 1 - view.rect().bottom())
     assert before.copy(above) == after.copy(above)
     assert before.copy(part.place) != after.copy(part.place)
+    view.set_widths(1200, 1200)
+    assert bars(view) == [] and view.wide.parts == []
+    view.set_widths(300, 320)
+    assert len(bars(view)) == 1
 
 
 @pytest.mark.parametrize("before", ["words\n\n", ""])
@@ -93,33 +93,10 @@ def test_the_scroll_bar_covers_nothing(qtbot: QtBot, view: MarkdownView, before:
         assert bar.geometry().bottom() < top + 1
 
 
-def test_no_cell_is_cut_or_broken(qtbot: QtBot, view: MarkdownView) -> None:
+def test_the_keyboard_scrolls_a_table_and_the_wheel_with_shift_only(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, WIDE)
     view.set_widths(300, 320)
-    (bar,) = bars(view)
-    (part,) = view.wide.parts
-    cursor = view.document().find(f"{WORD}{WORD[:20]}")
-    block = cursor.block()
-    assert block.layout().lineCount() == 1
-    right = view.document().documentLayout().blockBoundingRect(block).left()
-    right += block.layout().lineAt(0).naturalTextWidth()
-    assert right <= part.width == bar.maximum() + bar.pageStep()
-
-
-def test_a_table_that_fits_is_not_scrolled(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, WIDE)
-    view.set_widths(300, 320)
-    assert bars(view)
-    view.set_widths(1200, 1200)
-    assert bars(view) == [] and view.wide.parts == []
-    view.set_widths(300, 320)
-    assert len(bars(view)) == 1
-
-
-def test_the_keyboard_scrolls_a_table(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, WIDE)
-    view.set_widths(300, 320)
-    (bar,) = bars(view)
+    (bar,), (part,) = bars(view), view.wide.parts
     assert bar.focusPolicy() & Qt.FocusPolicy.TabFocus
     assert bar.accessibleName() == "Scroll this table sideways"
     QTest.keyClick(bar, Qt.Key.Key_Right)
@@ -129,12 +106,7 @@ def test_the_keyboard_scrolls_a_table(qtbot: QtBot, view: MarkdownView) -> None:
     assert bar.value() == bar.maximum()
     QTest.keyClick(bar, Qt.Key.Key_Left)
     assert bar.value() == bar.maximum() - moved
-
-
-def test_the_wheel_scrolls_sideways_with_shift_only(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, WIDE)
-    view.set_widths(300, 320)
-    (bar,), (part,) = bars(view), view.wide.parts
+    bar.setValue(0)
     inside, none = part.place.center().y(), Qt.KeyboardModifier.NoModifier
     assert not turn_wheel(view, inside, none, QPoint(0, -120))
     assert not turn_wheel(view, 2, Qt.KeyboardModifier.ShiftModifier, QPoint(0, -120))
@@ -162,11 +134,9 @@ def test_what_is_seen_is_what_the_mouse_selects(qtbot: QtBot, view: MarkdownView
 
 def test_a_table_that_is_written_keeps_its_place(qtbot: QtBot, view: MarkdownView) -> None:
     view.set_widths(300, 320)
-    view.append_pieces([Piece(text=TABLE)])
-    settle(qtbot, view)
+    write(qtbot, view, TABLE)
     bars(view)[0].setValue(100)
-    view.append_pieces([Piece(text=f"| {WORD} | last |\n")])
-    settle(qtbot, view)
+    write(qtbot, view, f"| {WORD} | last |\n")
     (bar,) = bars(view)
     assert bar.value() == 100
     assert "last" in view.document().toPlainText()
@@ -182,18 +152,13 @@ def test_the_parts_of_a_long_table_move_together(qtbot: QtBot, view: MarkdownVie
     assert len({part.width for part in view.wide.parts}) == 1
 
 
-def test_a_table_is_copied_with_tabs_and_as_markdown(qtbot: QtBot, view: MarkdownView) -> None:
+def test_a_table_is_copied_with_tabs_and_as_markdown_and_by_its_menu(qtbot: QtBot, view: MarkdownView) -> None:
     table = "| a | **b** |\n|---|---|\n| 1 | 2 |"
     show(qtbot, view, f"before\n\n{table}\n\nafter")
     view.selectAll()
     data = view.createMimeDataFromSelection()
     assert data.text() == "before\n\na\tb\n1\t2\n\nafter"
     assert bytes(data.data("text/markdown").data()).decode() == f"before\n\n{table}\n\nafter"
-
-
-def test_the_menu_copies_a_table(qtbot: QtBot, view: MarkdownView) -> None:
-    table = "| a | **b** |\n|---|---|\n| 1 | 2 |"
-    show(qtbot, view, f"before\n\n{table}\n\nafter")
     place = view.cursorRect(view.document().find("1")).center()
     QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
     for text, copied in (("Copy table as Markdown", table), ("Copy table as text", "a\tb\n1\t2")):
@@ -219,6 +184,9 @@ def test_code_behind_a_table_does_not_cover_it(qtbot: QtBot, view: MarkdownView)
 
 
 def test_long_lines_of_code_are_scrolled_or_wrapped(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view, "```\nshort\n```")
+    assert not header(view).wrap_button.isVisible()
+    assert bars(view) == []
     show(qtbot, view, CODE)
     one_line = view.content_height()
     (bar,) = bars(view)
@@ -231,27 +199,14 @@ def test_long_lines_of_code_are_scrolled_or_wrapped(qtbot: QtBot, view: Markdown
     button.click()
     assert len(bars(view)) == 1
     assert view.content_height() == one_line
-
-
-def test_the_choice_holds_for_what_is_drawn_later(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, CODE)
     with qtbot.waitSignal(code_wrap().changed):
-        header(view).wrap_button.click()
-    show(qtbot, view, CODE)
+        button.click()
+    show(qtbot, view, CODE)  # what is drawn later follows
     assert header(view).wrap_button.isChecked() and bars(view) == []
-
-
-def test_code_that_fits_has_no_switch(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, "```\nshort\n```")
-    assert not header(view).wrap_button.isVisible()
-    assert bars(view) == []
-
-
-def test_wrapped_code_stays_wrapped_in_another_theme_and_width(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, CODE)
+    header(view).wrap_button.click()
     header(view).wrap_button.click()
     set_code_wrap(False)
-    view._redraw()
+    view._redraw()  # what was chosen here stays so
     settle(qtbot, view)
     view.set_widths(300, 300)
     assert bars(view) == [] and header(view).wrap_button.isChecked()
@@ -273,31 +228,25 @@ def test_the_name_of_a_file_comes_from_a_table(language: str, name: str) -> None
     assert file_name(language) == name
 
 
-def test_a_code_block_is_saved(
+def test_a_code_block_is_saved_and_it_is_told_when_it_cannot_be(
     qtbot: QtBot, view: MarkdownView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposed: list[str] = []
+    chosen = [str(tmp_path / "mine"), str(tmp_path / "none" / "x.py")]
 
     def answer(_parent: object, _title: str, proposal: str, _filter: str) -> tuple[str, str]:
         proposed.append(proposal)
-        return str(tmp_path / "mine"), ""
+        return chosen.pop(), ""
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
     show(qtbot, view, "```python\ndef f():\n    return '😀'\n```")
-    header(view).save_button.click()
-    qtbot.waitUntil(lambda: header(view).save_button.text() == "Saved")
-    assert Path(proposed[0]).name == "code.py"
-    assert (tmp_path / "mine.py").read_text("utf-8") == "def f():\n    return '😀'\n"
-
-
-def test_it_is_told_when_code_cannot_be_saved(
-    qtbot: QtBot, view: MarkdownView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "none" / "x.py"), ""))
-    show(qtbot, view, "```python\nx\n```")
     header(view).save_button.click()
     qtbot.waitUntil(lambda: view.window().findChild(QMessageBox) is not None)
     box = view.window().findChild(QMessageBox)
     assert box is not None and box.text().startswith("The code couldn't be saved")
     box.close()
     assert header(view).save_button.text() == "Save…"
+    header(view).save_button.click()
+    qtbot.waitUntil(lambda: header(view).save_button.text() == "Saved")
+    assert Path(proposed[0]).name == "code.py"
+    assert (tmp_path / "mine.py").read_text("utf-8") == "def f():\n    return '😀'\n"

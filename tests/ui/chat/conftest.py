@@ -1,0 +1,18 @@
+"""What the tests of chats share."""
+
+from __future__ import annotations
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.ui.chat.transcript import Transcript
+
+
+@pytest.fixture
+def transcript(qtbot: QtBot, dressed: None) -> Transcript:
+    """One that is shown, and still empty."""
+    result = Transcript()
+    qtbot.addWidget(result)
+    result.resize(800, 600)
+    result.show()
+    return result
