@@ -16,7 +16,6 @@ from app.settings import Settings
 from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.garbage import GarbageCollector
-from app.ui.widgets.tabbed_window import TabbedWindow
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
 from tests.ui.models.windows import Pages, Windows
@@ -58,7 +57,7 @@ def warm_engine(application: None, tmp_path_factory: pytest.TempPathFactory) -> 
 def _no_windows_of_earlier_tests(qapp: QApplication) -> None:
     """They would be polished again with every style sheet, which took a third of the time of all tests."""
     for widget in qapp.topLevelWidgets():
-        if isValid(widget) and widget.parent() is None and isinstance(widget, QMainWindow | QDialog | TabbedWindow):
+        if isValid(widget) and widget.parent() is None and isinstance(widget, QMainWindow | QDialog):
             delete(widget)
 
 

@@ -86,6 +86,7 @@ def test_the_keyboard_reaches_all_parts(qtbot: QtBot) -> None:
     view = view_of(qtbot, CODE, language="json")
     gutter = gutter_of(view)
     assert gutter.accessibleDescription() == "Lines 1 to 10, shown"
+    gutter.clearFocus()
     plain = gutter.grab().toImage()
     view.activateWindow()
     gutter.setFocus()
