@@ -170,7 +170,7 @@ def test_canceling_closes_the_connection(hasty: RemoteEngine, begun: list[bytes]
         answered = hasty.end()
         assert wait.left.wait(60)
     assert answered.finished.finish_reason == "cancelled"
-    assert TEXT.startswith(answered.text())
+    assert answered.text() in TEXT  # its beginning may have come before the ping was answered
 
 
 # ------------------------------------------------------------ refusals
