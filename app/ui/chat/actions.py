@@ -94,7 +94,7 @@ class Actions(QWidget):
             self.copy_button.hide()  # an answer that was stopped while the model was thinking
         self.versions: VersionSwitch | None = None
         if message.versions > 1:
-            self.versions = VersionSwitch(lambda step: commands.choose_version(message.id, step))
+            self.versions = VersionSwitch(self, lambda step: commands.choose_version(message.id, step))
             self.versions.set_versions(message.version, message.versions)
         self.more_button = icon_button("more", "", "More about this message")
         menu = QMenu(self.more_button)

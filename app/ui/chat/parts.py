@@ -180,9 +180,9 @@ class Card(QFrame):
 class VersionSwitch(QWidget):
     """‹ 1/2 ›: the versions of a message. Hidden while there is only one."""
 
-    def __init__(self, step: Callable[[int], object]) -> None:
+    def __init__(self, parent: QWidget, step: Callable[[int], object]) -> None:
         """``step``: called with -1 or 1, how many versions the user wants to go on."""
-        super().__init__()
+        super().__init__(parent)
         self._back = icon_button("left", "", "Earlier version")
         self._on = icon_button("right", "", "Later version")
         self._label = label(role="quiet", scale=0.9, figures=True)

@@ -129,6 +129,8 @@ def test_new_and_temporary_chats_stopping_and_writing_again(typist: Typist) -> N
     typist.say("Hello")
     typist.press(_Key.Key_R, _CTRL)
     typist.until(lambda: typist.model.state is ChatState.IDLE and typist.model.messages[-1].versions == 2)
+    typist.until(turns().is_idle)
+    assert QApplication.focusWidget() is typist.window.composer.editor  # nothing was a window for a moment
 
 
 def test_editing_a_message(typist: Typist) -> None:
