@@ -4,9 +4,9 @@
 # make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
 # make gpu-test   the engine's tests on a GPU made of software (docs/gpu.md); needs Debian 12 or newer
 # make real    the tests on two models that other people made, which it downloads the first time; five minutes
-# make bench    the figures that README and docs quote; make bench-test    whether these benchmarks still run
+# make bench    the figures that the README quotes; make bench-test    whether these benchmarks still run
 # make real-bench   real models beside llama-server; FULL=1 asks all questions, BENCH="plain --busy 1" measures something else
-# make proof    kills, damaged files, full disks and more, in ten minutes; make proof LONG=1    in hours (docs/reliability.md)
+# make proof    kills, damaged files, full disks and more, and all cases of matrices, in a quarter of an hour; make proof LONG=1    in hours (docs/reliability.md)
 # SLIPSTREAM_BACKEND=cpu|cuda|metal|vulkan overrides the choice of the native build; PYTHON=… the interpreter.
 
 BIN := .venv/bin

@@ -571,7 +571,7 @@ TARGETS = st.sampled_from([TARGET, with_head(TARGET), MIXTURE, with_head(MIXTURE
 DRAFTS = st.sampled_from([DRAFT, None, beside()])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     free=GIBS,
     gpus=st.lists(GIBS, max_size=3),
@@ -598,7 +598,7 @@ def test_more_memory_is_never_worse(
         assert plan.context_length == 8192 or not plan.with_draft  # which is given up before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(free=GIBS, gpus=GPUS, kind=KINDS, wishes=WISHES, target=TARGETS, draft=DRAFTS)
 def test_what_fits_is_within_the_budget_and_as_wished(
     free: float, gpus: list[float], kind: str, wishes: Wishes, target: ModelShape, draft: ModelShape | None

@@ -45,7 +45,7 @@ def anything(random: Random, depth: int = 0) -> Any:
     return [None, True, random.randrange(-2, 60), random.uniform(-1, 99), 10**30, "stop", "\ud800<think>"][kind]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(20))
 def test_any_json_is_read(seed: int) -> None:
     random = Random(seed)
     for _ in range(100):

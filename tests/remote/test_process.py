@@ -194,7 +194,7 @@ def test_canceled_while_the_counters_are_read(engine: RemoteEngine) -> None:
 def test_canceled_right_behind_the_request(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.openai()) as server:
         engine.connect(server.url)
-        for request in range(1000, 1020):
+        for request in range(1000, 1050):
             engine.send(Generate(request=request, messages=QUESTION), Cancel())
             assert engine.until(GenerationFinished).request == request
 

@@ -136,3 +136,7 @@ def test_at_temperature_zero_it_is_equal_or_not() -> None:
     p = distributions(np.eye(3, 12, dtype=np.float32), Sampling(temperature=0))
     q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
     assert block(p, q, [0, 5], 1, 0) == Verdict(1, 1)
+
+
+def test_texts_follow_the_targets_joint_distribution_where_both_are_truncated() -> None:
+    assert texts_p_value(block, 4, Sampling(temperature=0.8, top_k=2, top_p=0.7, min_p=0.1)) > 1e-4

@@ -12,6 +12,7 @@ from app.engine.decoding.sampling import Floats
 from app.engine.host import pair_costs as measuring
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Situation
@@ -272,3 +273,36 @@ def test_the_next_answer_goes_on_from_what_was_caught_up_with(
     figures = answer.finished.figures
     proposed = sum(round_.drafted for round_ in answer.rounds)
     assert sum(counted.widths) <= figures.prompt_tokens + figures.completion_tokens + proposed - held + 20
+
+
+def test_while_drafting_is_paused_the_draft_model_sees_nothing_of_a_long_prompt(
+    engine: Engine, counting: Callable[[Costs], Counting]
+) -> None:
+    counted = counting(pair_costs({1: 1.0, 17: 17.0}, 0.5, 0.1))
+    assert engine._costs
+    known = AcceptancePrior({"coupled": RatePrior(0.02, 300.0)})
+    engine._costs.history.add([], "coupled", {"model": {"prose": known}})
+    answer = run(engine, ask(LONG, draft_length="auto", max_tokens=40))
+    assert counted.widths == []
+    pauses = [round_.paused for round_ in answer.rounds[1:]]
+    assert all(pause is not None and pause.acceptance_rate < 0.1 and pause.break_even_rate > 0.9 for pause in pauses)
+
+
+def test_under_rejection_a_fixed_length_is_drafted_in_every_round(
+    engine: Engine, counting: Callable[[Costs], Counting]
+) -> None:
+    """The text depends on who drafted what: the same seed has to give the same text however much is cached."""
+    counting(LATE)
+    command = ask(LONG, sampling=WARM, accept="rejection", draft_length=4, max_tokens=40)
+    first, again = run(engine, command), run(engine, command)
+    assert first.token_ids == again.token_ids
+    assert all(round_.drafted for round_ in first.rounds[1:-1])
+
+
+def test_the_text_is_streamed_greedily_as_without_a_draft(
+    engine: Engine, counting: Callable[[Costs], Counting]
+) -> None:
+    counting(CHEAP)
+    plain = run(engine, ask(LONG, sampling=GREEDY, draft_length=0, max_tokens=80))
+    drafted = run(engine, ask(LONG, sampling=GREEDY, draft_length="auto", drafter="chain", max_tokens=80))
+    assert drafted.token_ids == plain.token_ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,10 +18,12 @@ from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.errors import KnownError
-from app.protocol.options import DrafterChoice, Sampling
+from app.protocol.options import DrafterChoice, Propose, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
+from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.matrix import in_proof
 from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair
+from tests.support.simulator import pair_costs
 
 ECHO = "one two three four five six seven eight nine ten " * 6
 
@@ -150,3 +153,42 @@ def test_one_character_without_end_ends_drafting_however_it_is_split_into_tokens
         sequence.append(token)
         drafting.draft(5)
     assert (drafting.failure is not None) == is_one_character
+
+
+@pytest.mark.parametrize("propose", ["coupled", "greedy", "auto"])
+def test_the_text_does_not_depend_on_the_way_of_proposing(
+    engine: Engine, load: Loader, random_pair: Pair, propose: Propose
+) -> None:
+    load(*random_pair)
+    plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=80))
+    drafted = run(engine, command := ask("Tell me", sampling=WARM, propose=propose, max_tokens=80))
+    assert_same(engine, command, drafted, plain)
+    assert drafted.finished.figures.draft.accepted > 0
+
+
+def test_ngrams_draft_without_a_draft_model(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    load(guide_pair[0])
+    question = "What is a draft model?"
+    first = run(engine, ask(question, sampling=GREEDY, drafter="auto", max_tokens=200))
+    again = run(engine, ask(f"{first.text}\n{question}", sampling=GREEDY, drafter="auto", max_tokens=200, raw=True))
+    assert {piece.drafter for piece in again.pieces} <= {None, "ngram"}
+    assert [figures.name for figures in again.finished.figures.draft.drafters] in ([], ["ngram"])
+    assert_drafters_close(again)
+
+
+def test_a_worthless_draft_is_paused(engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path) -> None:
+    stranger = make_model(tmp_path / "stranger.gguf", chat_template=CHATML_TEMPLATE, noise=3.0)
+    load(random_pair[0], stranger)
+    assert engine._costs
+    engine._costs.costs = pair_costs({1: 1.0, 17: 17.0}, 0.5)  # whatever it takes on a busy machine
+    answer = run(engine, ask("x", sampling=HOT, draft_length="auto", max_tokens=400))
+    pauses = [round_.paused for round_ in answer.rounds if round_.paused]
+    assert pauses and pauses[-1].acceptance_rate < 0.5
+
+
+def test_auto_drafts_as_far_as_a_perfect_draft_pays(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    load(guide_pair[0], guide_pair[1])
+    assert engine._costs
+    engine._costs.costs = pair_costs({1: 1.0, 17: 1.1}, 0.001)  # as on a GPU: width is nearly free
+    answer = run(engine, ask("What is a draft model?", sampling=GREEDY, draft_length="auto", max_tokens=200))
+    assert max(round_.drafted for round_ in answer.rounds) == 16

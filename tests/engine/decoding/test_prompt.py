@@ -254,3 +254,16 @@ def test_what_the_template_writes_is_plain_text_in_a_message(spells: Vocabulary,
         assert user_mark in tokens, "the template does not write it"
     finally:
         model.close()
+
+
+def test_later_turns_start_where_the_earlier_prompt_started() -> None:
+    builder = PromptBuilder(Words(SHORT), 400)
+    first = builder.chat(chat(20))
+    later = builder.chat([*chat(20), Message(role="assistant", content="b"), user("next")])
+    assert later.dropped_messages == first.dropped_messages
+    assert later.tokens[: len(first.tokens)] == first.tokens
+    assert builder.chat([user("another chat")]).dropped_messages == 0
+
+
+def test_a_chat_that_fits_stays_whole() -> None:
+    assert PromptBuilder(Words(SHORT), 400).chat(chat(3)).dropped_messages == 0

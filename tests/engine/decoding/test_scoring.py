@@ -270,3 +270,14 @@ def test_tokens_that_can_never_come_do_not_hide_the_rounding() -> None:
 
     logits, rounding = logits_behind(Masked(0.1), [i % 8 for i in range(50)], lambda: False)
     assert rounding == pytest.approx(0.15, abs=1e-5) and logits[7] == -np.inf
+
+
+def test_another_seed_and_another_place_have_other_scores(engine: Engine, load: Loader, random_pair: Pair) -> None:
+    load(*random_pair)
+    command = ask("Tell me", sampling=OPEN, max_tokens=40, seed=3)
+    answer = run(engine, command).token_ids
+    scores = [
+        engine.score_tokens(scoring(command, answer[:index], EVERY, seed)).scores
+        for index, seed in ((20, 3), (20, 4), (21, 3))
+    ]
+    assert scores[0] != scores[1] and scores[0] != scores[2]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Proposal
+from app.engine.drafters import Drafter, Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import ProposalMethod, Sampling
@@ -244,3 +244,60 @@ def test_one_token_32_000_times() -> None:
     assert made.propose(2) == Proposal([5, 5], None, [3 * 15 / 16, 4 * 14 / 15])  # 6 came once, and once after 5
     made.begin([5] * 10)
     assert made.propose(4) == Proposal([5] * 4, None, [9, 10, 11, 12])
+
+
+def test_it_is_a_drafter() -> None:
+    made: Drafter = NgramDrafter(never)
+    assert made.name == "ngram"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 6, 7, 150, 299, 300])
+def test_what_a_divergence_cuts_off_leaves_nothing_behind(kept: int) -> None:
+    rng = random.Random(kept)
+    old, new = rng.choices(range(3), k=300), rng.choices(range(3), k=40)
+    made = Conversation(old)
+    made.go_on(new)
+    made.begin(old[:kept])
+    fresh = Conversation(old[:kept])
+    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
+    made.begin([*old[:kept], 7, *new])
+    fresh = Conversation([*old[:kept], 7, *new])
+    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
+
+
+def test_the_shortest_match_is_three_tokens() -> None:
+    proposal = Conversation([8, 1, 2, 3, 4, 5, 9, 1, 2, 3]).propose(3)
+    assert proposal == Proposal([4, 5, 9], None, [3, 4, 5])
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_draft_of_no_tokens(count: int) -> None:
+    assert Conversation([1, 2, 3] * 4).propose(count) == Proposal()
+
+
+def test_the_longest_match_wins_over_newer_and_more_frequent_ones() -> None:
+    assert Conversation([0, 1, 2, 3, 4, 8, 1, 2, 3, 5, 9, 1, 2, 3, 5, 0, 1, 2, 3]).propose(1) == Proposal(
+        [4], None, [4]
+    )
+
+
+def test_a_long_match_is_found_behind_many_short_ones() -> None:
+    decoys = [token for i in range(100) for token in (100 + i, 4, 5, 6, 200)]
+    proposal = Conversation([1, 2, 3, 4, 5, 6, 7, *decoys, 1, 2, 3, 4, 5, 6]).propose(1)
+    assert proposal == Proposal([7], None, [6])
+
+
+def test_what_repeats_itself_keeps_going() -> None:
+    assert Conversation([9, 1, 2, 3, 1, 2, 3]).propose(8).tokens == [1, 2, 3, 1, 2, 3, 1, 2]
+    assert Conversation([9, 5, 5, 5, 5]).propose(8).tokens == [5] * 8
+
+
+def test_nothing_follows_an_end() -> None:
+    context = [1, 2, 3, 4, 99, 6, 1, 2, 3]
+    assert Conversation(context, end=99).propose(8) == Proposal([4, 99], None, [3, 4])
+    assert Conversation(context).propose(8).tokens == [4, 99, 6, 1, 2, 3, 4, 99]
+
+
+def test_confidence_ends_at_the_longest_match_looked_at() -> None:
+    assert Conversation(list(range(40)) * 2).propose(3).confidences == [12, 12, 12]
+    assert Conversation([*range(40), 99, *range(30, 40), 50, *range(10)]).propose(4).confidences == [10, 11, 12, 12]

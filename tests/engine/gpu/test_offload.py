@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from app.engine.drafters.model import ModelDrafter
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
+from app.engine.llama.placement import ON_THE_CPU
 from app.engine.policy.auto import AutoPolicy
 from app.errors import KnownError
 from app.models.gguf import read_header
@@ -21,12 +23,13 @@ from app.models.memory_shape import shape_of
 from app.models.planner import make_plan
 from app.protocol.commands import Load
 from app.protocol.devices import Device
+from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_table_model
-from tests.support.pairs import Loader, Pair
 
+Loading = Callable[..., PairLoaded]
 Sizes = dict[str, float]
 ALL, NONE, SOME = -1, 0, 1
 """Layers on the GPU; of one, it is the output."""
@@ -40,7 +43,7 @@ def on(device: Device, sizes: Sizes) -> dict[str, float]:
 
 @pytest.mark.parametrize("layers", [(ALL, ALL), (SOME, ALL), (ALL, NONE), (NONE, ALL), (2, SOME)])
 def test_the_text_is_the_same_with_and_without_a_draft(
-    engine: Engine, load: Loader, random_pair: Pair, layers: tuple[int, int]
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], layers: tuple[int, int]
 ) -> None:
     pair = load(*random_pair, target_gpu_layers=layers[0], draft_gpu_layers=layers[1], **SMALL)
     assert pair.draft is not None and pair.draft_refused is None
@@ -53,7 +56,7 @@ def test_the_text_is_the_same_with_and_without_a_draft(
         assert drafted.finished.figures.draft.accepted
 
 
-def test_the_text_is_that_of_the_processor(engine: Engine, load: Loader, random_pair: Pair) -> None:
+def test_the_text_is_that_of_the_processor(engine: Engine, load: Loading, random_pair: tuple[Path, Path]) -> None:
     command = ask("x", sampling=GREEDY, max_tokens=24, draft_length=0)
     load(random_pair[0], target_gpu_layers=NONE, **SMALL)
     on_cpu = run(engine, command)
@@ -62,7 +65,7 @@ def test_the_text_is_that_of_the_processor(engine: Engine, load: Loader, random_
 
 
 def test_without_layers_there_nothing_is_on_the_gpu(
-    load: Loader, random_pair: Pair, gpu: Device, buffers: Sizes
+    load: Loading, random_pair: tuple[Path, Path], gpu: Device, buffers: Sizes
 ) -> None:
     """llama.cpp would reserve compute buffers there, to compute long batches."""
     load(random_pair[0], target_gpu_layers=NONE, draft_gpu_layers=NONE, **SMALL)
@@ -99,7 +102,19 @@ def test_a_head_file_may_be_elsewhere_than_its_target(
     assert draft.tested and draft.accepted == draft.tested
 
 
-def test_a_running_state_on_the_cpu_limits_no_draft(load: Loader, engine: Engine, tmp_path: Path) -> None:
+def test_drafts_for_a_hybrid_are_no_longer_than_its_snapshots(engine: Engine, load: Loading, tmp_path: Path) -> None:
+    load(make(tmp_path / "hybrid.gguf", "qwen35", weights="F32"), **SMALL)
+    target = engine._loaded()
+    snapshots = target.context.checkpoints.snapshots
+    assert 0 < target.longest_draft <= snapshots
+    command = ask("1 1 1 1 1 1 1 1", sampling=GREEDY, max_tokens=16, drafter="ngram", draft_length=16)
+    plain = run(engine, ask("1 1 1 1 1 1 1 1", sampling=GREEDY, max_tokens=16, draft_length=0))
+    drafted = run(engine, command)
+    assert_same(engine, command, drafted, plain)
+    assert all(round_.tested <= snapshots for round_ in drafted.rounds)
+
+
+def test_a_running_state_on_the_cpu_limits_no_draft(load: Loading, engine: Engine, tmp_path: Path) -> None:
     """Only the output is on the GPU."""
     load(make(tmp_path / "hybrid.gguf", "qwen35", weights="F32"), target_gpu_layers=SOME, **SMALL)
     target = engine._loaded()
@@ -108,7 +123,7 @@ def test_a_running_state_on_the_cpu_limits_no_draft(load: Loader, engine: Engine
 
 @pytest.mark.parametrize("layers", [ALL, SOME])
 def test_the_state_of_a_hybrid_draft_model_is_copied_where_it_is(
-    engine: Engine, load: Loader, tmp_path: Path, layers: int
+    engine: Engine, load: Loading, tmp_path: Path, layers: int
 ) -> None:
     pair = make(tmp_path / "target.gguf", "qwen35", weights="F32"), tmp_path / "draft.gguf"
     make(pair[1], "qwen35", weights="F32", noise=0.05)
@@ -149,7 +164,7 @@ def test_a_copy_on_the_device_comes_back(tmp_path: Path, architecture: Architect
 
 
 def test_few_widths_are_tried_and_change_no_word(
-    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is quicker is measured, and either is right."""
     load(*random_pair, **SMALL)
@@ -175,7 +190,43 @@ def test_few_widths_are_tried_and_change_no_word(
             assert width == 1 or target.graphs_reused() > before
 
 
-def test_a_context_that_is_too_large_is_a_sentence(engine: Engine, load: Loader, tmp_path: Path, gpu: Device) -> None:
+@pytest.mark.parametrize("architecture", ["llama", "qwen35"])
+def test_a_copy_of_the_kv_cache_comes_back(tmp_path: Path, architecture: Architecture) -> None:
+    """From the GPU to system memory and back, and cut in between: the logits are those of never having left."""
+    path = make(tmp_path / "model.gguf", architecture, weights="F32")
+    model = Model(path, ALL, lambda _: True)
+    context = Context(model, LoadSettings(), length=256, threads=1, snapshots=4)
+    context.decode(range(3, 13), 0)
+    state = context.save()
+    expected = context.decode([20, 21], 1)[0].copy()
+    context.roll_back(11)
+    assert np.allclose(context.decode(context_rest(context, [20, 21]), 1)[0], expected, atol=1e-3)
+    context.clear(overwrite=True)
+    assert context.restore(state)
+    assert np.allclose(context.decode([20, 21], 1)[0], expected, atol=1e-3)
+    context.close()
+    model.close()
+
+
+def context_rest(context: Context, last: list[int]) -> list[int]:
+    """What ``context`` lacks of its first ten tokens and ``last``."""
+    return [*range(3, 13), *last][len(context.tokens) :]
+
+
+def test_the_processor_gives_the_same_logits(tmp_path: Path) -> None:
+    path = make(tmp_path / "model.gguf", "llama", weights="F32")
+    rows = []
+    for layers, placement in ((ALL, {}), (NONE, {"placement": ON_THE_CPU})):
+        model = Model(path, layers, lambda _: True, **placement)  # type: ignore[arg-type]
+        context = Context(model, LoadSettings(), length=256, threads=1)
+        rows.append(context.decode(range(3, 12), 4).copy())
+        context.close()
+        model.close()
+    # The GPU's driver may compute in half precision.
+    assert np.mean(np.square(rows[0] - rows[1])) < 1e-3 * np.var(rows[1])
+
+
+def test_a_context_that_is_too_large_is_a_sentence(engine: Engine, load: Loading, tmp_path: Path, gpu: Device) -> None:
     """And the next load works: nothing of the failed one is left."""
     path = make(tmp_path / "model.gguf", "llama", width=256, heads=4, layers=4, context_length=1 << 20)
     per_token = 4 * 2 * 256 * 2
@@ -187,7 +238,7 @@ def test_a_context_that_is_too_large_is_a_sentence(engine: Engine, load: Loader,
     assert run(engine, ask("x", max_tokens=3)).token_ids
 
 
-def test_the_plan_stops_where_the_gpu_does(engine: Engine, load: Loader, tmp_path: Path, gpu: Device) -> None:
+def test_the_plan_stops_where_the_gpu_does(engine: Engine, load: Loading, tmp_path: Path, gpu: Device) -> None:
     """At the longest context that the plan finds possible, the engine answers; the next one both refuse."""
     if not 0 < gpu.largest_tensor <= 1 << 28:
         pytest.skip("no cache that fits on this GPU is too large for it")
@@ -209,7 +260,7 @@ def test_the_plan_stops_where_the_gpu_does(engine: Engine, load: Loader, tmp_pat
 
 
 def test_a_second_load_takes_the_place_of_the_first(
-    engine: Engine, load: Loader, random_pair: Pair, gpu: Device
+    engine: Engine, load: Loading, random_pair: tuple[Path, Path], gpu: Device
 ) -> None:
     from app.engine.llama.backend import devices
 

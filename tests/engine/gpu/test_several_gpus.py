@@ -19,6 +19,7 @@ from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.protocol.commands import Load, Message
 from app.protocol.devices import Device
+from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from tests.support import gpu_memory
 from tests.support.architectures import Architecture, make
@@ -26,9 +27,9 @@ from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close
 from tests.support.gguf_files import make_model
 from tests.support.gpu_memory import MIB, Case, allocated, planned
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_table_model
-from tests.support.pairs import Loader
 from tests.support.vision_models import make_image, make_projector, make_seeing_model
 
+Loading = Callable[..., PairLoaded]
 SMALL: dict[str, Any] = {"context_length": 256, "micro_batch_size": 32, "threads": 1}
 
 
@@ -63,7 +64,7 @@ SPREADS = tuple(spreads("", ""))
 
 
 @pytest.fixture
-def processors_text(engine: Engine, load: Loader) -> Callable[..., Any]:
+def processors_text(engine: Engine, load: Loading) -> Callable[..., Any]:
     """An answer of the processor alone."""
 
     def answer(target: Path, **options: Any) -> Any:
@@ -76,7 +77,7 @@ def processors_text(engine: Engine, load: Loader) -> Callable[..., Any]:
 @pytest.mark.parametrize("spread", SPREADS)
 def test_the_text_is_that_of_the_processor(
     engine: Engine,
-    load: Loader,
+    load: Loading,
     tmp_path: Path,
     gpus: list[Device],
     processors_text: Callable[..., Any],
@@ -114,7 +115,7 @@ def test_an_mtp_head_keeps_in_step(
 
 @pytest.mark.parametrize("architecture", ["qwen35", "gemma3"])
 def test_what_is_rolled_back(
-    engine: Engine, load: Loader, tmp_path: Path, processors_text: Callable[..., Any], architecture: Architecture
+    engine: Engine, load: Loading, tmp_path: Path, processors_text: Callable[..., Any], architecture: Architecture
 ) -> None:
     """A running state, and sliding windows, on both GPUs; a chat that was away is there again."""
     target = make(tmp_path / "target.gguf", architecture, weights="F32")

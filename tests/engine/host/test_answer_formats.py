@@ -96,19 +96,19 @@ def test_a_target_as_its_own_draft_accepts_everything(
 
 @pytest.mark.parametrize("rules", [("rejection", "block"), *in_proof([(("coupled", "exact"),)])])
 def test_each_rule_keeps_the_distribution_that_is_left(loaded: Engine, rules: tuple[AcceptRule, ...]) -> None:
-    """Two letters of three each: with a draft the nine answers are as frequent as without one."""
-    wanted = AnswerFormat(kind="regex", source="[abc][abc]")
+    """Two letters of four each: with a draft the sixteen answers are as frequent as without one."""
+    wanted = AnswerFormat(kind="regex", source="[abcd][abcd]")
 
     def counted(first: int, **options: Any) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        counts = np.zeros(9)
-        for seed in range(first, first + 150):
+        counts = np.zeros(16)
+        for seed in range(first, first + 400):
             answer = run(loaded, ask("Go", seed=seed, sampling=HOT, format=wanted, max_tokens=5, **options))
-            counts["abc".index(answer.answer[0]) * 3 + "abc".index(answer.answer[1])] += 1
+            counts["abcd".index(answer.answer[0]) * 4 + "abcd".index(answer.answer[1])] += 1
         return counts
 
-    expected = (counted(0, draft_length=0) + 1.0) * 150 / 159
+    expected = (counted(0, draft_length=0) + 1.0) * 400 / 416
     frequent = expected > 10
-    assert frequent.sum() >= 3
+    assert frequent.sum() > 3
     for number, rule in enumerate(rules, 1):
         counts = counted(1000 * number, draft_length=3, accept=rule)
         distance = float((((counts - expected) ** 2) / (2 * expected))[frequent].sum())

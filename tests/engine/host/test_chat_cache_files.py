@@ -21,7 +21,7 @@ import pytest
 from app.engine.decoding.kv_cache import State
 from app.engine.host import state_file
 from app.engine.host.chat_cache_files import ChatCacheFiles
-from app.engine.host.state_file import Header
+from app.engine.host.state_file import BadFileError, Header
 
 OWNER = "0123456789abcdef"
 Usage = namedtuple("Usage", "total used free")
@@ -366,3 +366,19 @@ def test_what_was_written_is_not_held_in_memory(tmp_path: Path) -> None:
     del one
     assert len(files.of(OWNER)) == 1
     assert held() is None
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    assert written(tmp_path, state()) == []
+    tmp_path.chmod(0o700)
+
+
+@pytest.mark.parametrize("header", [b'{"owner":"\xff"}', b'{"x":' + b"[" * 4000])
+def test_a_header_that_is_no_text_or_nested_too_deep_is_a_bad_file(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / f"{OWNER}-1.kept"
+    path.write_bytes(state_file._MAGIC + state_file._LENGTH.pack(len(header)) + header)
+    with pytest.raises(BadFileError):
+        state_file.look(path, OWNER)
+    assert ChatCacheFiles(tmp_path).of(OWNER) == [] and not path.exists()

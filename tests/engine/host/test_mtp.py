@@ -515,3 +515,13 @@ def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
 def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
     pair = load_head(Files(make_model(tmp_path / "plain.gguf")))
     assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."
+
+
+def test_an_answer_with_longer_repetitions_is_drafted_to_its_end(
+    tmp_path: Path, engine: Engine, load_head: LoadHead
+) -> None:
+    follows = {token: 300 + (token + 1) % 9 for token in range(384)}
+    load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
+    answer = run(engine, asked(draft_length=4, max_tokens=180))
+    assert len(set(answer.token_ids)) == 9
+    assert_always_right(answer)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.engine.decoding.prompt import Prompt
 from app.engine.host import contexts
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
@@ -240,3 +241,57 @@ def test_no_token_behind_the_last_position_that_was_learned(
     answer = run(engine, ask("word " * 30, draft_length=4, max_tokens=500, drafter="chain"))
     assert answer.finished.finish_reason == ("context" if is_target else "length")
     assert answer.started.prompt_tokens + len(answer.token_ids) > POSITIONS - 2
+
+
+@pytest.mark.parametrize("architecture", ["qwen35", *in_proof(["lfm2", "granitehybrid", "mamba"])])
+def test_n_grams_draft_for_a_running_state(
+    engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture
+) -> None:
+    load(pairs[architecture][0], **SMALL)
+    for repeated in range(5, 9):
+        question = ask("a b c d e f g " * repeated, raw=True, sampling=WARM, drafter="ngram", max_tokens=60)
+        drafted = run(engine, question)
+        assert_same(engine, question, drafted, fresh(pairs[architecture][0], question))
+
+
+@pytest.mark.parametrize("architecture", [*HERE, *in_proof(OTHERS)])
+def test_a_stop_while_the_prompt_is_processed(
+    engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture
+) -> None:
+    load(*pairs[architecture], **SMALL, batch_size=32)
+    for event in engine.generate(ask("word " * 60, max_tokens=5)):
+        if type(event).__name__ == "PromptProgressed":
+            engine.cancel()
+    command = ask("word " * 60, sampling=WARM, max_tokens=40)
+    assert_same(engine, command, run(engine, command), fresh(pairs[architecture][0], command))
+
+
+@pytest.mark.parametrize("architecture", [*HERE, *in_proof(OTHERS)])
+def test_a_prompt_that_goes_on_from_what_is_cached_processes_only_what_is_new(
+    engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(*pairs[architecture], **SMALL)
+    first = run(engine, ask("Tell me", sampling=WARM, max_tokens=50))
+    cached = list(engine._target.context.tokens)  # type: ignore[union-attr]
+    whole = [*cached[: first.started.prompt_tokens], *first.token_ids]
+    assert len(whole) - MAX_DRAFT_LENGTH <= len(cached) <= len(whole)
+    monkeypatch.setattr(engine, "_prompt", lambda *_: Prompt([*whole, 300, 301, 302]))
+    command = ask("", sampling=WARM, max_tokens=40)
+    second = run(engine, command)
+    assert second.started.cached_tokens == len(cached)
+    engine._target.context.clear()  # type: ignore[union-attr]
+    assert_same(engine, command, second, run(engine, ask("", sampling=WARM, max_tokens=40, draft_length=0)))
+
+
+@pytest.mark.parametrize("architecture", [*HERE, *in_proof(OTHERS)])
+def test_a_target_as_its_own_draft_accepts_everything(
+    engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture
+) -> None:
+    """A draft whose own memory is wrong after a roll-back would guess wrong."""
+    target = pairs[architecture][0]
+    load(target, target, **SMALL)
+    run(engine, ask("Tell me", sampling=WARM, max_tokens=30), cancel_after=3)
+    for prompt in ("Tell me", "word " * 40):
+        answer = run(engine, ask(prompt, sampling=WARM, max_tokens=100, draft_length=5))
+        drafted = [r for r in answer.rounds[1:-1] if r.drafter]  # not those in which the draft model caught up
+        assert len(drafted) > 10 and all(r.accepted == r.tested == longest(engine, 5) for r in drafted)

@@ -14,7 +14,7 @@ import pytest
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
-from app.protocol.commands import Generate, Load, Message
+from app.protocol.commands import Generate, Load, MeasurePlain, Message
 from app.protocol.options import LoadSettings
 from tests.support.generation import Answer, ask, run, tokens_of
 from tests.support.matrix import in_proof
@@ -60,6 +60,7 @@ class Chat:
 
     engine: Engine
     messages: list[Message] = field(default_factory=list)
+    raw: str = ""
 
     def ask(self, text: str, cancel_after: int | None = None, **options: object) -> Answer:
         self.messages.append(Message(role="user", content=text))
@@ -72,6 +73,13 @@ class Chat:
         options = {"sampling": WARM, "max_tokens": 40, **options}
         answer = run(self.engine, ask("", messages=list(self.messages), **options), cancel_after)
         self.messages.append(Message(role="assistant", content=answer.text))
+        return answer
+
+    def go_on(self, text: str) -> Answer:
+        """Without a template: the prompt is all there was, and ``text``."""
+        self.raw += text
+        answer = run(self.engine, ask(self.raw, raw=True, sampling=WARM, max_tokens=16))
+        self.raw += answer.text
         return answer
 
 
@@ -282,3 +290,60 @@ def test_another_draft_model_costs_the_chat_nothing(new_engine: Callable[..., En
     settings = LoadSettings(context_length=1024, chat_cache_mib=64, threads=1)
     engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
     assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_chats_of_the_guide_pair_in_turn(new_engine: Callable[..., Engine], guide_pair: Pair) -> None:
+    together = [Chat(engine := new_engine(guide_pair)), Chat(engine)]
+    alone = [Chat(new_engine(guide_pair)) for _ in together]
+    for step in range(4):
+        answers = [chats[step % 2].go_on(" " + words(step, 12)) for chats in (together, alone)]
+        assert answers[0].text == answers[1].text
+
+
+def test_an_edited_last_message_shares_all_before_it(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Chat(engine := new_engine())
+    first = chat.ask(words(1, 100))
+    chat.ask("What is that?")
+    del chat.messages[-2:]
+    lengths = processed(monkeypatch, engine)
+    edited = chat.ask("No, what is this?")
+    assert edited.started.cached_tokens >= first.started.prompt_tokens
+    assert sum(lengths) <= edited.started.prompt_tokens - edited.started.cached_tokens + 1
+
+
+@pytest.mark.parametrize("own_question", [True, False], ids=["its question", "another question"])
+def test_measuring_in_between_costs_the_chat_nothing(new_engine: Callable[..., Engine], own_question: bool) -> None:
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 100))
+    last = chat.ask(words(2, 30))
+    question = chat.messages[:1] if own_question else [Message(role="user", content=words(3, 50))]
+    engine.measure_plain(MeasurePlain(request=5, messages=question, sampling=WARM, max_tokens=20))
+    after = chat.ask("And then?")
+    assert after.started.cached_tokens >= last.started.prompt_tokens
+
+
+def test_comparing_an_earlier_answer_costs_the_chat_nothing(new_engine: Callable[..., Engine]) -> None:
+    """Compare writes an answer again, plain and drafted, from the chat up to its question."""
+    chat = Chat(engine := new_engine())
+    chat.ask(words(1, 30))
+    question = chat.messages[:1]
+    last = chat.ask(words(2, 100))
+    for draft_length in (0, 5):
+        run(engine, ask("", messages=question, sampling=WARM, draft_length=draft_length, max_tokens=40))
+    after = chat.ask("And then?")
+    assert after.started.cached_tokens >= last.started.prompt_tokens
+
+
+def test_a_restarted_engine_goes_on_from_the_disk(
+    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chat = Chat(engine := new_engine(on_disk=True))
+    first = chat.ask(words(1, 100))
+    engine.unload()
+    chat.engine = new_engine(on_disk=True)
+    lengths = processed(monkeypatch, chat.engine)
+    assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
+    assert sum(lengths) < 80

@@ -366,3 +366,19 @@ def _runs(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
+    process.send(ask(5))
+    failed = process.until(GenerationFailed)
+    assert failed.request == 5 and "No model" in failed.message
+
+
+def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, random_pair: Pair) -> None:
+    process.until(Hello)
+    process.send(load(random_pair))
+    process.until(PairLoaded)
+    process.send(Quit())
+    assert process.wait() == 0
+    assert process.process.stderr is not None
+    assert b"loading target" in process.process.stderr.read()

@@ -455,3 +455,78 @@ def test_what_the_format_forces_is_drafted_where_it_promises_most() -> None:
     for _ in range(40):  # the target always has another token for the text
         policy.learn(Outcome(situation, decision, forced, 4, 0, 9, 0.0, 0.06, 0.0))
     assert policy.decide(situation).drafter is None
+
+
+def test_switching_text_beats_every_fixed_length_on_a_flat_curve() -> None:
+    for curve in ("flat", "cliff at 9"):
+        text = TEXTS["code/prose", True]
+        assert (
+            run_policy(a_policy(CURVES[curve]), CURVES[curve], text).speed >= 1.08 * best_fixed(CURVES[curve], text)[1]
+        )
+
+
+def test_it_stays_below_a_cliff() -> None:
+    assert run_policy(a_policy(CURVES["cliff at 9"]), CURVES["cliff at 9"], TEXTS["0.95", True]).longest <= 7
+
+
+def test_it_notices_that_code_follows_prose() -> None:
+    costs = CURVES["600 M Q8_0"]
+    text = trace((0.2, 0.95), length=2000, segment=1000)
+    outcome = run_policy(a_policy(costs), costs, text)
+    late = [at for at, _ in outcome.paused if at >= 1100]
+    assert sum(at < 1000 for at, _ in outcome.paused) > 500
+    assert len(late) < 60
+
+
+def test_pausing_does_not_flap_on_steady_text() -> None:
+    costs = CURVES["flat"]
+    for kind in ("0.7", "0.9", "perfect"):
+        assert not run_policy(a_policy(costs), costs, TEXTS[kind, False]).paused
+
+
+def test_nothing_found_is_no_pause() -> None:
+    assert AutoPolicy(NO_DRAFT).decide(at(has_model=False)) == Decision()
+
+
+def test_a_fixed_length_of_zero_is_plain() -> None:
+    assert a_policy(fixed=0).decide(at(LIMIT, Proposal([1]))) == Decision(None, 0, "coupled", None)
+
+
+@pytest.mark.parametrize(
+    ("learned", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
+)
+def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_length(
+    learned: str, kind: str, least: float
+) -> None:
+    costs = CURVES["flat"]
+    teacher = a_policy(costs)
+    run_policy(teacher, costs, TEXTS[learned, True])
+    seconds = best = 0.0
+    for seed in range(10, 16):
+        text = trace(TRACES[kind], length=300, seed=seed)
+        policy = AutoPolicy(costs, propose="coupled", start=teacher.learned().priors)
+        seconds += run_policy(policy, costs, text).seconds
+        best += text.length / best_fixed(costs, text)[1]
+    assert best >= least * seconds
+
+
+def test_drafters_that_do_not_exist_are_not_planned() -> None:
+    policy = AutoPolicy(NO_DRAFT)
+    assert policy.decide(at()).drafter is None
+    assert AutoPolicy(CURVES["flat"]).decide(at(has_model=False)).drafter is None
+
+
+def test_without_a_draft_model_none_is_asked() -> None:
+    policy = AutoPolicy(CURVES["flat"], limit=8)
+    assert policy.limit == 8
+    assert policy.decide(at()).drafter == "model"
+    assert policy.decide(at(has_model=False)) == Decision()
+
+
+def test_a_width_that_was_measured_ten_times_too_dear_costs_little() -> None:
+    costs = CURVES["cliff at 9"]
+    believed = replace(costs, verify={**costs.verify, 6: 10 * costs.verify[6]})
+    policy = a_policy(believed)
+    text = TEXTS["0.7", True]
+    speed = run_policy(policy, costs, text).speed
+    assert speed >= 0.96 * best_fixed(costs, text)[1]

@@ -355,3 +355,34 @@ def test_a_width_that_is_first_run_behind_a_long_context_is_known_at_any_length(
         model.observe_verify(4, 2.5 + 8000 * GROWTH[4])
     model.length = 0
     assert model.verify(4) == pytest.approx(2.5)
+
+
+def test_one_measured_width_holds_for_all() -> None:
+    assert CostModel(Costs({1: 3.0}), 16).verify(9) == 3.0
+
+
+def test_the_table_is_what_verify_says() -> None:
+    model = a_model()
+    model.observe_verify(4, 3.0)
+    assert model.table()[1:] == [model.verify(width) for width in range(1, 17)]
+
+
+def test_a_snapshot_keeps_what_was_learned_of_a_width() -> None:
+    model = a_model()
+    seen(model, {1: 1.0, 4: 2.5, 6: 4.0}, 300)
+    again = CostModel(model.snapshot(), 16)
+    assert again.verify(6) == pytest.approx(4.0, rel=0.05)
+    assert again.verify(4) == pytest.approx(2.5, rel=0.05)
+    assert again.verify(1) == pytest.approx(1.0, rel=0.05)
+
+
+def test_how_long_ago_a_plain_pass_was_timed_is_handed_over() -> None:
+    """Short answers would otherwise never get to it."""
+    costs = a_model().snapshot()
+    for _ in range(30):
+        model = CostModel(costs, 16)
+        if model.plain_due(1.5):
+            break
+        seen(model, {8: 2.9}, 5)
+        costs = model.snapshot()
+    assert model.plain_due(1.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import MeasurePlain, Message
-from app.protocol.events import KindFigures
+from app.protocol.events import KindFigures, PairLoaded
 from tests.support.generation import GREEDY, ask, run
 from tests.support.pairs import Loader, Pair
 
@@ -162,3 +163,18 @@ def test_the_next_start_begins_with_what_was_learned(engine: Engine, load: Loade
     rate = policy._candidates[0].expectations["coupled"].rate
     assert rate == pytest.approx(learned["model"]["prose"].rates["coupled"].rate, abs=0.01)
     assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
+
+
+def test_a_new_pair_has_none(tmp_path: Path) -> None:
+    history = a_history(tmp_path / "history.json")
+    assert history.figures() == []
+    assert history.priors("coupled") == {}
+
+
+def test_an_answer_brings_a_curve_by_draft_length(
+    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
+) -> None:
+    load(*random_pair)
+    finished = run(engine, ask("x", draft_length=5, sampling=GREEDY, max_tokens=120)).finished
+    assert len(finished.curve) == 17
+    assert min(finished.curve) > 0

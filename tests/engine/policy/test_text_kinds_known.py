@@ -119,3 +119,16 @@ def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged()
     few = a_policy(costs)
     run_policy(few, costs, trace((0.02,), length=3))
     assert few.learned().curve == []
+
+
+@pytest.mark.parametrize("curve", ["27 M F16", "600 M Q4_K_M", "flat"])
+def test_what_earlier_answers_taught_of_the_kinds_helps_short_ones(curve: str) -> None:
+    costs = CURVES[curve]
+    earlier = trace(TRACES["code/prose"], informative=False, seed=50)
+    kinds = learned(costs, with_kinds(earlier, "code", "prose"))
+    mixed = learned(costs, earlier)
+    gain = 1.0
+    for seed in range(6):
+        text = trace(TRACES["code/prose"], length=200, informative=False, seed=seed)
+        gain *= speed(costs, with_kinds(text, "code", "prose"), kinds) / speed(costs, text, mixed)
+    assert gain ** (1 / 6) > 1.01

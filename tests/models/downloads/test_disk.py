@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import KnownError
@@ -32,7 +32,6 @@ def test_dangerous_names(tmp_path: Path, path: str) -> None:
         assert str(caught.value).isprintable()
 
 
-@settings(max_examples=50)
 @given(st.text(max_size=40), st.text(max_size=20))
 def test_never_outside(path: str, repository: str) -> None:
     root = Path("/models")

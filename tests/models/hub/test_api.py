@@ -216,7 +216,7 @@ INFO = st.builds(
 
 
 def test_whatever_a_mirror_answers(server: HubServer, hub: Hub) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(INFO | JSON)
     def try_one(answer: Any) -> None:
         server.faults.always("/api/models", Fault(content=json.dumps([answer]).encode()), at="api")
