@@ -189,16 +189,21 @@ FileReason = Literal[
 
 
 class ReadFile(msgspec.Struct, frozen=True, tag=True):
-    """Read a file as text. Answered by `FileRead` or `FileNotRead`."""
+    """Read a file as text. ``encoding``: the one to use; empty: it is found out. ``as_source``: a web page as it is
+    written. Answered by `FileRead` or `FileNotRead`."""
 
     path: str
+    encoding: str = ""
+    as_source: bool = False
 
 
 class FileRead(msgspec.Struct, frozen=True, tag=True):
-    """What a model reads of it."""
+    """What a model reads of it. ``left_out`` and ``encoding``: see `app.helper.files.found.FileText`."""
 
     text: str
     media_type: str
+    left_out: list[str] = []
+    encoding: str = ""
 
 
 class FileNotRead(msgspec.Struct, frozen=True, tag=True):

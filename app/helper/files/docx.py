@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 import zipfile
-import zlib
 from collections.abc import Iterator
 from typing import BinaryIO
-from xml.etree.ElementTree import Element, ParseError
+from xml.etree.ElementTree import Element
 
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import fromstring
+from app.helper.files.found import FileText
+from app.helper.files.packages import main_part, unpacked, xml_part
 
-from app.helper.files.refusal import RefusedError
-
-MOST_BYTES = 64 * 1024 * 1024
-"""Of a part of the document, unpacked."""
 _MOST_TABLES = 8
 """Tables within each other."""
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -29,36 +24,17 @@ _SKIPPED = frozenset(
 _BREAKS = {_WORD + "br": "\n", _WORD + "cr": "\n", _WORD + "tab": "\t", _WORD + "noBreakHyphen": "-"}
 
 
-def text_of(file: BinaryIO, most: int) -> str:
+def text_of(file: BinaryIO, most: int) -> FileText:
     """The text of a document as Markdown: headings, paragraphs, lists, tables. Raises `RefusedError`."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            if "word/document.xml" not in archive.namelist():
-                raise RefusedError("binary")
-            body = _part(archive, "word/document.xml")
-            return _Document(archive, most).text(body)
-    except DefusedXmlException:
-        raise RefusedError("damaged") from None
-    except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError, LookupError):
-        raise RefusedError("damaged") from None  # LookupError: an encoding that nobody knows
-    except RuntimeError:  # a password is needed
-        raise RefusedError("encrypted") from None
-
-
-def _part(archive: zipfile.ZipFile, name: str) -> Element:
-    with archive.open(name) as part:
-        data = part.read(MOST_BYTES + 1)  # what the archive says about its size may be wrong
-    if len(data) > MOST_BYTES:
-        raise RefusedError("too_much")
-    root: Element = fromstring(data, forbid_dtd=True)
-    return root
+    with unpacked(file) as archive:
+        return FileText(_Document(archive, most).text(xml_part(archive, main_part(archive))))
 
 
 class _Document:
     def __init__(self, archive: zipfile.ZipFile, most: int) -> None:
         names = set(archive.namelist())
-        self._headings = _headings(_part(archive, "word/styles.xml")) if "word/styles.xml" in names else {}
-        self._numbered = _numbered(_part(archive, "word/numbering.xml")) if "word/numbering.xml" in names else set()
+        self._headings = _headings(xml_part(archive, "word/styles.xml")) if "word/styles.xml" in names else {}
+        self._numbered = _numbered(xml_part(archive, "word/numbering.xml")) if "word/numbering.xml" in names else set()
         self._counts: dict[tuple[str, int], int] = {}
         self._most = most
 

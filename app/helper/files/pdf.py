@@ -7,13 +7,14 @@ from typing import BinaryIO
 from pypdf import PdfReader
 from pypdf.errors import DependencyError, LimitReachedError, PyPdfError
 
+from app.helper.files.found import FileText
 from app.helper.files.plain import with_fewer_blank_lines
 from app.helper.files.refusal import RefusedError
 
 MOST_PAGES = 3000
 
 
-def text_of(file: BinaryIO, most: int) -> str:
+def text_of(file: BinaryIO, most: int) -> FileText:
     """The text of all pages, at most a little more than ``most`` characters.
 
     Raises `RefusedError`. What takes too long is ended by whoever started the process.
@@ -25,7 +26,7 @@ def text_of(file: BinaryIO, most: int) -> str:
         pages = len(reader.pages)
         if pages > MOST_PAGES:
             raise RefusedError("too_many_pages", str(pages))
-        return _all_pages(reader, most)
+        return FileText(_all_pages(reader, most))
     except DependencyError:
         raise RefusedError("encrypted") from None
     except LimitReachedError:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import mimetypes
 import os
 import stat
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO
 
-from app.helper.files import docx, html_text, pdf, plain
+from app.helper.files import docx, html_text, packages, pdf, plain
+from app.helper.files.found import FileText
 from app.helper.files.refusal import RefusedError
 from app.helper.messages import FileNotRead, FileRead, ReadFile
 
@@ -20,24 +23,43 @@ _HEAD_BYTES = 4096
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
 _ISO_IMAGES = (b"avif", b"heic", b"heix", b"mif1")
 _WEB_PAGES = (".html", ".htm", ".xhtml")
-_WORD_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file. ``text_of``: takes the file and the most characters that are of use; raises `RefusedError`."""
+
+    media_type: str
+    text_of: Callable[[BinaryIO, int], FileText]
+
+
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+_BY_BEGINNING: dict[bytes, Kind] = {
+    b"%PDF-": Kind("application/pdf", pdf.text_of),
+}
+_PACKED: dict[str, Kind] = {
+    "wordprocessingml": Kind(f"{_OFFICE}wordprocessingml.document", docx.text_of),
+}
+"""Archives, by `packages.kind_of`."""
+_NAMED: dict[str, Kind] = {}
+"""Texts that have a form of their own, by the end of their name."""
 
 
 def answer(request: ReadFile) -> FileRead | FileNotRead:
     """The text of a file, or why there is none."""
     try:
         with opened(request.path) as file:
-            text, media_type = _read(file, PurePath(request.path).name)
+            found, media_type = _read(file, PurePath(request.path).name)
     except RefusedError as refusal:
         return FileNotRead(refusal.reason, refusal.detail)
     except OSError as error:
         return FileNotRead("unreadable", error.strerror or str(error))
-    text = plain.tidied(text)
+    text = plain.tidied(found.text)
     if not text.strip():
         return FileNotRead("no_text" if media_type == "application/pdf" else "empty")
     if len(text) > MOST_CHARACTERS:
         return FileNotRead("too_long", str(len(text)))
-    return FileRead(text.encode("utf-8", "replace").decode(), media_type)
+    return FileRead(text.encode("utf-8", "replace").decode(), media_type, list(found.left_out), found.encoding)
 
 
 def opened(path: str) -> BinaryIO:
@@ -59,7 +81,7 @@ def opened(path: str) -> BinaryIO:
     return file
 
 
-def _read(file: BinaryIO, name: str) -> tuple[str, str]:
+def _read(file: BinaryIO, name: str) -> tuple[FileText, str]:
     """The text and the media type. Raises `RefusedError`, `OSError`."""
     head = file.read(_HEAD_BYTES)
     file.seek(0)
@@ -67,16 +89,28 @@ def _read(file: BinaryIO, name: str) -> tuple[str, str]:
         raise RefusedError("empty")
     if _is_image(head):
         raise RefusedError("image")
-    if b"%PDF-" in head[:1024]:
-        return pdf.text_of(file, MOST_CHARACTERS), "application/pdf"
-    if head.startswith(b"PK\x03\x04"):
-        return docx.text_of(file, MOST_CHARACTERS), _WORD_TYPE
+    if (kind := _kind_of(file, head, name)) is not None:
+        file.seek(0)
+        return kind.text_of(file, MOST_CHARACTERS), kind.media_type
     if head.startswith(b"\xd0\xcf\x11\xe0"):
         raise RefusedError("old_office")
     data = file.read(MOST_BYTES)
     if _is_web_page(head, name):
-        return html_text.text_of(plain.decoded(data, html_text.declared_encoding(data))), "text/html"
-    return plain.decoded(data), mimetypes.guess_type(name)[0] or "text/plain"
+        return FileText(html_text.text_of(plain.decoded(data, html_text.declared_encoding(data)))), "text/html"
+    return FileText(plain.decoded(data)), mimetypes.guess_type(name)[0] or "text/plain"
+
+
+def _kind_of(file: BinaryIO, head: bytes, name: str) -> Kind | None:
+    for beginning, kind in _BY_BEGINNING.items():
+        if beginning in head[:1024] and (beginning == b"%PDF-" or head.startswith(beginning)):
+            return kind
+    if head.startswith(b"PK\x03\x04"):
+        with packages.unpacked(file) as archive:
+            packed = _PACKED.get(packages.kind_of(archive))
+        if packed is None:
+            raise RefusedError("binary")
+        return packed
+    return next((kind for end, kind in _NAMED.items() if name.lower().endswith(end)), None)
 
 
 def _is_image(head: bytes) -> bool:

@@ -1,0 +1,92 @@
+"""Files that are archives of XML: Word, spreadsheets, presentations, OpenDocument, EPUB.
+
+How the parts of Office's files find each other is in ECMA-376, part 2 (Open Packaging Conventions).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+from urllib.parse import unquote
+from xml.etree.ElementTree import Element, ParseError
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import fromstring
+
+from app.helper.files.refusal import RefusedError
+
+MOST_BYTES = 64 * 1024 * 1024
+"""Of a part, unpacked."""
+_USUAL = ("word/document.xml", "xl/workbook.xml", "xl/workbook.bin", "ppt/presentation.xml")
+_OFFICE = ("wordprocessingml", "spreadsheetml", "presentationml")
+_HEAD_BYTES = 8192
+
+
+@contextlib.contextmanager
+def unpacked(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
+    """The archive; whatever is wrong with it, or with XML in it, becomes a `RefusedError`."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except DefusedXmlException:
+        raise RefusedError("damaged") from None
+    except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError, LookupError):
+        raise RefusedError("damaged") from None  # LookupError: an encoding that nobody knows
+    except RuntimeError:  # a password is needed
+        raise RefusedError("encrypted") from None
+
+
+def kind_of(archive: zipfile.ZipFile) -> str:
+    """The media type that its first file says (OpenDocument, EPUB), or one of ``wordprocessingml``, ``spreadsheetml``,
+    ``presentationml``; empty for other archives."""
+    if "mimetype" in archive.namelist():
+        return read_part(archive, "mimetype")[:200].decode("ascii", "replace").strip()
+    main = main_part(archive)
+    if not main:
+        return ""
+    with archive.open(main) as part:
+        head = part.read(_HEAD_BYTES)
+    found = next((kind for kind in _OFFICE if kind.encode() in head), "")
+    return found or dict(zip(("word", "xl", "ppt"), _OFFICE, strict=True)).get(main.partition("/")[0], "")
+
+
+def main_part(archive: zipfile.ZipFile) -> str:
+    """The name of the part of an Office file that the others belong to; empty if there is none."""
+    names = set(archive.namelist())
+    said = (target for kind, target in relations(archive, "").values() if kind == "officeDocument")
+    return next((name for name in (*said, *_USUAL) if name in names), "")
+
+
+def relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
+    """By its id, the kind of each relation of a part (the last word of its type, such as ``image``) and its target: the
+    name of another part, or an address outside. ``part``: empty for the archive itself."""
+    folder, name = posixpath.split(part)
+    place = posixpath.join(folder, "_rels", f"{name}.rels")
+    found: dict[str, tuple[str, str]] = {}
+    if place not in archive.namelist():
+        return found
+    for one in xml_part(archive, place):
+        target = one.get("Target", "")
+        if one.get("TargetMode") != "External":
+            target = posixpath.normpath(posixpath.join("/", folder, unquote(target))).lstrip("/")
+        found[one.get("Id", "")] = (one.get("Type", "").rpartition("/")[2], target)
+    return found
+
+
+def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
+    """The root of a part; no entities are expanded."""
+    root: Element = fromstring(read_part(archive, name), forbid_dtd=True)
+    return root
+
+
+def read_part(archive: zipfile.ZipFile, name: str) -> bytes:
+    """What a part has. Raises `RefusedError` if that is too much."""
+    with archive.open(name) as part:
+        data = part.read(MOST_BYTES + 1)  # what the archive says about its size may be wrong
+    if len(data) > MOST_BYTES:
+        raise RefusedError("too_much")
+    return data
