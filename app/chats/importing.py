@@ -18,7 +18,12 @@ from app.helper.messages import ChatsNotRead, ReadChats, ReadMoreChats
 _SENTENCES: dict[str, tuple[str, str]] = {
     "images": ("1 picture", "{} pictures"),
     "files": ("1 attachment without text", "{} attachments without text"),
+    "recordings": ("1 recording of sound or video", "{} recordings of sound or video"),
+    "references": ("1 reference to a source", "{} references to sources"),
+    "widgets": ("1 interactive part of an answer", "{} interactive parts of answers"),
+    "changes": ("1 change of a document", "{} changes of documents"),
     "tools": ("1 call or result of a tool", "{} calls or results of tools"),
+    "failed": ("1 answer that failed there", "{} answers that failed there"),
     "hidden": ("1 message that was hidden there, too", "{} messages that were hidden there, too"),
     "empty": ("1 chat without messages", "{} chats without messages"),
     "damaged": ("1 entry that is damaged or isn't a chat", "{} entries that are damaged or aren't chats"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from itertools import pairwise
 
 import msgspec
@@ -15,8 +16,8 @@ class Node(msgspec.Struct):
     parent: str | None
     message: MessageRecord | None = None
     """``None`` where nothing is imported: what is below it moves up."""
-    thinking: str = ""
-    """Of such a node: what the model thought before the answer below it."""
+    joins: bool = False
+    """Whether it becomes the beginning of the answers below it, where those are all there is."""
 
 
 def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageRecord], str | None]:
@@ -24,7 +25,7 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
 
     Otherwise they keep the order of ``nodes``. A parent that isn't there, or is below its own child, is none.
     """
-    parents, thoughts = _resolved(nodes)
+    parents = _resolved(nodes)
     children: dict[str | None, list[str]] = {}
     for name, parent in parents.items():
         children.setdefault(parent, []).append(name)
@@ -36,8 +37,20 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
             placed[at := waiting.pop()] = None
             # What stands before its parent comes right behind it.
             waiting += [child for child in reversed(children.get(at, [])) if order[child] < order[name]]
-    ordered = [_message(nodes[name], name, parents[name], thoughts[name]) for name in placed]
-    return ordered, _leaf(nodes, children, current)
+    found: dict[str, MessageRecord] = {}
+    joined: dict[str | None, MessageRecord] = {}
+    for name in placed:
+        given = nodes[name].message
+        assert given is not None
+        message = msgspec.structs.replace(given, id=name, parent=parents[name])
+        if (above := joined.get(message.parent)) is not None:
+            message = _join(above, message)
+        below = [nodes[child].message for child in children.get(name, [])]
+        if nodes[name].joins and below and all(one is not None and one.role == "assistant" for one in below):
+            joined[name] = message
+        else:
+            found[name] = message
+    return list(found.values()), _leaf(nodes, children, current, found)
 
 
 def in_a_row(messages: list[MessageRecord]) -> dict[str, Node]:
@@ -45,34 +58,33 @@ def in_a_row(messages: list[MessageRecord]) -> dict[str, Node]:
     return {str(number): Node(str(number - 1) if number else None, one) for number, one in enumerate(messages)}
 
 
-def _message(node: Node, name: str, parent: str | None, thoughts: str) -> MessageRecord:
-    message = node.message
-    assert message is not None
-    thinking = message.thinking
-    if message.role == "assistant":
-        thinking = "\n\n".join(filter(None, (thoughts, thinking)))
-    return msgspec.structs.replace(message, id=name, parent=parent, thinking=thinking)
+def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
+    """``below``, beginning with what ``above`` says."""
+    return msgspec.structs.replace(
+        below,
+        parent=above.parent,
+        text="\n\n".join(filter(None, (above.text, below.text))),
+        thinking="\n\n".join(filter(None, (above.thinking, below.thinking))),
+        attachments=[*above.attachments, *below.attachments],
+    )
 
 
-def _resolved(nodes: dict[str, Node]) -> tuple[dict[str, str | None], dict[str, str]]:
-    """For each message its nearest ancestor that is one, and what was thought in between."""
+def _resolved(nodes: dict[str, Node]) -> dict[str, str | None]:
+    """For each message its nearest ancestor that is one."""
     parents: dict[str, str | None] = {}
-    thoughts: dict[str, str] = {}
     sound = _without_circles(nodes)
-    above: dict[str, tuple[str | None, str]] = {}
-    """For each node without a message, the message above it and what was thought from there to here."""
+    above: dict[str, str | None] = {}
+    """For each node without a message, the message above it."""
     for name, node in nodes.items():
         path, at = [], sound[name]
         while at is not None and nodes[at].message is None and at not in above:
             path.append(at)
             at = sound[at]
-        found, thinking = above[at] if at is not None and at in above else (at, "")
-        for skipped in reversed(path):
-            thinking = "\n\n".join(filter(None, (thinking, nodes[skipped].thinking)))
-            above[skipped] = found, thinking
+        found = above[at] if at is not None and at in above else at
+        above.update(dict.fromkeys(path, found))
         if node.message is not None:
-            parents[name], thoughts[name] = found, thinking
-    return parents, thoughts
+            parents[name] = found
+    return parents
 
 
 def _without_circles(nodes: dict[str, Node]) -> dict[str, str | None]:
@@ -92,15 +104,22 @@ def _without_circles(nodes: dict[str, Node]) -> dict[str, str | None]:
     return sound
 
 
-def _leaf(nodes: dict[str, Node], children: dict[str | None, list[str]], current: str | None) -> str | None:
+def _leaf(
+    nodes: dict[str, Node],
+    children: dict[str | None, list[str]],
+    current: str | None,
+    found: Container[str],
+) -> str | None:
     """``current``, or the nearest message above it; without one, the newest end."""
     seen: set[str] = set()
     while current is not None and current in nodes and current not in seen:
-        if nodes[current].message is not None:
+        if current in found:
             return current
+        if nodes[current].message is not None:
+            break  # it became the beginning of what is below
         seen.add(current)
         current = nodes[current].parent
-    leaf: str | None = None
+    leaf = current if current in nodes and current not in seen else None
     while below := children.get(leaf):
         leaf = below[-1]
     return leaf

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import re
+import json
 from typing import Any
 
+import msgspec
+
 from app.chats.formats.branches import Node, arranged
+from app.chats.formats.chatgpt_marks import without_marks
+from app.chats.formats.documents import Document, changed
 from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text
+from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
 NAME = "chatgpt"
-_MARKS = re.compile("\ue200[^\ue201]*\ue201")
-"""References to sources, between characters for private use, which only ChatGPT's own page can show."""
-_SILENT = ("reasoning_recap", "model_editable_context")
-"""What says nothing that isn't elsewhere."""
-_IMAGES = ("image_asset_pointer", "video_container_asset_pointer")
+_CREATE, _UPDATE = "canmore.create_textdoc", "canmore.update_textdoc"
+_PARTS = {
+    "image_asset_pointer": "images",
+    "audio_asset_pointer": "recordings",
+    "video_asset_pointer": "recordings",
+    "video_container_asset_pointer": "recordings",
+    "real_time_user_audio_video_asset_pointer": "recordings",
+}
+"""As what the parts of messages count that aren't texts."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -23,12 +31,13 @@ def recognizes(record: dict[str, Any]) -> bool:
 
 def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     nodes: dict[str, Node] = {}
-    prompts: list[str] = []
+    prompts: dict[str, None] = {}
     for name, value in record["mapping"].items():
         entry = mapping(value)
         nodes[name] = node = Node(text(entry.get("parent")) or None)
         if isinstance(message := entry.get("message"), dict):
             _fill(node, message, prompts, left_out)
+    _add_documents(nodes, record["mapping"], left_out)
     messages, current = arranged(nodes, text(record.get("current_node")) or None)
     return ChatRecord(
         id=text(record.get("conversation_id")) or text(record.get("id")),
@@ -41,46 +50,136 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     )
 
 
-def _fill(node: Node, message: dict[str, Any], prompts: list[str], left_out: LeftOut) -> None:
+def _fill(node: Node, message: dict[str, Any], prompts: dict[str, None], left_out: LeftOut) -> None:
     """Put into ``node`` what of ``message`` is imported."""
     role = text(mapping(message.get("author")).get("role"))
     content, metadata = mapping(message.get("content")), mapping(message.get("metadata"))
     kind = text(content.get("content_type"))
-    if kind in _SILENT:
-        return
+    if kind == "reasoning_recap":
+        return  # says how long it thought
     if kind == "thoughts":
-        node.thinking = "\n\n".join(text(one.get("content")) for one in mappings(content.get("thoughts")))
-        return
-    written = _text_of(content, left_out if role in ("user", "assistant") else LeftOut())
-    if role == "system":
-        if written.strip() and metadata.get("is_visually_hidden_from_conversation") is not True:
-            prompts.append(written)
+        node.message, node.joins = _answer(message, thinking=_thoughts(content)), True
+    elif (report := _report(metadata))[0]:
+        node.message = _answer(message, without_marks(*report, left_out))
+    elif custom := _instructions(content, metadata):
+        prompts[custom] = None
+    elif role == "system":
+        if (prompt := _text_of(content, LeftOut())).strip() and not _is_hidden(metadata):
+            prompts[prompt] = None
     elif role not in ("user", "assistant") or message.get("recipient", "all") != "all":
-        left_out["tools"] += 1
-    elif metadata.get("is_visually_hidden_from_conversation") is True or metadata.get("is_user_system_message") is True:
+        if message.get("recipient") not in (_CREATE, _UPDATE) and not mapping(metadata.get("canvas")):
+            left_out["tools"] += 1
+            left_out["images"] += sum(_counts_as(part) == "images" for part in items(content.get("parts")))
+    elif _is_hidden(metadata) or kind == "model_editable_context":
         left_out["hidden"] += 1
-    elif written.strip():
-        left_out["files"] += sum(1 for _ in mappings(metadata.get("attachments")))
-        node.message = MessageRecord(
-            id="",
-            parent=None,
-            role="user" if role == "user" else "assistant",
-            text=written,
-            created_at=seconds(message.get("create_time")),
-            model=text(metadata.get("model_slug")) if role == "assistant" else "",
-        )
+    else:
+        _fill_text(node, message, left_out)
+
+
+def _fill_text(node: Node, message: dict[str, Any], left_out: LeftOut) -> None:
+    content, metadata = mapping(message.get("content")), mapping(message.get("metadata"))
+    images = left_out["images"]
+    written = _text_of(content, left_out)
+    for file in mappings(metadata.get("attachments")):
+        kind = text(file.get("mime_type")) or text(file.get("mimeType"))
+        if not kind.startswith("image/") or left_out["images"] == images:  # else it was counted above
+            left_out["files"] += 1
+    if not written.strip():
+        return
+    if text(mapping(message["author"]).get("role")) == "assistant":
+        node.message = _answer(message, without_marks(written, metadata, left_out))
+    else:
+        node.message = MessageRecord("", None, "user", written, seconds(message.get("create_time")))
+
+
+def _answer(message: dict[str, Any], written: str = "", thinking: str = "") -> MessageRecord | None:
+    if not written.strip() and not thinking.strip():
+        return None
+    model = text(mapping(message.get("metadata")).get("model_slug"))
+    return MessageRecord("", None, "assistant", written, seconds(message.get("create_time")), thinking, model)
+
+
+def _is_hidden(metadata: dict[str, Any]) -> bool:
+    return metadata.get("is_visually_hidden_from_conversation") is True
+
+
+def _thoughts(content: dict[str, Any]) -> str:
+    found = [text(one.get("content")) or text(one.get("summary")) for one in mappings(content.get("thoughts"))]
+    return "\n\n".join(filter(None, found or map(text, items(content.get("parts")))))
+
+
+def _instructions(content: dict[str, Any], metadata: dict[str, Any]) -> str:
+    """What the user told every chat about themselves, and how to answer."""
+    own = mapping(metadata.get("user_context_message_data"))
+    found = [text(own.get("about_user_message")), text(own.get("about_model_message"))]
+    if not any(found):
+        found = [text(content.get("user_profile")), text(content.get("user_instructions"))]
+    return "\n\n".join(filter(str.strip, found))
+
+
+def _report(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The text of a finished report of Deep research, and its metadata."""
+    try:
+        state = json.loads(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")) or "{}")
+    except (ValueError, RecursionError):
+        return "", {}
+    report = mapping(mapping(state).get("report_message"))
+    return _text_of(mapping(report.get("content")), LeftOut()), mapping(report.get("metadata"))
 
 
 def _text_of(content: dict[str, Any], left_out: LeftOut) -> str:
     """The text of a message; pictures and the like are counted."""
     written: list[str] = []
     for part in items(content.get("parts")):
-        if isinstance(part, str):
-            written.append(part)
-        elif (kind := text(mapping(part).get("content_type"))) == "audio_transcription":
-            written.append(text(part.get("text")))
+        if isinstance(part, str) or text(mapping(part).get("text")):
+            written.append(text(part) or text(mapping(part).get("text")))
         else:
-            left_out["images" if kind in _IMAGES else "files"] += 1
-    if not written and (alone := text(content.get("text"))):
-        written = [f"```{text(content.get('language')).replace('unknown', '')}\n{alone}\n```"]
-    return _MARKS.sub("", "\n\n".join(filter(None, written)))
+            left_out[_counts_as(part)] += 1
+    if not written and (alone := text(content.get("text")) or text(content.get("result"))):
+        written = [file_text("", alone, text(content.get("language")).replace("unknown", ""))]
+    return "\n\n".join(filter(None, written))
+
+
+def _counts_as(part: object) -> str:
+    return _PARTS.get(text(mapping(part).get("content_type")), "files")
+
+
+def _add_documents(nodes: dict[str, Node], entries: dict[str, Any], left_out: LeftOut) -> None:
+    """Put the documents of the canvas before the answers that go with them, as they were then."""
+    documents: dict[str, Document] = {}
+    for name, value in entries.items():
+        message = mapping(mapping(value).get("message"))
+        if message.get("recipient") not in (_CREATE, _UPDATE):
+            continue
+        at: str | None = nodes[name].parent
+        seen = {name}
+        while at in nodes and at not in documents and at not in seen:
+            seen.add(at)
+            at = nodes[at].parent
+        document = _document(message, documents.get(at or ""))
+        if document is None:
+            left_out["changes"] += 1
+        else:
+            documents[name] = document
+            nodes[name].message, nodes[name].joins = _answer(message, document.part()), True
+
+
+def _document(message: dict[str, Any], before: Document | None) -> Document | None:
+    """The document that a message creates or changes; ``None`` where that can't be told."""
+    content = mapping(message.get("content"))
+    written = text(content.get("text")) or "".join(map(text, items(content.get("parts"))))
+    try:
+        call = mapping(json.loads(written))
+    except (ValueError, RecursionError):
+        return None
+    if message["recipient"] == _CREATE:
+        language = text(call.get("type")).rpartition("code/")[2].replace("document", "markdown")
+        return Document(text(call.get("name")), language, text(call["content"])) if "content" in call else None
+    found = before
+    for update in mappings(call.get("updates")):
+        if found is None:
+            return None
+        pattern, replacement = text(update.get("pattern")), text(update.get("replacement"))
+        new = changed(found.content, pattern, replacement, everywhere=update.get("multiple") is True)
+        found = None if new is None else msgspec.structs.replace(found, content=new)
+    return found

@@ -13,7 +13,12 @@ Ending = Literal["complete", "stopped", "interrupted", "failed"]
 Reason = Literal[
     "images",
     "files",
+    "recordings",
+    "references",
+    "widgets",
+    "changes",
     "tools",
+    "failed",
     "hidden",
     "empty",
     "damaged",

@@ -12,7 +12,7 @@ _LATEST_SECONDS = 4102444800.0  # the year 2100
 _IN_MILLISECONDS = 1e11
 _IN_NANOSECONDS = 1e17
 _THINKING = re.compile(r"\s*<(think|thinking|thought|reasoning)>(.*?)</\1>\s*", re.DOTALL)
-_FENCE = re.compile(r"^`{3,}", re.MULTILINE)
+_FENCE = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 def text(value: object) -> str:
@@ -57,11 +57,11 @@ def without_thinking(answer: str) -> tuple[str, str]:
     return found[2].strip("\n"), answer[found.end() :]
 
 
-def file_text(name: str, content: str) -> str:
+def file_text(name: str, content: str, language: str = "") -> str:
     """The text of a file as a part of a message: its name, and its content between fences."""
     fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))
     title = " ".join(name.split()).replace("`", "'")
-    return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}\n{content.rstrip()}\n{fence}"]))
+    return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}{language}\n{content.rstrip()}\n{fence}"]))
 
 
 def _from_iso(value: str) -> float | None:

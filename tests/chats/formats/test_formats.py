@@ -94,7 +94,7 @@ def test_chatgpt() -> None:
     assert shown(chat) == TALK
     assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert [message.created_at for message in chat.messages] == [AT + 1, AT + 2, AT + 3, AT + 4]
-    assert batch.left_out == {"images": 1, "files": 1, "tools": 1}
+    assert batch.left_out == {"images": 1, "files": 1, "tools": 1, "references": 1}
 
 
 def test_claude() -> None:
