@@ -29,7 +29,8 @@ _TOKENS = tuple(
     dict.fromkeys(token for one in FORMATS for mark in vars(one).values() for token in _TOKEN.findall(str(mark)))
 )
 _AROUND = tuple(dict.fromkeys(mark for one in FORMATS for mark in one.around))
-_TOLD = tuple(one for one in FORMATS if one.told_only)
+_WORDS = tuple(one for one in FORMATS if one.opening[0].isalpha())
+"""Marks that any model may write: they count where both are there."""
 _CLOSINGS = tuple(dict.fromkeys(one.closing for one in FORMATS))
 _NEXT = re.compile(
     rf"""
@@ -98,7 +99,7 @@ def split(text: str, provenance: Sequence[PackedPiece], *, is_cut: bool = False)
     """
     for reading in _readings(text, provenance):
         told = [mark for mark in _AROUND if mark in text[-100:]]
-        told += [one.opening for one in _TOLD if one.closing in text]
+        told += [one.opening for one in FORMATS if one not in _WORDS or one.closing in text]
         marks, symbols = _marks(reading.vocabulary, tuple(told))
         splitter = marks.splitter(reading.vocabulary.tokens(reading.before), reading.vocabulary.piece)
         coded = [symbols.get(part, part) for part in reading.parts]

@@ -175,7 +175,9 @@ def test_a_text_is_split_as_if_it_streamed(is_cut: bool) -> None:
         told = [piece for at in range(len(texts)) for piece in stream.add(Piece(text="", id=at))]
         told += stream.end(cut=is_cut)
         found = split("".join(texts), pack([Piece(text=text) for text in texts]), is_cut=is_cut)
-        assert found is not None
+        if found is None:
+            assert not any(piece.thinking and piece.text for piece in told)
+            continue
         # Which of the two a token without text belongs to may still be open where the stream ends.
         assert [entry[0] for entry in found.provenance] == [len(piece.text) for piece in told], texts
         assert found.thinking == "".join(piece.text for piece in told if piece.thinking)

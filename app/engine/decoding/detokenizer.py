@@ -37,12 +37,20 @@ class TokenTexts:
     back until that is decided. A token with text of both is part of the one its text ends in.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], marks: Marks | None = None, prompt: Sequence[int] = ()) -> None:
-        """``piece`` gives the bytes of a token. Without ``marks`` all is answer; else it follows ``prompt``."""
+    def __init__(
+        self,
+        piece: Callable[[int], bytes],
+        marks: Marks | None = None,
+        prompt: Sequence[int] = (),
+        *,
+        by_grammar: bool = False,
+    ) -> None:
+        """``piece`` gives the bytes of a token. Without ``marks`` all is answer; else it follows ``prompt``, with a
+        grammar where it says so."""
         self._piece = piece
         self._symbols = marks.symbols if marks else {}
         self._shown = marks.shown if marks else {}
-        self._splitter = marks.splitter(prompt, piece) if marks else None
+        self._splitter = marks.splitter(prompt, piece, by_grammar=by_grammar) if marks else None
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting: list[_Token] = []
         self._late = ""
@@ -85,6 +93,11 @@ class TokenTexts:
     def between(self, told: str) -> str:
         """See `Splitter.between`."""
         return self._splitter.between(told) if self._splitter else ""
+
+    def expect_end(self) -> None:
+        """See `Splitter.expect_end`."""
+        if self._splitter:
+            self._splitter.expect_end()
 
     def close_thinking(self) -> None:
         """See `Splitter.close`."""

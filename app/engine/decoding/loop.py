@@ -85,11 +85,12 @@ class Decoding:
         self._needed = task.needed
         self._grammar = task.grammar
         prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
-        self._texts = TokenTexts(self._shown, task.marks, prompt)
+        has_grammar = self._grammar is not None
+        self._texts = TokenTexts(self._shown, task.marks, prompt, by_grammar=has_grammar)
         self.text = TextStream(self._texts, task.stops, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         if self._grammar:
-            self._grammar.follow(TokenTexts(self._shown, task.marks, prompt), task.continued)
+            self._grammar.follow(TokenTexts(self._shown, task.marks, prompt, by_grammar=True), task.continued)
         self._sequence = sequence
         """All tokens except the last are in the target's cache while a round starts."""
         self._room = target.length - (task.unit - 1)
@@ -161,6 +162,7 @@ class Decoding:
         before = len(self._sequence)
         self._target.roll_back(before)
         shown: list[Piece] = []
+        self._texts.expect_end()
         for token in tokens:
             self._sequence.append(token)
             shown += self._show(Piece(text="", id=token, round=self._round))

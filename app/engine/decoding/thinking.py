@@ -6,7 +6,9 @@
 | channels: each message of an answer has a header that names its channel | gpt-oss ("harmony") |
 
 The marks themselves are hidden. Where a vocabulary has a token for one, only that token counts, not its text: a model
-that writes about ``<think>`` letter by letter is not thinking. Tags open thinking at the beginning of an answer only.
+that writes about ``<think>`` letter by letter is not thinking. Tags open thinking at the beginning of an answer only,
+and those that are quoted don't end it (`app.engine.decoding.quotation`). Of the tags that neither the template nor the
+vocabulary has, only ``<think>`` counts: the others are elements of XML that any model may write.
 """
 
 from __future__ import annotations
@@ -44,25 +46,26 @@ class Marks:
         """What that token adds to a text where it is no mark, by the number of the character."""
         self._formats: list[Format] = []
         for known in FORMATS:
-            if known.told_only and known.opening not in template:
-                continue
-            is_told = known.tokens_only or any(mark in template for mark in known.around)
+            is_told = any(mark in template for mark in (known.opening, known.closing))
+            wraps = known.tokens_only or any(mark in template for mark in known.around)
             one = replace(
                 known,
-                around=known.around if is_told else (),
+                around=known.around if wraps else (),
                 between=known.between or f"\n{known.closing}\n\n",
                 spelled=known.closing,
+                openings=(known.opening,),
             )
             found = replace(
                 one,
                 opening=self._encoded(one.opening),
                 closing=self._encoded(one.closing),
                 around=tuple(map(self._encoded, one.around)),
+                is_spelled=False,
             )
             has_tokens = found.opening != one.opening and found.closing != one.closing
             if has_tokens:
-                self._formats.append(found)
-            if not one.tokens_only:
+                self._formats.append(replace(found, openings=(found.opening, one.opening)))
+            if not one.tokens_only and (has_tokens or is_told or one.is_usual):
                 # Also where there are tokens: some models spell their tags all the same.
                 self._formats.append(replace(one, token=found.closing) if has_tokens else one)
         harmony = Channels(*(self._encoded(mark) for mark in vars(HARMONY).values()))
@@ -83,12 +86,12 @@ class Marks:
         openings = {one.opening for one in self._formats}
         return frozenset(token for token, symbol in self.symbols.items() if symbol in openings)
 
-    def splitter(self, prompt: Sequence[int], piece: Callable[[int], bytes]) -> Splitter:
-        """For an answer behind ``prompt``; ``piece`` gives the bytes of a token."""
+    def splitter(self, prompt: Sequence[int], piece: Callable[[int], bytes], *, by_grammar: bool = False) -> Splitter:
+        """For an answer behind ``prompt``, which a grammar may rule; ``piece`` gives the bytes of a token."""
         end = "".join(self._symbols_of(prompt[-_PROMPT_END:], piece))
         if self._channels:
             return ChannelSplitter(self._channels, end)
-        return TagSplitter(self._formats, end)
+        return TagSplitter(self._formats, end, by_grammar=by_grammar)
 
     def _symbols_of(self, tokens: Sequence[int], piece: Callable[[int], bytes]) -> Iterator[str]:
         data = b""

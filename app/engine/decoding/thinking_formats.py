@@ -16,9 +16,11 @@ class Format:
         around: What the model may write in front of the answer and behind it then; hidden too.
         between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
         tokens_only: Whether the tags count only where the vocabulary has tokens for them.
-        told_only: Whether they count only where the template has them, because any model may write these words.
+        is_usual: Whether they count where neither the template nor the vocabulary has them.
         spelled: ``closing`` without symbols.
         token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
+        openings: ``opening`` with and without symbols.
+        is_spelled: Whether ``opening`` is written without symbols.
     """
 
     opening: str
@@ -26,13 +28,17 @@ class Format:
     around: tuple[str, ...] = ()
     between: str = ""
     tokens_only: bool = False
-    told_only: bool = False
+    is_usual: bool = False
     spelled: str = ""
     token: str = ""
+    openings: tuple[str, ...] = ()
+    is_spelled: bool = True
 
 
 FORMATS = (
-    Format("<think>", "</think>", ("<response>", "</response>")),  # Qwen, DeepSeek, GLM, Kimi K2, SmolLM3, Granite …
+    Format(
+        "<think>", "</think>", ("<response>", "</response>"), is_usual=True
+    ),  # Qwen, DeepSeek, GLM, Kimi K2, SmolLM3, Granite …
     Format("<thinking>", "</thinking>"),
     Format("<thought>", "</thought>"),
     Format("<Thought>", "</Thought>"),
@@ -41,7 +47,7 @@ FORMATS = (
     Format("<seed:think>", "</seed:think>"),
     Format("<mm:think>", "</mm:think>"),  # MiniMax M3
     Format("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
-    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", told_only=True),  # Apriel
+    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),  # Apriel
     Format("[THINK]", "[/THINK]", between="[/THINK]"),  # Mistral
     Format("◁think▷", "◁/think▷"),  # Kimi VL
     Format("<|begin_of_thought|>", "<|end_of_thought|>", ("<|begin_of_solution|>", "<|end_of_solution|>")),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
+from app.engine.decoding.quotation import Written
 from app.engine.decoding.thinking_formats import FINAL, Channels, Format, Run
 
 _LONGEST_HEADER = 60
@@ -47,6 +48,9 @@ class Splitter(Protocol):
         """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
         if that ends the thinking."""
 
+    def expect_end(self) -> None:
+        """The next mark ends the thinking, wherever it stands."""
+
     def close(self) -> None:
         """What follows is the answer, though no mark said so."""
 
@@ -63,9 +67,14 @@ class Splitter(Protocol):
 class TagSplitter:
     """For models that mark their thinking with tags."""
 
-    def __init__(self, formats: Sequence[Format], prompt_end: str) -> None:
-        """``formats``: their marks as symbols, like the end of the prompt."""
+    def __init__(self, formats: Sequence[Format], prompt_end: str, *, by_grammar: bool = False) -> None:
+        """``formats``: their marks as symbols, like the end of the prompt.
+
+        ``by_grammar``: a grammar is in force from the end of the thinking on, so each mark is decided at once, and what
+        is spelled in front of an answer is the grammar's.
+        """
         self._formats = formats
+        self._by_grammar = by_grammar
         self._held = ""
         """What is not decided."""
         self._state: Callable[[], Iterator[Run]] | None = self._begin
@@ -73,11 +82,15 @@ class TagSplitter:
         self._trims = False
         """Whether white space in front of what comes next belongs to the mark before it."""
         self._has_thought = False
+        self._written = Written(())
+        self._noted = 0
+        """How much of the held text is in it."""
+        self._is_ending = self._is_whole = False
         self._format = formats[0]
         end = prompt_end.rstrip()
         for one in formats:
             if end.endswith(one.opening):
-                self._format, self._state, self._trims = one, self._think, True
+                self._open(one)
                 return
             if end.endswith((one.closing, *one.around[:1])):
                 self._format, self._trims = one, True
@@ -123,6 +136,10 @@ class TagSplitter:
         """See `Splitter.between`."""
         return told if self._format.spelled in told else self._format.between
 
+    def expect_end(self) -> None:
+        """See `Splitter.expect_end`."""
+        self._is_ending = True
+
     def close(self) -> None:
         """See `Splitter.close`."""
         self._state, self._trims = self._begin, True
@@ -136,7 +153,9 @@ class TagSplitter:
 
     def finish(self) -> list[Run]:
         """See `Splitter.finish`."""
-        runs = list(self._line_taken()) if self._state == self._begin else []
+        self._is_whole = True
+        runs = list(self._decided())
+        runs += list(self._line_taken()) if self._state == self._begin else []
         if self._held:
             runs.append(self._taken(len(self._held), thinking=self.thinking))
         return runs
@@ -152,24 +171,42 @@ class TagSplitter:
 
     def _taken(self, length: int, *, thinking: bool, shown: bool = True) -> Run:
         text, self._held = self._held[:length], self._held[length:]
+        self._noted = max(self._noted - length, 0)
         return Run(text, thinking, shown)
+
+    def _note(self, end: int) -> None:
+        """The held text up to ``end`` is thinking."""
+        self._written.add(self._held[self._noted : end])
+        self._noted = max(self._noted, end)
+
+    def _open(self, one: Format) -> None:
+        self._format, self._state, self._trims = one, self._think, True
+        self._written, self._noted, self._is_ending = Written(one.openings), 0, False
 
     def _begin(self) -> Iterator[Run]:
         """The beginning of an answer, or what follows thinking that is over."""
         text = self._held.lstrip()
         space = len(self._held) - len(text)
-        for one in self._formats:
+        formats = [one for one in self._formats if not (self._by_grammar and one.is_spelled)]
+        for one in formats:
             if text.startswith(one.opening):
+                behind = text[len(one.opening) :]
+                rest = behind.lstrip()
+                if one.is_spelled and (not rest or "\n" in behind[: -len(rest)]):
+                    if rest.startswith(one.opening):  # a list of marks
+                        break
+                    if one.opening.startswith(rest):
+                        return
                 run = self._taken(space + len(one.opening), thinking=True, shown=False)
                 yield run._replace(instead="\n\n") if self._has_thought else run
-                self._format, self._state, self._trims = one, self._think, True
+                self._open(one)
                 return
         around = self._format.around[:1] if self._trims else ()
         if around and text.startswith(around):
             yield self._taken(space + len(around[0]), thinking=True, shown=False)
             self._state = self._answer
             return
-        if any(mark.startswith(text) for mark in (*around, *(one.opening for one in self._formats))):
+        if any(mark.startswith(text) for mark in (*around, *(one.opening for one in formats))):
             return
         yield from self._line_taken()
         self._state = None
@@ -190,14 +227,41 @@ class TagSplitter:
         closings = [one for one in (self._format.closing, self._format.token) if one]
         at, closing = min(((at, one) for one in closings if (at := self._held.find(one)) >= 0), default=(-1, ""))
         end = at if at >= 0 else len(self._held) - _beginning_at_end(self._held, closings)
+        self._note(end)
+        is_quoted = at >= 0 and self._is_quoted(self._held[at + len(closing) :])
+        if is_quoted:
+            self._has_thought = True
+            if at:
+                yield self._taken(at, thinking=True)
+            yield self._quoted(closing)
+            return
         end = len(self._held[:end].rstrip())
         if end:
             self._has_thought = True
             yield self._taken(end, thinking=True)
-        if at >= 0:
+        if is_quoted is False and at >= 0:
             space = self._held.index(closing)
             yield self._taken(space + len(closing), thinking=True, shown=False)
             self._state, self._trims = self._begin, True
+
+    def _is_quoted(self, behind: str) -> bool | None:
+        """Whether a closing mark in front of ``behind`` is written about; ``None``: what follows decides."""
+        if self._is_ending:
+            return False
+        if self._is_whole:
+            return bool(self._written.quotes(f"{behind}\n"))
+        found = self._written.quotes(behind)
+        if found is None and self._by_grammar:
+            return not behind and self._written.opens
+        return found
+
+    def _quoted(self, closing: str) -> Run:
+        self._written.add_mark(closing)
+        self._noted = len(closing)
+        run = self._taken(len(closing), thinking=True)
+        if closing == self._format.spelled:
+            return run
+        return run._replace(shown=False, instead=self._format.spelled)  # a control token has no text of its own
 
     def _answer(self) -> Iterator[Run]:
         """With marks around it."""
@@ -267,6 +331,9 @@ class ChannelSplitter:
     def between(self, told: str) -> str:  # noqa: ARG002
         """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""
         return f"<|end|><|start|>assistant{FINAL}"
+
+    def expect_end(self) -> None:
+        """See `Splitter.expect_end`: channels have no quotations."""
 
     def close(self) -> None:
         """See `Splitter.close`."""

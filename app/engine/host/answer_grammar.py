@@ -39,7 +39,7 @@ def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -
     if grammar is None:
         return None
     marks = None if command.raw else target.thinking.marks
-    grammar.follow(TokenTexts(target.model.piece, marks, prompt), command.answer)
+    grammar.follow(TokenTexts(target.model.piece, marks, prompt, by_grammar=True), command.answer)
     if not grammar.in_force:
         return None
     with grammar.ahead() as ahead:

@@ -21,16 +21,16 @@ FINAL = "<|end|><|start|>assistant<|channel|>final<|message|>"
 
 
 STEPS = "Here are my reasoning steps:"
-TEMPLATE = f"Write your response between <response></response>. {STEPS}"
+WRAPS = "Write your response between <response></response>."
 
 
 class Letters:
     """A vocabulary of single bytes, and of some marks behind them."""
 
-    def __init__(self, *marks: str, wraps: bool = False) -> None:
-        """``wraps``: the template has the model write marks around its answer."""
+    def __init__(self, *marks: str, template: str = "") -> None:
+        """``template``: what the chat template says."""
         self._marks = marks
-        self.wraps = wraps
+        self.template = template
 
     def tokenize(self, text: str, *, special: bool, bos: bool = False) -> list[int]:  # noqa: ARG002
         pattern = f"({'|'.join(map(re.escape, self._marks))})" if special and self._marks else "($^)"
@@ -49,7 +49,7 @@ class Letters:
 
 @cache
 def marks_of(vocabulary: Letters) -> Marks:
-    return Marks(vocabulary, TEMPLATE if vocabulary.wraps else "")
+    return Marks(vocabulary, vocabulary.template)
 
 
 class Told:
@@ -97,8 +97,7 @@ class Told:
 @pytest.mark.parametrize("form", [one for one in FORMATS if not one.tokens_only], ids=lambda form: form.opening)
 def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
     opening, closing = form.opening, form.closing  # type: ignore[attr-defined]
-    wraps = opening == STEPS
-    vocabulary = Letters(opening, closing, wraps=wraps) if as_tokens else Letters(wraps=wraps)
+    vocabulary = Letters(opening, closing) if as_tokens else Letters(template=f"{{{{ {opening} … {closing} }}}}")
     assert Told(vocabulary, f"{opening}\nHm. So\n{closing}\n\nYes.").both == ("Hm. So", "Yes.")
     assert Told(vocabulary, f"Hm. So{closing}Yes.", f"User: x\n{opening}").both == ("Hm. So", "Yes.")
     assert Told(vocabulary, f"Hm. So\n{closing}Yes.", f"User: x\n{opening}\n").both == ("Hm. So", "Yes.")
@@ -135,7 +134,7 @@ def test_tags_that_are_tokens_or_text(form: object, as_tokens: bool) -> None:
             ("", "no header, just a line\nof text"),
         ),
         (Letters(*HARMONY), "<|end|>", "Yes", ("", "Yes")),
-        (Letters(wraps=True), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
+        (Letters(template=WRAPS), "", "<think>a</think>\n<response>b</response>", ("a", "b")),
         (Letters(), "", "<think>a</think>\n<response>b</response>", ("a", "<response>b</response>")),
         (Letters(), "", "\n <think>a</think>\n  b", ("a", "  b")),
         (Letters(), "", "<think>a</think>\n<think>b</think>c", ("a\n\nb", "c")),
@@ -163,9 +162,123 @@ def test_text_that_is_no_thinking(answer: str) -> None:
     assert Told(Letters(), answer).both == ("", answer)
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "<reason>It rains.</reason>",
+        "<thought>\nA poem\n</thought>\n<verse>…</verse>",
+        "<reasoning>1</reasoning><result>2</result>",
+        "<thinking>Hm.</thinking>So.",
+        "[THINK]Hm.[/THINK]So.",
+        "<think>\n<think>\n<think>",
+        "<think>\n  <think>\n</think>\n</think>",
+        "<think>",
+    ],
+)
+def test_elements_of_xml_and_lists_of_marks_are_text(answer: str) -> None:
+    assert Told(Letters(), answer).both == ("", answer)
+
+
+def test_what_a_grammar_spells_is_the_answer() -> None:
+    answer, spelled = "<think>a</think>", Letters()
+    texts = TokenTexts(spelled.piece, marks_of(spelled), by_grammar=True)
+    pieces = [
+        piece for token in spelled.tokenize(answer, special=True) for piece in texts.add(Piece(text="", id=token))
+    ]
+    assert "".join(map(answer_text, [*pieces, *texts.end(cut=False)])) == answer
+
+
+QUOTED = [
+    "The template keeps `{}` as it is.",
+    "Between `<think>` and `{}` there is thinking.",
+    "Write `<think>…{}` and go on.",
+    "It is ``a ` {}`` there.",
+    'So `text.split("{}")[0]` drops it.',
+    "They say `foo {}` ends it",
+    'I have to print "{}" then',
+    "The mark “{}” and ‘{}’",
+    "```\n{}\n```",
+    "```\n{}\n```\nSo.",
+    "```xml\n<think>\nHm\n{}\n\nYes\n```",
+    "~~~\n<think>a{}b\n~~~~ ",
+    "```python\nparts = text.split('{}')\nprint(parts)\n```",
+    '```python\ntext.rstrip().endswith("\\n{}")\n\nprint()\n```',
+    "1. First:\n   ```\n   foo\n   {}\n   bar\n   ```\n2. then",
+    "> ```\n> {}\n> ```",
+    "````\n```\n{}\n```\n````",
+    "```\n<think>{}\n<think>\n{}\n```",
+]
+UNQUOTED = [
+    "The ` sign is odd.",
+    "A name such as `foo is left open",
+    "```python\nprint(1)\n",
+    "```python\nprint(1)",
+    "```\n<think>`{}`\n</think>\n",
+    "~~~\nnever closed\n\n",
+    'They said "hi."',
+    "Say 'hi'",
+    "# don't",
+    "`a` and `b`",
+    "```\ncode\n```",
+    "an odd ``` one",
+    "`",
+    "``` ",
+]
+
+
+@pytest.mark.parametrize("closing", ["token", "spelled"])
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_closing_mark_that_is_quoted_ends_nothing(quoted: str, closing: str) -> None:
+    vocabulary = Letters("<think>", "</think>") if closing == "token" else Letters()
+    thought = quoted.replace("{}", "</think>")
+    for end in ("\n</think>\n\n", "\n</think>", "\n\n</think>\n"):
+        told = Told(vocabulary, f"{thought}{end}Yes: `a`.\n\n```\nx\n```", "User: x\n<think>\n")
+        assert told.both == (thought.rstrip(), "Yes: `a`.\n\n```\nx\n```")
+
+
+@pytest.mark.parametrize("end", ["\n</think>\n\n", "</think>\n\n", "</think>"])
+@pytest.mark.parametrize("answer", ["Yes.", "Use `a` and `b`.\n\n```\nx\n```", "The code:\n\n```\nx\n```\n"])
+@pytest.mark.parametrize("thought", UNQUOTED)
+def test_code_that_is_left_open_does_not_swallow_the_answer(thought: str, answer: str, end: str) -> None:
+    thought = thought.replace("{}", "</think>").removesuffix("</think>\n")
+    for vocabulary in (Letters(), Letters("<think>", "</think>")):
+        told = Told(vocabulary, f"{thought}{end}{answer}", "User: x\n<think>\n")
+        assert told.both == (thought.rstrip(), answer)
+
+
+def test_a_quoted_mark_is_shown_although_its_token_has_no_text() -> None:
+    class Controls(Letters):
+        def piece(self, token: int) -> bytes:
+            return bytes([token]) if token < 256 else b""
+
+    told = Told(Controls("<think>", "</think>"), "Not `</think>` but\n</think>\n\nYes.", "x<think>")
+    assert told.both == ("Not `</think>` but", "Yes.")
+
+
+def test_little_is_held_back_behind_a_mark() -> None:
+    vocabulary = Letters("<think>", "</think>")
+    for thought in ("an `open span", "```\nopen fence\n"):
+        tokens = vocabulary.tokenize(f"<think>{thought}</think>{'word ' * 80}", special=True)
+        told = Told(vocabulary, tokens, cut=True)
+        assert told.answer.startswith("word word")
+
+
+def test_with_a_grammar_each_mark_is_decided_at_once() -> None:
+    vocabulary = Letters("<think>", "</think>")
+    thought = "No `</think>` and `open and\n```\nopen\n"
+    texts = TokenTexts(
+        vocabulary.piece, marks_of(vocabulary), vocabulary.tokenize("<think>", special=True), by_grammar=True
+    )
+    states = []
+    for token in vocabulary.tokenize(f"{thought}</think>{{", special=True):
+        texts.add(Piece(text="", id=token))
+        states.append(texts.answers)
+    assert states == [False] * (len(states) - 2) + [True, True]
+
+
 def test_words_that_any_model_may_write_are_no_mark_unless_the_template_has_them() -> None:
     assert Told(Letters(), f"{STEPS} I add.").both == ("", f"{STEPS} I add.")
-    assert Told(Letters(wraps=True), f"{STEPS} I add.").both == ("I add.", "")
+    assert Told(Letters(template=STEPS), f"{STEPS} I add.").both == ("I add.", "")
 
 
 def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
@@ -224,7 +337,7 @@ CHANNEL_SIGNS = [*HARMONY, "analysis", "final", "assistant", "a", "\n", " ", "é
 def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
     """Thinking and answer of a complete text, without streaming."""
     thinking, around = "", opened
-    while opened or re.match(r"\s*<think>", text):
+    while opened or re.match(r"\s*<think>(?!\s*\n\s*<think>|\s*\Z|\s*\n\s*<(?:thi)?\Z)", text):
         text = text if opened else text.lstrip().removeprefix("<think>")
         thinking += "\n\n" if thinking else ""
         opened, around = False, True
@@ -241,7 +354,7 @@ def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
 
 def test_random_texts_are_split_like_complete_ones() -> None:
     rng = random.Random(3)
-    vocabulary = Letters(wraps=True)
+    vocabulary = Letters(template=WRAPS)
     for _ in range(2000):
         text = "".join(rng.choices(SIGNS, k=rng.randint(1, 12)))
         opened = rng.random() < 0.3
@@ -252,7 +365,7 @@ def test_random_texts_are_split_like_complete_ones() -> None:
 @pytest.mark.parametrize(("marks", "signs"), [((), SIGNS), (("<think>", "</think>"), SIGNS), (HARMONY, CHANNEL_SIGNS)])
 def test_an_answer_that_is_cut_and_goes_on_is_the_whole(marks: tuple[str, ...], signs: list[str]) -> None:
     rng = random.Random(4)
-    vocabulary = Letters(*marks, wraps=True)
+    vocabulary = Letters(*marks, template=WRAPS)
     for _ in range(60):
         prompt = "<|start|>assistant" if marks == HARMONY else rng.choice(["", "<think>\n"])
         text = rng.choice(signs[:2]) + "".join(rng.choices(signs, k=rng.randint(1, 10)))
