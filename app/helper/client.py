@@ -197,7 +197,7 @@ class Helper:
 def _error(status: int, passed: type[HelperError] | None) -> HelperError:
     if passed is not None:
         return passed()
-    if status == limits.MEMORY_STATUS:
+    if status in (limits.MEMORY_STATUS, -signal.SIGABRT):  # PDFium aborts when it gets no more memory
         return TooMuchMemory()
     if status == -getattr(signal, "SIGXCPU", 0) != 0:
         return TookTooLong()

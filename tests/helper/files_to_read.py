@@ -10,25 +10,34 @@ from pathlib import Path
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-def pdf(pages: Sequence[str], *, tree: str = "") -> bytes:
-    """A PDF file with one line of text on each page. ``tree``: another page tree than that of the pages."""
+def pdf(pages: Sequence[str], *, tree: str = "", packed: bytes = b"", annotations: str = "", more: str = "") -> bytes:
+    """A PDF file with one line of text on each page, or what a page draws, if that begins with ``BT``. ``tree``:
+    another page tree than that of the pages; ``packed``: what all pages draw, compressed; ``annotations``: of the first page;
+    ``more``: of the catalog.
+    """
     font = 3 + 2 * len(pages)
     kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(pages)))
-    objects = ["<< /Type /Catalog /Pages 2 0 R >>", tree or f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"]
+    objects = [
+        f"<< /Type /Catalog /Pages 2 0 R {more} >>",
+        tree or f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
+    ]
     for number, text in enumerate(pages):
         words = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
-        content = f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET" if text else ""
+        content = text if text.startswith("BT") else f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET" if text else ""
+        coding = "/Filter /FlateDecode" if packed else ""
+        content = packed.decode("latin-1") or content
+        notes = f"/Annots [{annotations}]" if annotations and not number else ""
         objects.append(
             f"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 {font} 0 R >> >> "
-            f"/MediaBox [0 0 612 792] /Contents {4 + 2 * number} 0 R >>"
+            f"/MediaBox [0 0 612 792] /Contents {4 + 2 * number} 0 R {notes} >>"
         )
-        objects.append(f"<< /Length {len(content)} >>\nstream\n{content}\nendstream")
+        objects.append(f"<< /Length {len(content)} {coding} >>\nstream\n{content}\nendstream")
     objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
     written = b"%PDF-1.4\n"
     places = []
     for number, one in enumerate(objects, 1):
         places.append(len(written))
-        written += f"{number} 0 obj\n{one}\nendobj\n".encode("cp1252")
+        written += f"{number} 0 obj\n{one}\nendobj\n".encode("latin-1")
     table = "".join(f"{place:010} 00000 n \n" for place in places)
     head = f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n{table}"
     trailer = f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{len(written)}\n%%EOF\n"

@@ -87,7 +87,7 @@ def test_the_list_of_parts_names_the_large_ones(inside: Path) -> None:
         "llama-cpp-python",
         "numpy",
         "defusedxml",
-        "pypdf",
+        "pypdfium2",
         "huggingface-hub",
         "h11",
         "httpx2",
