@@ -319,6 +319,10 @@ class GenerationFinished(msgspec.Struct, frozen=True, kw_only=True, tag="generat
     and acceptance.
     """
 
+    def has_only_thought(self, thinking: str, text: str) -> bool:
+        """Whether the model ended by itself without a word besides its thinking, which then is its answer."""
+        return self.finish_reason == "end" and bool(thinking.strip()) and not text.strip()
+
 
 class GenerationFailed(msgspec.Struct, frozen=True, kw_only=True, tag="generation_failed"):
     """``message`` is one or two sentences for the user."""

@@ -35,7 +35,10 @@ class Reader:
         """``tools``: what the model may call. ``logprobs``: whether pieces have them."""
         known = FORMATS.get(pair.tool_format) if tools else None
         self._calls = CallReader(known, tools.tools) if known and tools else None
+        self._names = {tool.name for tool in tools.tools} if tools else set()
         self._logprobs = logprobs
+        self._thought: list[str] = []
+        self._has_text = False
         self.has_calls = False
 
     def read(self, pieces: Sequence[Piece]) -> Said:
@@ -46,14 +49,24 @@ class Reader:
         if self._calls:
             text, calls = self._calls.read(text)
             self.has_calls |= bool(calls)
+        self._thought.append(thinking)
+        self._has_text |= bool(text.strip())
         likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._logprobs else []
         return Said(thinking, text, calls, likely)
 
     def end(self, finished: GenerationFinished) -> Said:
-        """What was held back, when the answer ends."""
-        return Said(text=self._calls.end(cut=finished.finish_reason != "end")) if self._calls else Said()
+        """What was held back, when the answer ends. What a model thought that said nothing else is its answer, also a
+        call in it."""
+        held = self._calls.end(cut=finished.finish_reason != "end") if self._calls else ""
+        thought = "".join(self._thought)
+        said = "said" if self._has_text or self.has_calls else held
+        if not finished.has_only_thought(thought, said):
+            return Said(text=held)
+        text, calls = self._calls.read(thought) if self._calls else (thought, [])
+        self.has_calls = bool(calls) and all(call.name in self._names for call in calls)
+        return Said(text=text, calls=calls) if self.has_calls else Said(text=thought)
 
     def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> Said:
         """All of an answer."""
-        said = self.read(pieces)
-        return Said(said.thinking, said.text + self.end(finished).text, said.calls, said.pieces)
+        said, last = self.read(pieces), self.end(finished)
+        return Said(said.thinking, said.text + last.text, said.calls + last.calls, said.pieces)

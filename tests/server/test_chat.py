@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Round
 from app.protocol.options import Sampling
 from tests.support.served import Json, Served, text_of
+from tests.support.thinking_models import ENDLESS, make_thinking_model
 
 OFF: Json = {"chat_template_kwargs": {"enable_thinking": False}}
 SHORT: Json = {"max_tokens": 12, "temperature": 0.0}
@@ -228,3 +231,22 @@ def test_a_request_that_is_too_long(server: Served) -> None:
         code, error = refused(server, messages=[{"role": "user", "content": "x " * 40_000}], stream=stream)
         assert (code, error["type"]) == (400, "exceed_context_size_error")
         assert error["n_ctx"] == 8192 and error["n_prompt_tokens"] > 8192
+
+
+def test_thinking_that_never_closes_is_the_answer_where_there_is_no_other(tmp_path: Path) -> None:
+    rows = {**ENDLESS.rows, "▁then": {"</s>": 1.0}}
+    path = make_thinking_model(tmp_path / "unclosed.gguf", replace(ENDLESS, rows=rows))
+    with Served(path, home=tmp_path / "home") as served:
+        (choice,) = served.chat()["choices"]
+        assert choice["finish_reason"] == "stop"
+        assert choice["message"]["content"] == choice["message"]["reasoning_content"] == "so then"
+        parts = served.streamed()
+        assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts) == "so then"
+        body: Json = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 9}
+        body["thinking"] = {"type": "enabled", "budget_tokens": 1024}
+        blocks = served.post("/v1/messages", body).json()["content"]
+        assert [block["type"] for block in blocks] == ["thinking", "text"] and blocks[1]["text"] == "so then"
+        items = served.post("/v1/responses", {"input": "Well?"}).json()["output"]
+        assert items[-1]["content"][0]["text"] == "so then"
+        (choice,) = served.chat(max_tokens=1)["choices"]
+        assert (choice["finish_reason"], choice["message"]["content"]) == ("length", "")

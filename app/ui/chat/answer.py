@@ -180,6 +180,12 @@ class AnswerMessage(MessageWidget):
 
     def finish(self, message: StoredMessage) -> None:
         """The answer that was written is complete."""
+        if self.thinking is not None and message.text and not message.thinking:  # what it thought is the answer
+            self.thinking.finish("")
+            self.thinking.hide()
+            self.thinking.deleteLater()
+            self.thinking, self._asked.thinking = None, str
+            self.view.append_pieces(_pieces_of(message, thinking=False))
         if self.thinking is not None:
             self.thinking.finish(thinking_title(message))
         self.view.finish()

@@ -263,6 +263,9 @@ class LiveAnswer(QObject):
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
         if finished.stop_overlap:
             self._cut(finished.stop_overlap)
+        if finished.has_only_thought(self.thinking(), self.text()):
+            self.pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces]
+            self._packed = []
         self.end(status, finished.finish_reason, finished.figures, extra)
 
     def end(

@@ -89,3 +89,19 @@ def test_a_stop_string_is_cut_from_the_answer_only() -> None:
     live, _command = resumed(cut)
     live.on_finished(GenerationFinished(request=1, finish_reason="stop_string", figures=Figures(), stop_overlap=2))
     assert (live.text(), live.thinking(), live.tokens()) == ("Yes. ", "Hm.", [1, 2, 3])
+
+
+def test_what_a_model_thought_that_said_nothing_else_is_its_answer() -> None:
+    for reason, texts in (("end", ("Hm. Yes.", "")), ("cancelled", ("", "Hm. Yes.")), ("length", ("", "Hm. Yes."))):
+        live = LiveAnswer([QUESTION], ChatSettings())
+        live.begin(AnswerSettings(), None)
+        live.on_rounds_received(
+            rounds(Piece(text="Hm.", id=1, thinking=True), Piece(text=" Yes.", id=2, thinking=True))
+        )
+        live.packed()
+        live.on_finished(GenerationFinished(request=1, finish_reason=reason, figures=Figures()))  # type: ignore[arg-type]
+        ended = live.message
+        assert ended is not None and (ended.text, ended.thinking) == texts
+        assert unpack(ended.text, ended.provenance, ended.thinking) == [
+            Piece(text=text, thinking=reason != "end") for text in ("Hm.", " Yes.")
+        ]

@@ -301,3 +301,14 @@ def test_figures_stand_apart_and_add_up_when_an_answer_goes_on() -> None:
 def test_what_stands_above_the_thinking(changes: dict[str, str], expected: str) -> None:
     message = replace(thought("Yes."), **changes)  # type: ignore[arg-type]
     assert thinking_title(message).replace("\u00a0", " ") == expected
+
+
+def test_thinking_that_turns_out_to_be_the_answer_is_shown_as_one(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.begin_answer(stored.answer("a"))
+    transcript.append_pieces([Piece(text=THOUGHT, thinking=True)])
+    settle(qtbot, transcript)
+    assert part_of(transcript).isVisible()
+    transcript.finish_answer(stored.answer("a", THOUGHT))
+    settle(qtbot, transcript)
+    shown = answer(transcript)
+    assert shown.thinking is None and shown.view.isVisible() and shown.view.content == THOUGHT
