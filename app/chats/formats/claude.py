@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
+from app.chats.formats.documents import Document
 from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "claude"
-_TOOLS = ("tool_use", "tool_result")
+_SILENT = ("token_budget", "flag")
+"""What says nothing to a reader."""
+_WRITING = ("artifacts", "create_file", "str_replace")
+"""Tools whose documents a reader would miss."""
+_LANGUAGES = {
+    "text/markdown": "markdown",
+    "text/html": "html",
+    "image/svg+xml": "svg",
+    "application/vnd.ant.react": "jsx",
+    "application/vnd.ant.mermaid": "mermaid",
+}
+"""Of artifacts that name none, by their type."""
+_IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".heic")
+_UNSUPPORTED = re.compile(
+    r"^```\n(?:This block is not supported|Viewing artifacts created via)[^`\n]*\n```\n*", re.MULTILINE
+)
+"""What the export writes in the place of calls."""
+_ARTIFACT = re.compile(r"<antArtifact\b([^>]*)>(.*?)</antArtifact>", re.DOTALL)
+_ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
+_THOUGHT = re.compile(r"<antThinking>(.*?)</antThinking>\s*", re.DOTALL)
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -18,12 +40,13 @@ def recognizes(record: dict[str, Any]) -> bool:
 
 def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     nodes: dict[str, Node] = {}
+    documents: dict[str, Document] = {}
     before: str | None = None
     for number, message in enumerate(mappings(record["chat_messages"])):
         name = text(message.get("uuid")) or str(number)
         # Exports of today name the parent; of the first message it is one that isn't there.
         parent = text(message.get("parent_message_uuid")) or before
-        nodes[name] = Node(parent, _message(message, left_out))
+        nodes[name] = Node(parent, _message(message, documents, left_out))
         before = name
     messages, current = arranged(nodes, text(record.get("current_leaf_message_uuid")) or before)
     return ChatRecord(
@@ -36,29 +59,19 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     )
 
 
-def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
-    written: list[str] = []
-    thinking: list[str] = []
-    for part in mappings(message.get("content")):
-        match part.get("type"):
-            case "text":
-                written.append(text(part.get("text")))
-            case "thinking":
-                thinking.append(text(part.get("thinking")))
-            case str(kind) if kind in _TOOLS:
-                left_out["tools"] += 1
-            case "image":
-                left_out["images"] += 1
-    whole = "\n\n".join(filter(None, written)) or text(message.get("text"))
+def _message(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> MessageRecord | None:
+    whole, thinking = _said(message, documents, left_out)
     attachments: list[AttachmentRecord] = []
     for attachment in mappings(message.get("attachments")):
+        name = text(attachment.get("file_name"))
         if content := text(attachment.get("extracted_content")):
-            name = text(attachment.get("file_name")) or UNNAMED
-            attachments.append(AttachmentRecord(kind="text", name=name, text=content))
+            attachments.append(AttachmentRecord(kind="text", name=name or UNNAMED, text=content))
         else:
-            left_out["files"] += 1
-    left_out["files"] += len([one for one in items(message.get("files")) if mapping(one)])
-    if not whole.strip() and not any(thinking) and not attachments:
+            left_out[_kind_of(name)] += 1
+    for file in mappings(message.get("files")):
+        if (name := text(file.get("file_name"))) not in {one.name for one in attachments}:
+            left_out[_kind_of(name)] += 1
+    if not whole.strip() and not thinking and not attachments:
         return None
     return MessageRecord(
         id="",
@@ -66,6 +79,73 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
         role="user" if message.get("sender") == "human" else "assistant",
         text=whole,
         created_at=seconds(message.get("created_at")),
-        thinking="\n\n".join(filter(None, thinking)),
+        thinking=thinking,
         attachments=attachments,
     )
+
+
+def _said(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> tuple[str, str]:
+    """The text with the documents that were written, and what the model thought."""
+    written: list[str] = []
+    thinking: list[str] = []
+    for part in mappings(message.get("content")):
+        match part.get("type"):
+            case "text":
+                written.append(_without_tags(text(part.get("text")), thinking))
+                left_out["references"] += len(items(part.get("citations")))
+            case "thinking":
+                thinking.append(text(part.get("thinking")))
+            case "tool_use" if (document := _document(part, documents, left_out)) is not None:
+                written.append(document.part())
+            case "image":
+                left_out["images"] += 1
+            case str(kind) if kind not in _SILENT:
+                left_out["tools"] += 1
+    whole = "\n\n".join(filter(str.strip, written)) or _without_tags(text(message.get("text")), thinking)
+    return whole, "\n\n".join(filter(str.strip, thinking))
+
+
+def _kind_of(name: str) -> str:
+    return "images" if name.lower().endswith(_IMAGES) else "files"
+
+
+def _document(part: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> Document | None:
+    """The artifact, or the file, that a call writes or changes; ``None`` for other calls."""
+    call = mapping(part.get("input"))
+    key = text(call.get("id")) or text(call.get("path"))
+    content = next((call[one] for one in ("content", "file_text") if text(call.get(one))), "")
+    before = documents.get(key)
+    if part.get("name") not in _WRITING:
+        return None
+    if "old_str" in call:
+        old = text(call.get("old_str"))
+        if before is None or old not in before.content:
+            left_out["changes"] += 1
+            return None
+        content = before.content.replace(old, text(call.get("new_str")), 1)
+    elif not content:
+        return None
+    name = text(call.get("title")) or key.rpartition("/")[2]
+    language = text(call.get("language")) or _LANGUAGES.get(text(call.get("type")), "")
+    if before is not None:
+        name, language = text(call.get("title")) or before.name, language or before.language
+    documents[key] = Document(name, language, content)
+    return documents[key]
+
+
+def _without_tags(written: str, thinking: list[str]) -> str:
+    """``written`` without what the export writes in the place of calls, and with artifacts from between tags, where
+    older exports have them.
+    """
+
+    def instead(found: re.Match[str]) -> str:
+        named = dict(_ATTRIBUTE.findall(found[1]))
+        language = named.get("language", "") or _LANGUAGES.get(named.get("type", ""), "")
+        document = Document(html.unescape(named.get("title", "")), language, found[2].strip("\n"))
+        return f"\n\n{document.part()}\n\n"
+
+    written = _UNSUPPORTED.sub("", written)
+    if "</ant" not in written:
+        return written
+    thinking += _THOUGHT.findall(written)
+    return _ARTIFACT.sub(instead, _THOUGHT.sub("", written))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from typing import Any
 
 from app.chats.formats.records import AttachmentRecord
-from app.chats.formats.values import text
+from app.chats.formats.values import mapping, text
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 _DATA = re.compile(r"data:image/[\w.+-]{1,20};base64,")
@@ -34,6 +35,12 @@ def image_from(url: object, name: str = "") -> AttachmentRecord | None:
         width=head.width,
         height=head.height,
     )
+
+
+def image_of(part: dict[str, Any]) -> AttachmentRecord | None:
+    """The image of a part of a message; in the newer form, its address isn't in an object."""
+    address = part.get("image_url")
+    return image_from(mapping(address).get("url", address))
 
 
 def data_url(image: AttachmentRecord) -> str:

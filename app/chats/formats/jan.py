@@ -9,11 +9,14 @@ import msgspec
 
 from app import decoders
 from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.images import image_of
+from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
 
 NAME = "jan"
 _THREAD = "thread.json"
+_KINDS = {"image_url": "images", "image": "images", "tool_call": "tools", "input_audio": "recordings"}
+"""As what the parts of messages count that aren't taken."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -63,23 +66,20 @@ def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     written: list[str] = []
     thinking = ""
     for part in mappings(record.get("content")):
-        match part.get("type"):
-            case "text" | "reasoning":
-                value = text(mapping(part.get("text")).get("value")) or text(part.get("text"))
-                if part["type"] == "text":
-                    written.append(value)
-                else:
-                    thinking = value
-            case "image_url" | "image":
-                left_out["images"] += 1
-            case "tool_call":
-                left_out["tools"] += 1
+        value = text(mapping(part.get("text")).get("value")) or text(part.get("text"))
+        if part.get("type") == "text":
+            written.append(value)
+        elif part.get("type") == "reasoning":
+            thinking = value
     whole = "\n\n".join(filter(None, written))
     if role == "assistant" and not thinking:
         thinking, whole = without_thinking(whole)
-    if not whole.strip() and not thinking.strip():
+    metadata = mapping(record.get("metadata"))
+    attachments = _attached(record, left_out)
+    left_out["tools"] += len(items(metadata.get("tool_calls")))
+    if not whole.strip() and not thinking.strip() and not attachments:
         return None
-    model = text(mapping(record.get("metadata")).get("modelId")) or text(mapping(record.get("metadata")).get("model"))
+    model = text(metadata.get("modelId")) or text(metadata.get("model"))
     return MessageRecord(
         id="",
         parent=None,
@@ -88,4 +88,20 @@ def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
         created_at=seconds(record.get("created_at")),
         thinking=thinking,
         model=model if role == "assistant" else "",
+        attachments=attachments,
     )
+
+
+def _attached(record: dict[str, Any], left_out: LeftOut) -> list[AttachmentRecord]:
+    found: list[AttachmentRecord] = []
+    for part in mappings(record.get("content")):
+        if (kind := text(part.get("type"))) in ("text", "reasoning"):
+            continue
+        if (image := image_of(part)) is not None:
+            found.append(image)
+        else:
+            left_out[_KINDS.get(kind, "files")] += 1
+    for file in mappings(mapping(record.get("metadata")).get("inline_file_contents")):
+        if content := text(file.get("content")):
+            found.append(AttachmentRecord(kind="text", name=text(file.get("name")) or UNNAMED, text=content))
+    return found

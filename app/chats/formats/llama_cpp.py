@@ -12,7 +12,8 @@ from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, Lef
 from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
 
 NAME = "llama_cpp"
-_ROLES = {"user": "user", "assistant": "assistant", "system": "system"}
+_KINDS = {"IMAGE": "images", "AUDIO": "recordings", "VIDEO": "recordings"}
+"""As what attachments count that aren't taken."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -87,7 +88,7 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
         elif (image := image_from(extra.get("base64Url"), text(extra.get("name")))) is not None:
             attachments.append(image)
         else:
-            left_out["images" if extra.get("type") == "IMAGE" else "files"] += 1
+            left_out[_KINDS.get(text(extra.get("type")), "files")] += 1
     if not written.strip() and not thinking.strip() and not attachments:
         return None
     return MessageRecord(

@@ -93,7 +93,7 @@ def _texts(content: object, left_out: LeftOut) -> list[str]:
     found: list[str] = []
     for part in items(content):
         match mapping(part).get("type"):
-            case "text":
+            case "text" if part.get("isStructural") is not True:  # the marks around its thinking
                 found.append(text(part.get("text")))
             case "file":
                 left_out["images" if part.get("fileType") == "image" else "files"] += 1

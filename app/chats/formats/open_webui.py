@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged, in_a_row
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.images import image_from, image_of
+from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
 
 NAME = "open_webui"
-_DETAILS = re.compile(r'<details type="(reasoning|tool_calls|code_interpreter)"[^>]*>(.*?)</details>\s*', re.DOTALL)
-_SUMMARY = re.compile(r"<summary>.*?</summary>", re.DOTALL)
+_OPENED = re.compile(r'^<details type="(reasoning|tool_calls|code_interpreter)"([^>]*)>', re.MULTILINE)
+_CLOSED = re.compile(r"(?:(?<=\n)|(?<=</summary>))</details>\s*")
+_SUMMARY = re.compile(r"<summary>.*?</summary>\n?", re.DOTALL)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
+_OUTPUT = re.compile(r'\boutput="([^"]*)"')
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
+_TEXTS = ("text", "output_text", "input_text")
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -33,6 +39,12 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
             name: Node(text(mapping(entry).get("parentId")) or None, _message(mapping(entry), left_out))
             for name, entry in entries.items()
         }
+        for name, entry in entries.items():
+            merged = mapping(mapping(entry).get("merged"))  # of the answers of several models, by one of them
+            if content := text(merged.get("content")):
+                nodes[f"{name}-merged"] = Node(
+                    name, _message({**merged, "role": "assistant", "content": content}, left_out)
+                )
     else:
         nodes = in_a_row([one for entry in mappings(chat.get("messages")) if (one := _message(entry, left_out))])
     messages, current = arranged(nodes, text(history.get("currentId")) or None)
@@ -56,12 +68,20 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     if role not in ("user", "assistant"):
         left_out["hidden" if role == "system" else "tools"] += 1
         return None
-    written, thinking = text(entry.get("content")), ""
+    written, attachments = _parts(entry.get("content"), left_out)
+    thinking = ""
     if role == "assistant":
         written, thinking = _without_details(written, left_out)
-    for file in items(entry.get("files")):
-        left_out["images" if mapping(file).get("type") == "image" else "files"] += 1
-    if not written.strip() and not thinking.strip():
+        said, thought = _output(entry.get("output"), left_out if not written.strip() else LeftOut())
+        written, thinking = written if written.strip() else said, thinking or thought
+    left_out["references"] += len(items(entry.get("sources")) or items(entry.get("citations")))
+    for file in mappings(entry.get("files")):
+        if (attachment := _attachment(file)) is not None:
+            attachments.append(attachment)
+        else:
+            left_out["images" if _is_image(file) else "files"] += 1
+    if not written.strip() and not thinking.strip() and not attachments:
+        left_out["failed"] += bool(entry.get("error"))
         return None
     model = text(entry.get("modelName")) or text(entry.get("model"))
     return MessageRecord(
@@ -72,23 +92,103 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
         created_at=seconds(entry.get("timestamp")),
         thinking=thinking,
         model=model if role == "assistant" else "",
+        status="failed" if entry.get("error") else "complete",
+        attachments=attachments,
     )
+
+
+def _parts(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
+    """The text and the pictures of a content that is a text or a list of parts."""
+    written, images = [text(content)], list[AttachmentRecord]()
+    for part in mappings(content):
+        if part.get("type") in _TEXTS:
+            written.append(text(part.get("text")))
+        elif (image := image_of(part)) is not None:
+            images.append(image)
+        else:
+            left_out["images" if "image" in text(part.get("type")) else "files"] += 1
+    return "\n\n".join(filter(None, written)), images
+
+
+def _attachment(file: dict[str, Any]) -> AttachmentRecord | None:
+    """A file whose content is in the export."""
+    inner = mapping(file.get("file"))
+    name = text(file.get("name")) or text(inner.get("filename"))
+    if (image := image_from(file.get("url"), name)) is not None:
+        return image
+    content = text(mapping(inner.get("data")).get("content")) or text(file.get("content"))
+    return AttachmentRecord(kind="text", name=name or UNNAMED, text=content) if content.strip() else None
+
+
+def _is_image(file: dict[str, Any]) -> bool:
+    kinds = (
+        file.get("type"),
+        file.get("content_type"),
+        mapping(mapping(file.get("file")).get("meta")).get("content_type"),
+    )
+    return any(text(kind).startswith("image") for kind in kinds)
+
+
+def _output(output: object, left_out: LeftOut) -> tuple[str, str]:
+    """What newer versions keep beside the text: the answer, and what the model thought."""
+    written: list[str] = []
+    thoughts: list[str] = []
+    for item in mappings(output):
+        said, _ = _parts(item.get("content") or item.get("summary"), LeftOut())
+        match text(item.get("type")).removeprefix("open_webui:"):
+            case "message":
+                written.append(said)
+            case "reasoning":
+                thoughts.append(said)
+            case "code_interpreter":
+                language = text(item.get("lang")) or text(item.get("language"))
+                written.append(file_text("", text(item.get("code")), language))
+            case "function_call":
+                left_out["tools"] += 1
+    return "\n\n".join(filter(None, written)), "\n\n".join(filter(None, thoughts))
 
 
 def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
     """The answer, and what the model thought: that stands in the answer, as a folded quotation."""
     thoughts: list[str] = []
-
-    def take(found: re.Match[str]) -> str:
-        if found[1] == "reasoning":
-            quoted = _SUMMARY.sub("", found[2]).strip("\n")
-            thoughts.append(html.unescape(_QUOTE.sub("", quoted)))
+    kept: list[str] = []
+    at = seen = fences = 0
+    for opened in _OPENED.finditer(written):
+        if opened.start() < at:
+            continue
+        fences += len(_FENCE.findall(written, seen, opened.start()))
+        seen = opened.start()
+        if fences % 2:
+            continue  # an example, in code
+        if (closed := _CLOSED.search(written, opened.end())) is None:
+            break
+        kept.append(written[at : opened.start()])
+        body = _unescaped(_SUMMARY.sub("", written[opened.end() : closed.start()]).strip("\n"))
+        if opened[1] == "reasoning":
+            thoughts.append(_QUOTE.sub("", body))
+        elif opened[1] == "code_interpreter":
+            output = _OUTPUT.search(opened[2])
+            result = _result(html.unescape(output[1])) if output else ""
+            kept.append("\n\n".join(filter(None, (body, file_text("", result) if result else ""))) + "\n\n")
         else:
             left_out["tools"] += 1
-        return ""
-
-    answer = _DETAILS.sub(take, written)
+        at = seen = closed.end()
+    answer = "".join([*kept, written[at:]])
     if not thoughts:
         thought, answer = without_thinking(answer)
         thoughts = [thought]
     return answer, "\n\n".join(filter(None, thoughts))
+
+
+def _unescaped(body: str) -> str:
+    """Some versions escape a quotation as a whole, some only its lines, some nothing, which has quotation marks."""
+    return body if re.search(r"[<\"']", body) else html.unescape(body)
+
+
+def _result(output: str) -> str:
+    """What a program wrote, from JSON."""
+    try:
+        found = mapping(json.loads(output))
+    except (ValueError, RecursionError):
+        return output
+    return "\n".join(text(found.get(key)) for key in ("stdout", "stderr", "result") if text(found.get(key)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.images import data_url, image_from
+from app.chats.formats.images import data_url, image_of
 from app.chats.formats.records import AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
 
@@ -20,6 +20,8 @@ _ROLES = {
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot", "bing", "bard"), "assistant"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
+_KINDS = {"image": "images", "audio": "recordings", "video": "recordings", "tool": "tools", "function": "tools"}
+"""As what the parts of messages count that aren't taken, by what their names contain."""
 
 
 def recognizes_openai(record: dict[str, Any]) -> bool:
@@ -71,21 +73,15 @@ def _openai(message: dict[str, Any], left_out: LeftOut) -> tuple[str, MessageRec
     written, images = text(message.get("content")), list[AttachmentRecord]()
     for part in items(message.get("content")):
         kind = text(mapping(part).get("type"))
-        if kind in ("text", "input_text", "output_text"):
-            written = "\n\n".join(filter(None, (written, text(part.get("text")))))
-        elif (image := _image(mapping(part))) is not None:
+        if kind in ("text", "input_text", "output_text", "refusal"):
+            written = "\n\n".join(filter(None, (written, text(part.get("text")) or text(part.get("refusal")))))
+        elif (image := image_of(mapping(part))) is not None:
             images.append(image)
         else:
-            left_out["images" if "image" in kind else "files"] += 1
+            left_out[next((reason for part_of, reason in _KINDS.items() if part_of in kind), "files")] += 1
     if message.get("tool_calls") or message.get("function_call"):
         left_out["tools"] += 1
     return _turn(message.get("role"), written, message, left_out, images)
-
-
-def _image(part: dict[str, Any]) -> AttachmentRecord | None:
-    """Of the part of a message; in the newer form, the address isn't in an object."""
-    address = part.get("image_url")
-    return image_from(mapping(address).get("url", address))
 
 
 def _turn(

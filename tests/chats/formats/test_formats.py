@@ -108,7 +108,7 @@ def test_claude() -> None:
     assert_sound(branched)
     assert versions(branched) == ["No.", "Yes."]
     assert shown(branched)[-1] == ("assistant", "", "Yes.")
-    assert batch.left_out == {"files": 1, "tools": 2}
+    assert batch.left_out == {"images": 1, "tools": 2}
 
 
 def test_open_webui() -> None:
