@@ -23,6 +23,7 @@ _SENTENCES: dict[FileReason, str] = {
     "old_office": "{name} is in an older Office format, or protected with a password. "
     "Save it as .docx or PDF and attach that.",
     "encrypted": "{name} is protected with a password. Attach a copy that isn't.",
+    "protected": "{name} is protected against copying (DRM), so only the apps of its shop can read it.",
     "no_text": "This PDF has no text: {name} may be a scan, which is only pictures of pages. "
     "Run text recognition (OCR) on it in another app first.",
     "damaged": "{name} is damaged, so it can't be read.",

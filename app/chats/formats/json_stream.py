@@ -57,6 +57,18 @@ class JsonStream:
         """The first character that isn't a space; empty if there is none."""
         return self._upcoming()
 
+    def beginning(self, size: int) -> str:
+        """About so many characters of it; nothing counts as read."""
+        while len(self._buffer) < size and self._more(READ_CHARACTERS):
+            pass
+        return self._buffer[:size]
+
+    def rest(self, most: int) -> str | None:
+        """All that wasn't read yet, which isn't JSON; ``None`` if that is more than ``most`` characters."""
+        while len(self._buffer) <= most and self._more(READ_CHARACTERS):
+            pass
+        return self._buffer if len(self._buffer) <= most else None
+
     def records(self) -> Iterator[Any]:
         """The elements of the list that the file consists of, otherwise its values."""
         self.is_list = self._upcoming() == "["

@@ -1,39 +1,198 @@
-"""A chat as Markdown: the shown branch, for people."""
+"""A chat as Markdown: the shown branch, for people, and so that it can be imported again.
+
+A comment before each of our headings, which isn't shown, says what is below it: ``<!-- slipstream 1f2e3d4c: assistant,
+thinking, stopped -->``. Its number occurs in no message of the chat, so that no heading or comment in a message is
+taken for ours. Each message is closed before the next comment: ``closed 1`` means that the last line isn't the
+message's own, such as the end of a code block in which an answer was stopped.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from datetime import datetime
+from typing import get_args
 
-from app.chats.formats.records import ChatRecord, MessageRecord
+from markdown_it import MarkdownIt
+
+from app.chats.formats.branches import arranged, in_a_row
+from app.chats.formats.records import AttachmentRecord, ChatRecord, Ending, LeftOut, MessageRecord, Role
 from app.chats.formats.values import file_text
 
+NAME = "markdown"
 _UNTITLED = "New chat"
-_ENDINGS = {
+_ENDINGS: dict[Ending, str] = {
     "stopped": "stopped",
     "interrupted": "interrupted before the answer ended",
     "failed": "failed before the answer ended",
 }
+_ANSWER = "Answer"
+_DATE = "%Y-%m-%d %H:%M"
+_FIRST = re.compile(r"^<!-- slipstream ([0-9a-f]{8}): ", re.MULTILINE)
+BEGINNING = 2000
+"""Characters of a file in which our first comment stands."""
+_CLOSERS = ("-->", "?>", "]]>", "</script>", "</style>", "</pre>", "</textarea>", ">")
+"""What ends HTML that goes on over empty lines."""
+_TAG = re.compile(r"<(/?)(\w+)(?:\s[^<>]*)?>")
+_LEAKING = re.compile(
+    "a|b|blockquote|center|code|del|details|div|em|font|h[1-6]|i|ins|kbd|mark|ol|pre|s|small|span|strong|su[bp]|table|ul?"
+)
+"""Tags that change what comes after them until they are closed."""
+_CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<!--.*?-->", re.DOTALL)
+_QUOTE = re.compile(r">[^\n]*(?:\n>[^\n]*)*")
+_FILE = re.compile(r"(?:`(?P<name>[^\n]*)`\n\n)?(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)(?:\n\n|$)", re.DOTALL)
+_IMAGE = re.compile(r"\*\([^\n]*\)\*(?:\n\n|$)")
+_parser = MarkdownIt("commonmark")
+_parser.core.ruler.enableOnly(["normalize", "block"])
 
 
 def write(chat: ChatRecord) -> str:
-    """Title, date, then each message under a heading with its author; texts are unchanged. What the model thought is a
-    quotation before its answer; the texts of attached files stand before the message they belong to.
+    """Title, date, then each message under a heading with its author. What the model thought is a quotation before its
+    answer; the texts of attached files stand before the message they belong to.
     """
-    blocks = [f"# {title_of(chat)}"]
+    branch = chat.branch()
+    number = _number(branch)
+    blocks = [f"# {' '.join(title_of(chat).split())}"]
     if started := date_of(chat):
         blocks.append(f"*{started}*")
-    for message in chat.branch():
-        blocks.append(f"## {author_of(message)}")
-        if message.thinking.strip():
-            lines = [f"*{thinking_title(message)}*", "", *message.thinking.strip("\n").split("\n")]
-            blocks.append("\n".join(f"> {line}" if line else ">" for line in lines))
-        blocks += [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
-        blocks += [f"*({one.name})*" for one in message.attachments if one.kind == "image"]
-        if message.text.strip():
-            blocks.append(message.text.strip("\n"))
-        if ending := ending_of(message):
-            blocks.append(f"*({ending})*")
+    for message in branch:
+        said, flags = _said(message)
+        blocks.append(f"<!-- slipstream {number}: {', '.join([message.role, *flags])} -->")
+        blocks.append(f"## {' '.join(author_of(message).split())}")
+        blocks += said
     return "\n\n".join(blocks) + "\n"
+
+
+def _number(branch: list[MessageRecord]) -> str:
+    """Eight hexadecimal digits that don't occur in the messages; always the same ones for them."""
+    texts = [part for one in branch for part in (one.text, one.thinking, *(file.text for file in one.attachments))]
+    number = hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest()[:8]
+    while any(number in text for text in texts):
+        number = hashlib.sha256(number.encode()).hexdigest()[:8]
+    return number
+
+
+def _said(message: MessageRecord) -> tuple[list[str], list[str]]:
+    """The blocks below a heading, and the words in the comment that say which they are."""
+    blocks: list[str] = []
+    flags: list[str] = []
+    if message.thinking:
+        lines = [f"*{thinking_title(message)}*", "", *message.thinking.split("\n")]
+        blocks.append("\n".join(f"> {line}" if line else ">" for line in lines))
+        flags.append("thinking")
+    files = [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
+    images = [f"*({' '.join(one.name.split())})*" for one in message.attachments if one.kind == "image"]
+    flags += [f"{name} {len(found)}" for name, found in (("files", files), ("images", images)) if found]
+    blocks += [*files, *images]
+    closers = _closers("\n\n".join([*blocks, message.text]))
+    if message.text or closers:
+        blocks.append("\n".join([message.text, *closers]))
+    flags += [f"closed {len(closers)}"] if closers else []
+    if ending := ending_of(message):
+        blocks.append(f"*({ending})*")
+        flags.append(message.status)
+    return blocks, flags
+
+
+def _closers(body: str) -> list[str]:
+    """The lines without which a message would go on in the next one."""
+    if "<" not in body and "```" not in body and "~~~" not in body:
+        return []
+    found: list[str] = []
+    if not _ends(body):
+        last = _parser.parse(body)[-1]
+        ends = [last.markup] if last.type == "fence" else _CLOSERS
+        found += [one for one in ends if _ends(f"{body}\n{one}")][:1]
+    tags: list[str] = []
+    for token in _parser.parse(body):
+        if token.type in ("html_block", "inline"):
+            for closes, name in _TAG.findall(_CODE.sub("", token.content)):
+                if closes and name.lower() in tags:
+                    del tags[len(tags) - 1 - tags[::-1].index(name.lower()) :]
+                elif not closes and _LEAKING.fullmatch(name.lower()):
+                    tags.append(name.lower())
+    return [*found, *(["", "".join(f"</{name}>" for name in reversed(tags))] if tags else [])]
+
+
+def _ends(body: str) -> bool:
+    """Whether a heading that comes next would be one."""
+    tokens = _parser.parse(f"{body}\n\n## next")
+    return tokens[-1].type == "heading_close" and tokens[-1].level == 0
+
+
+# -------------------------------------------------------------------------------------------------- reading
+
+
+def recognizes(beginning: str) -> bool:
+    """Whether a file that begins so was written by `write`."""
+    return beginning.startswith("# ") and _FIRST.search(beginning[:BEGINNING]) is not None
+
+
+def read(content: str, left_out: LeftOut) -> ChatRecord:
+    """The chat of a file that was recognized."""
+    first = _FIRST.search(content)
+    assert first is not None
+    if re.match(r"[^\n]*\r\n", content):  # an editor, or Git on Windows, did that
+        content = content.replace("\r\n", "\n")
+    title, *dated = content[: first.start()].split("\n\n")
+    try:
+        created: float | None = datetime.strptime(dated[0].strip("*\n"), _DATE).timestamp() if dated else None
+    except (ValueError, OverflowError, OSError):
+        created = None
+    found: list[MessageRecord] = []
+    parts = content.split(f"<!-- slipstream {first[1]}: ")[1:]
+    for place, part in enumerate(parts, 1):
+        end = "\n\n" if place < len(parts) else "\n"
+        if (message := _message(part.removesuffix(end), left_out)) is None:
+            left_out["damaged"] += 1
+        else:
+            found.append(message)
+    messages, current = arranged(in_a_row(found), None)
+    name = title.removeprefix("# ").strip()
+    return ChatRecord(title="" if name == _UNTITLED else name, created_at=created, current=current, messages=messages)
+
+
+def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
+    head, _, rest = part.partition(" -->\n\n## ")
+    role, *words = head.split(", ")
+    if role not in get_args(Role) or "\n" in head:
+        return None
+    heading, _, body = rest.partition("\n")
+    body = body.removeprefix("\n")
+    flags = {word: int(count) if count.isdecimal() else 0 for word, _, count in (one.partition(" ") for one in words)}
+    thinking = ""
+    if "thinking" in flags and (quoted := _QUOTE.match(body)):
+        thinking = "\n".join(line[2:] for line in quoted[0].split("\n")[2:])
+        body = body[quoted.end() :].removeprefix("\n\n")
+    files, body = _taken(body, _FILE, flags.get("files", 0))
+    images, body = _taken(body, _IMAGE, flags.get("images", 0))
+    left_out["images"] += len(images)
+    status = next((one for one in _ENDINGS if one in flags), "complete")
+    if status != "complete" or "closed" in flags:
+        body = body.rstrip("\n")  # which an editor added
+    if status != "complete":
+        body = body.removesuffix(f"*({_ENDINGS[status]})*").removesuffix("\n\n")
+    if closed := flags.get("closed"):
+        body = "\n".join(body.split("\n")[:-closed])
+    return MessageRecord(
+        id="",
+        parent=None,
+        role=role,
+        text=body,
+        thinking=thinking,
+        model=heading if role == "assistant" and heading != _ANSWER else "",
+        status=status,
+        attachments=[AttachmentRecord(kind="text", name=one["name"] or "", text=one["text"]) for one in files],
+    )
+
+
+def _taken(body: str, block: re.Pattern[str], count: int) -> tuple[list[re.Match[str]], str]:
+    """As many blocks of a kind as ``body`` begins with, ``count`` at most, and the rest."""
+    found: list[re.Match[str]] = []
+    while len(found) < count and (one := block.match(body)) is not None:
+        found.append(one)
+        body = body[one.end() :]
+    return found, body
 
 
 def title_of(chat: ChatRecord) -> str:
@@ -43,14 +202,14 @@ def title_of(chat: ChatRecord) -> str:
 def date_of(chat: ChatRecord) -> str:
     """When it was begun, in local time; empty if that isn't known."""
     try:
-        return "" if chat.created_at is None else datetime.fromtimestamp(chat.created_at).strftime("%Y-%m-%d %H:%M")
+        return "" if chat.created_at is None else datetime.fromtimestamp(chat.created_at).strftime(_DATE)
     except (OverflowError, OSError, ValueError):
         return ""
 
 
 def author_of(message: MessageRecord) -> str:
     if message.role == "assistant":
-        return message.model or "Answer"
+        return message.model or _ANSWER
     return "You" if message.role == "user" else "System"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.chats.formats import jan
+from app.chats.formats import jan, markdown
 from app.chats.formats.json_stream import JsonStream
 from app.chats.formats.records import Batch, ChatRecord, LeftOut, UnusableError
 from app.chats.formats.sources import Source, Sources
@@ -82,6 +82,9 @@ class ChatReading:
 
     def _in_file(self, source: Source) -> Iterator[ChatRecord | None]:
         stream = JsonStream(source.file, self._left_out)
+        if markdown.recognizes(stream.beginning(markdown.BEGINNING)):
+            yield self._written_by_us(stream)
+            return
         if stream.begins() not in ("[", "{"):
             self._other_files += 1
             return
@@ -96,6 +99,13 @@ class ChatReading:
                 break
         is_thread = bool(begun) and isinstance(begun[0], dict) and jan.is_thread(begun[0])
         self._other_files += not is_thread
+
+    def _written_by_us(self, stream: JsonStream) -> ChatRecord | None:
+        content = stream.rest(MOST_CHARACTERS)
+        if content is None:
+            self._left_out["too_large"] += 1
+            return None
+        return msgspec.structs.replace(markdown.read(content, self._left_out), source=markdown.NAME)
 
     def _read(self, found: ReadFormat, records: Iterator[Any], source: Source) -> Iterator[ChatRecord | None]:
         if found.read_all is not None:

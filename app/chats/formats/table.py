@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, open_webui, slipstream, turns
+from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, markdown, open_webui, slipstream, turns
 from app.chats.formats.records import ChatRecord, LeftOut
 from app.chats.formats.sources import Source
 
@@ -60,5 +60,6 @@ TITLES = {
     jan.NAME: "Jan",
     turns.SHAREGPT: "ShareGPT",
     turns.OPENAI: "OpenAI messages",
+    markdown.NAME: "Slipstream",
 }
 """What the formats of `READ` are called on screen."""

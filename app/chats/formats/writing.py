@@ -44,7 +44,7 @@ WRITE: dict[str, WriteFormat] = {
         WriteFormat(
             "markdown",
             "Markdown",
-            "Text with headings that people and most editors can read.",
+            "Text with headings that people and most editors can read. Slipstream can import it again.",
             ".md",
             lambda chat, _: markdown.write(chat),
         ),

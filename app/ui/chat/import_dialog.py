@@ -28,7 +28,7 @@ _SOURCES = (
     ("llama.cpp’s page", "Settings, Import/Export."),
     ("LM Studio", "Choose the folder “conversations” in the folder “.lmstudio”."),
     ("Jan", "Choose the folder “threads” in Jan’s data folder."),
-    ("Slipstream", "Chats that were exported as Slipstream JSON."),
+    ("Slipstream", "Chats that were exported as Slipstream JSON or Markdown."),
     ("Other programs", "Files with ShareGPT conversations or OpenAI messages."),
 )
 _INTRODUCTION = (
@@ -140,7 +140,7 @@ class ImportDialog(QDialog):
     def _ask_for_files(self) -> None:
         dialog = QFileDialog(self, "Import chats")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
-        dialog.setNameFilters(["Chats (*.json *.jsonl *.zip)", "All files (*)"])
+        dialog.setNameFilters(["Chats (*.json *.jsonl *.md *.zip)", "All files (*)"])
         dialog.filesSelected.connect(lambda names: self.read([Path(name) for name in names]))
         open_in_folder(dialog, QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DownloadLocation))
 
