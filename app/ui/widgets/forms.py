@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,7 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, StrType, Type, UnionType, type_info
 from PySide6.QtCore import QRegularExpression, Qt
-from PySide6.QtGui import QRegularExpressionValidator
+from PySide6.QtGui import QRegularExpressionValidator, QValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
@@ -35,6 +37,56 @@ _LARGEST = 2**30
 """Qt's numbers have 32 bits."""
 
 
+_SIGNS = {ord(sign): "." for sign in "٫．。"} | {ord("，"): ","} | {ord("−"): "-"}
+_GROUPED = re.compile(r"\d{1,3}(?:(?P<sign>[.,'’٬ \u00a0\u2009\u202f])\d{3})(?:(?P=sign)\d{3})*")
+_TYPED = re.compile(r"-?[\d.,'’٬ \u00a0\u2009\u202f]*")
+
+
+def plain_number(text: str, *, is_whole: bool = False) -> str | None:
+    """A number as a person writes it, in any country's digits and separators, as Python reads it; ``None`` where that
+    isn't clear. One comma or point is a decimal one, except in whole numbers.
+    """
+    text = "".join(str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text.translate(_SIGNS))
+    minus, text = text[:1] if text.startswith("-") else "", text.strip("- ")
+    place = -1 if is_whole else max(text.rfind("."), text.rfind(","))
+    if place >= 0 and text.count(text[place]) == 1:
+        whole, part = text[:place], text[place + 1 :]
+    else:
+        whole, part = text, ""
+    if found := _GROUPED.fullmatch(whole):
+        whole = whole.replace(found["sign"], "")
+    if not re.fullmatch(r"\d*", whole + part) or not whole + part:
+        return None
+    return f"{minus}{whole or 0}{f'.{part}' if part else ''}"
+
+
+class _Typed:
+    """What spin boxes do with text; ``is_whole`` says which numbers they have."""
+
+    is_whole = False
+
+    def validate(self: Any, text: str, position: int) -> object:
+        """The state of the text, the text, and the position."""
+        typed = text.removesuffix(self.suffix())
+        plain = plain_number(typed, is_whole=self.is_whole)
+        if plain is not None:
+            return super().validate(plain + self.suffix(), position)[0], text, position  # type: ignore[misc]
+        if not typed or text == self.specialValueText():
+            return super().validate(text, position)  # type: ignore[misc]
+        state = QValidator.State.Intermediate if _TYPED.fullmatch(typed) else QValidator.State.Invalid
+        return state, text, position
+
+    def fixup(self, text: str) -> str:
+        """The text as it is: Qt would take its commas out."""
+        return text
+
+    def valueFromText(self: Any, text: str) -> Any:  # noqa: N802 - Qt's name
+        plain = plain_number(text.removesuffix(self.suffix()), is_whole=self.is_whole)
+        if plain is None:
+            return super().valueFromText(text)  # type: ignore[misc]
+        return int(plain) if self.is_whole else float(plain)
+
+
 def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
     keep_width(field)
@@ -52,8 +104,10 @@ def keep_width(field: QWidget) -> None:
     theme.follow_zoom(field, lambda: field.setFixedWidth(theme.px(FIELD_WIDTH)))
 
 
-class Whole(QSpinBox):
+class Whole(_Typed, QSpinBox):
     """A whole number."""
+
+    is_whole = True
 
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
         """``lowest_means`` is shown instead of the lowest number."""
@@ -71,7 +125,7 @@ class Whole(QSpinBox):
         super().stepBy(steps)
 
 
-class Decimal(QDoubleSpinBox):
+class Decimal(_Typed, QDoubleSpinBox):
     """A number with up to four decimals, shown with as many as it needs."""
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:

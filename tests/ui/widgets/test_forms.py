@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
+import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
@@ -11,7 +14,7 @@ from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice
 from app.protocol.limits import KvType
 from app.protocol.options import DrafterChoice, LoadSettings
 from app.settings import Settings
-from app.ui.widgets.forms import Form, Setting
+from app.ui.widgets.forms import Decimal, Form, Setting, Whole
 from app.ui.widgets.layouts import LEFT, column, row
 
 
@@ -131,3 +134,90 @@ def test_a_number_that_is_too_large_for_its_field(qtbot: QtBot) -> None:
     assert isinstance(field, QSpinBox)
     form.set_value("top_k", 10**30)  # as a preset of somebody else's may have it
     assert form.value("top_k") == field.maximum()
+
+
+TYPED = [
+    ("0,7", 0.7),
+    ("0.7", 0.7),
+    (",5", 0.5),
+    ("1,", 1.0),
+    ("٠٫٧", 0.7),
+    ("۰٫۷", 0.7),
+    ("०.७", 0.7),
+    ("０．７", 0.7),
+    ("0，7", 0.7),
+    ("1.234,5", 1234.5),
+    ("1,234.5", 1234.5),
+    ("1 234,5", 1234.5),
+    ("1'234.5", 1234.5),
+    ("1\u202f234,5", 1234.5),
+    ("1.234.567", 1234567.0),
+    ("1,5,5", None),
+    ("1.2.3", None),
+    ("12.34,5", None),
+    ("1,2.3,4", None),
+    ("1,,5", None),
+    ("5e3", None),
+    ("abc", None),
+]
+
+
+@pytest.mark.parametrize(("typed", "wanted"), TYPED)
+def test_decimals_as_people_type_them(qtbot: QtBot, typed: str, wanted: float | None) -> None:
+    """What is no clear number leaves the old one, and is never taken for another."""
+    field = Decimal(0, 10_000_000, 0.1)
+    qtbot.addWidget(field)
+    field.setValue(42)
+    field.lineEdit().selectAll()
+    field.lineEdit().insert(typed)
+    field.interpretText()
+    assert field.value() == (42 if wanted is None else wanted)
+
+
+@pytest.mark.parametrize(
+    ("typed", "wanted"),
+    [
+        ("4,096", 4096),
+        ("4.096", 4096),
+        ("4 096", 4096),
+        ("1'048'576", 1048576),
+        ("٤٠٩٦", 4096),
+        ("4096", 4096),
+        ("1,5", 42),
+        ("0,7", 42),
+        ("1.5", 42),
+        ("40,96", 42),
+        ("1,234.567", 42),
+        ("-5", 42),
+    ],
+)
+def test_whole_numbers_as_people_type_them(qtbot: QtBot, typed: str, wanted: int) -> None:
+    field = Whole(0, 2_000_000)
+    qtbot.addWidget(field)
+    field.setValue(42)
+    field.lineEdit().selectAll()
+    field.lineEdit().insert(typed)
+    field.interpretText()
+    assert field.value() == wanted
+    if typed.isascii():  # key by key, what came before a comma was a number
+        field.lineEdit().selectAll()
+        qtbot.keyClicks(field.lineEdit(), typed)
+        field.interpretText()
+        begun = re.search(r"\d+(?:,\d{3})?", typed)
+        assert begun is not None
+        assert field.value() in (wanted, int(begun[0].replace(",", "")))
+
+
+def test_typing_a_decimal_comma_key_by_key(qtbot: QtBot) -> None:
+    field = Decimal(0, 2, 0.05, lowest_means="auto")
+    field.setSuffix(" s")
+    qtbot.addWidget(field)
+    assert field.text() == "auto"
+    field.lineEdit().selectAll()
+    values = []
+    for key in "0,75":
+        qtbot.keyClicks(field.lineEdit(), key)
+        values.append((field.lineEdit().text(), field.value()))
+    assert values == [("0 s", 0), ("0, s", 0), ("0,7 s", 0.7), ("0,75 s", 0.75)]
+    qtbot.keyClick(field.lineEdit(), Qt.Key.Key_Return)
+    assert field.text() == "0.75 s"
