@@ -182,6 +182,7 @@ FileReason = Literal[
     "binary",
     "old_office",
     "encrypted",
+    "protected",
     "no_text",
     "damaged",
 ]

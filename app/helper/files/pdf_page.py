@@ -49,7 +49,7 @@ def text_of(document: pdfium.PdfDocument, page: pdfium.PdfPage, left_out: Counte
         count = max(0, raw.FPDFText_CountChars(text_page))
         characters = [_character(text_page, index) for index in range(count)]
         shown = [one for one in characters if not one.letter.isspace()]
-        wrong = sum(raw.FPDFText_HasUnicodeMapError(text_page, one.index) == 1 for one in shown)
+        wrong = sum(raw.FPDFText_HasUnicodeMapError(text_page, one.place) == 1 for one in shown)
     notes = list(_notes(document, page))
     is_readable = wrong <= _MOST_UNREADABLE * len(shown)
     if not is_readable:
@@ -57,7 +57,7 @@ def text_of(document: pdfium.PdfDocument, page: pdfium.PdfPage, left_out: Counte
         characters, shown = [], []
     _count_pictures(page, left_out, has_text=bool(shown or notes), is_readable=is_readable)
     before, behind = _placed(notes, shown, len(characters))
-    parts = (before[one.index] + one.letter for one in in_reading_order(characters))
+    parts = (before[one.place] + one.letter for one in in_reading_order(characters))
     text = "".join(parts) + before[len(characters)]
     return "\n".join([_tidied(text), *behind]).strip()
 
@@ -163,14 +163,14 @@ def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaul
             following = notes[number + 1] if number + 1 < len(notes) else None
             if note.kind == "link" and (not inside or _is_said(note.text, inside) or _continues(note, following)):
                 continue
-            place, text = (inside[-1].index + 1 if inside else None), f" ({note.text})"
+            place, text = (inside[-1].place + 1 if inside else None), f" ({note.text})"
             if note.kind == "comment":
                 place, text = (_word_end(inside[-1], shown) if inside else None), f" [Comment: {note.text}]"
         elif note.kind == "box" and (label := _beside(note, shown)) is not None:
             place, text = _word_start(label, shown), f"{note.text} "
         else:
             anchor = None if note.kind == "text" else _left_or_above(note, shown)
-            place, text = (None if anchor is None else anchor.index + 1), f" {note.text}"
+            place, text = (None if anchor is None else anchor.place + 1), f" {note.text}"
         if place is None:
             behind.append(f"{note.name}: {note.text}" if note.name else text.strip())
         else:
@@ -180,13 +180,13 @@ def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaul
 
 def _word_end(last: Character, shown: list[Character]) -> int:
     """The index behind a word; the characters ``shown`` have none where a space is."""
-    indexes = {one.index for one in shown}
-    return next(index for index in itertools.count(last.index + 1) if index not in indexes)
+    indexes = {one.place for one in shown}
+    return next(index for index in itertools.count(last.place + 1) if index not in indexes)
 
 
 def _word_start(first: Character, shown: list[Character]) -> int:
-    indexes = {one.index for one in shown}
-    return next(index + 1 for index in itertools.count(first.index - 1, -1) if index not in indexes)
+    indexes = {one.place for one in shown}
+    return next(index + 1 for index in itertools.count(first.place - 1, -1) if index not in indexes)
 
 
 def _is_said(address: str, inside: list[Character]) -> bool:

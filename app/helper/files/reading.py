@@ -10,7 +10,19 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import BinaryIO
 
-from app.helper.files import docx, html_text, packages, pdf, plain
+from app.helper.files import (
+    docx,
+    epub,
+    html_text,
+    notebook,
+    opendocument,
+    packages,
+    pdf,
+    plain,
+    rtf,
+    slides,
+    spreadsheet,
+)
 from app.helper.files.found import FileText
 from app.helper.files.refusal import RefusedError
 from app.helper.messages import FileNotRead, FileRead, ReadFile
@@ -34,14 +46,24 @@ class Kind:
 
 
 _OFFICE = "application/vnd.openxmlformats-officedocument."
+_OPEN = "application/vnd.oasis.opendocument."
 _BY_BEGINNING: dict[bytes, Kind] = {
     b"%PDF-": Kind("application/pdf", pdf.text_of),
+    b"{\\rtf": Kind("application/rtf", rtf.text_of),
+    b"\xd0\xcf\x11\xe0": Kind("application/vnd.ms-excel", spreadsheet.text_of),
 }
 _PACKED: dict[str, Kind] = {
     "wordprocessingml": Kind(f"{_OFFICE}wordprocessingml.document", docx.text_of),
+    "spreadsheetml": Kind(f"{_OFFICE}spreadsheetml.sheet", spreadsheet.text_of),
+    "presentationml": Kind(f"{_OFFICE}presentationml.presentation", slides.text_of),
+    f"{_OPEN}text": Kind(f"{_OPEN}text", opendocument.text_of),
+    f"{_OPEN}text-template": Kind(f"{_OPEN}text", opendocument.text_of),
+    f"{_OPEN}presentation": Kind(f"{_OPEN}presentation", opendocument.text_of),
+    f"{_OPEN}spreadsheet": Kind(f"{_OPEN}spreadsheet", spreadsheet.text_of),
+    "application/epub+zip": Kind("application/epub+zip", epub.text_of),
 }
 """Archives, by `packages.kind_of`."""
-_NAMED: dict[str, Kind] = {}
+_NAMED: dict[str, Kind] = {".ipynb": Kind("application/x-ipynb+json", notebook.text_of)}
 """Texts that have a form of their own, by the end of their name."""
 
 
@@ -92,8 +114,6 @@ def _read(file: BinaryIO, name: str) -> tuple[FileText, str]:
     if (kind := _kind_of(file, head, name)) is not None:
         file.seek(0)
         return kind.text_of(file, MOST_CHARACTERS), kind.media_type
-    if head.startswith(b"\xd0\xcf\x11\xe0"):
-        raise RefusedError("old_office")
     data = file.read(MOST_BYTES)
     if _is_web_page(head, name):
         return FileText(html_text.text_of(plain.decoded(data, html_text.declared_encoding(data)))), "text/html"

@@ -14,9 +14,9 @@ _LEAST_GAP = 7.0
 
 
 class Character(NamedTuple):
-    """``index``: its place in the file's order; the sides are in points, from the lower left corner of the page."""
+    """``place``: the one in the file's order; the sides are in points, from the lower left corner of the page."""
 
-    index: int
+    place: int
     letter: str
     left: float
     bottom: float
@@ -49,7 +49,7 @@ def in_reading_order(characters: list[Character]) -> list[Character]:
 
 
 def _by_columns(lines: list[Line]) -> list[Line]:
-    gaps = {number: found for number, line in enumerate(lines) if (found := _gaps(line))}
+    gaps = {number: wide for number, line in enumerate(lines) if (wide := _gaps(line))}
     border = _border(lines, gaps)
     if border is None:
         return lines

@@ -1,0 +1,53 @@
+"""EPUB books: their chapters in reading order."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+from typing import BinaryIO
+from urllib.parse import unquote
+
+from app.helper.files import html_text, plain
+from app.helper.files.found import FileText, how_many
+from app.helper.files.packages import read_part, unpacked, xml_part
+from app.helper.files.refusal import RefusedError
+
+_ENCRYPTION = "META-INF/encryption.xml"
+_FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
+"""How only the fonts of a book are made unusable elsewhere."""
+
+
+def text_of(file: BinaryIO, most: int) -> FileText:
+    """The text of the chapters, at most a little more than ``most`` characters. Raises `RefusedError`."""
+    texts: list[str] = []
+    with unpacked(file) as archive:
+        names = set(archive.namelist())
+        if _is_protected(archive):
+            raise RefusedError("protected")
+        root = xml_part(archive, "META-INF/container.xml").find(".//{*}rootfile")
+        place = root.get("full-path", "") if root is not None else ""
+        book = xml_part(archive, place)
+        items = {item.get("id", ""): item for item in book.iterfind("{*}manifest/{*}item")}
+        for chapter in book.iterfind("{*}spine/{*}itemref"):
+            item = items.get(chapter.get("idref", ""))
+            if item is None or "nav" in item.get("properties", "").split():  # the table of contents
+                continue
+            part = posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(item.get("href", ""))))
+            if part in names:
+                texts.append(_text(read_part(archive, part)))
+            if sum(map(len, texts)) > most:
+                break
+    pictures = sum(item.get("media-type", "").startswith("image/") for item in items.values())
+    return FileText("\n\n".join(filter(None, texts)), how_many(pictures, "picture"))
+
+
+def _is_protected(archive: zipfile.ZipFile) -> bool:
+    """Whether chapters are encrypted (DRM)."""
+    if _ENCRYPTION not in archive.namelist():
+        return False
+    methods = xml_part(archive, _ENCRYPTION).iter("{http://www.w3.org/2001/04/xmlenc#}EncryptionMethod")
+    return any(method.get("Algorithm") not in _FONTS for method in methods)
+
+
+def _text(data: bytes) -> str:
+    return html_text.text_of(plain.decoded(data, html_text.declared_encoding(data))).strip()

@@ -1,0 +1,181 @@
+"""OpenDocument texts and presentations (.odt, .odp) as Markdown."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+from xml.etree.ElementTree import Element
+
+from app.helper.files.found import FileText, how_many
+from app.helper.files.packages import read_part, unpacked, xml_part
+from app.helper.files.refusal import RefusedError
+
+_MANIFEST = "META-INF/manifest.xml"
+_SKIPPED = frozenset(("forms", "settings", "note-citation", "event-listeners", "desc", "title", "sequence-decls"))
+_COUNTED = frozenset(("annotation", "image", "deletion"))
+_MOST_REPEATED = 100
+"""Spaces, cells and rows, which are written once with a number."""
+_MOST_DEPTH = 80
+"""Elements within each other, more than documents of people have."""
+_REFERENCE = "{http://www.w3.org/1999/xlink}href"
+
+
+def refuse_encrypted(archive: zipfile.ZipFile) -> None:
+    """Raises `RefusedError` if an OpenDocument file has a password."""
+    if _MANIFEST in archive.namelist() and b"encryption-data" in read_part(archive, _MANIFEST):
+        raise RefusedError("encrypted")
+
+
+def text_of(file: BinaryIO, most: int) -> FileText:
+    """The text of a document or presentation, ``most`` characters or what one heading, list or table has more.
+
+    Raises `RefusedError`.
+    """
+    texts: list[str] = []
+    with unpacked(file) as archive:
+        refuse_encrypted(archive)
+        reader = _Reader(archive)
+        body = xml_part(archive, "content.xml").find("{*}body")
+        size = 0
+        for block in filter(None, reader.blocks(body if body is not None else (), 0)):
+            texts.append(block)
+            size += len(block)
+            if size > most:
+                break
+    return FileText(
+        "\n\n".join(texts),
+        (
+            *how_many(reader.left_out["image"], "picture"),
+            *how_many(reader.left_out["object"], "chart or object", "charts or objects"),
+            *how_many(reader.left_out["annotation"], "comment"),
+            *how_many(reader.left_out["deletion"], "deletion"),
+        ),
+    )
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _said(element: Element, name: str) -> str:
+    """An attribute, whatever its namespace."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
+
+
+def _number(element: Element, name: str) -> int:
+    said = _said(element, name)
+    return min(int(said), _MOST_REPEATED) if said.isascii() and said.isdecimal() else 1
+
+
+def _table_rows(table: Element) -> Iterator[Element]:
+    for one in table:
+        if _name(one) == "table-row":
+            yield one
+        elif _name(one) in ("table-header-rows", "table-rows", "table-row-group"):
+            yield from one.iterfind("{*}table-row")
+
+
+def _numbered(archive: zipfile.ZipFile) -> Iterator[tuple[str, int]]:
+    """The list styles, and levels of them from 0, whose items have numbers."""
+    for part in {"content.xml", "styles.xml"} & set(archive.namelist()):
+        for style in xml_part(archive, part).iterfind(".//{*}list-style"):
+            for level in style.iterfind("{*}list-level-style-number"):
+                if _said(level, "num-format"):
+                    yield _said(style, "name"), _number(level, "level") - 1
+
+
+class _Reader:
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self._numbered = set(_numbered(archive))
+        self.left_out = Counter[str]()
+
+    def blocks(self, parent: Iterable[Element], depth: int) -> Iterator[str]:
+        """Headings, paragraphs, lists and tables."""
+        for one in parent if depth < _MOST_DEPTH else ():
+            name = _name(one)
+            if name in ("p", "h"):
+                level = "#" * min(_number(one, "outline-level"), 6) if name == "h" else ""
+                words = self._words(one, depth + 1).strip()
+                yield f"{level} {words}".lstrip() if words else ""
+            elif name == "list":
+                yield "\n".join(self._items(one, depth + 1, 0))
+            elif name == "table":
+                yield "\n".join(self._rows(one, depth + 1))
+            elif name == "notes":
+                notes = "\n".join(filter(None, self.blocks(one, depth + 1)))
+                yield f"Notes: {notes}" if notes else ""
+            elif name in ("object", "object-ole"):
+                yield self._object(one)
+            elif name in _COUNTED:
+                self.left_out[name] += 1
+            elif name not in _SKIPPED:
+                yield self._heading_of(one)
+                yield from self.blocks(one, depth + 1)
+
+    @staticmethod
+    def _heading_of(element: Element) -> str:
+        """The name of a slide."""
+        return f"## {_said(element, 'name')}" if _name(element) == "page" else ""
+
+    def _inside(self, parent: Iterable[Element], depth: int) -> str:
+        return " ".join(filter(None, self.blocks(parent, depth + 1)))
+
+    def _items(self, parent: Element, depth: int, level: int, style: str = "") -> Iterator[str]:
+        style = _said(parent, "style-name") or style
+        for number, item in enumerate(parent if depth < _MOST_DEPTH else (), 1):
+            lead = f"{number}. " if (style, level) in self._numbered else "- "
+            for one in item:
+                if _name(one) == "list":
+                    yield from self._items(one, depth + 2, level + 1, style)
+                elif text := self._inside([one], depth + 1):
+                    yield "  " * min(level, 8) + lead + text
+                    lead = "  "
+
+    def _rows(self, table: Element, depth: int) -> Iterator[str]:
+        is_first = True
+        for row in _table_rows(table):
+            cells: list[str] = []
+            for cell in row:
+                if _name(cell) in ("table-cell", "covered-table-cell"):
+                    text = " ".join(self._inside(cell, depth).split()).replace("|", "\\|")
+                    cells += [text] * _number(cell, "number-columns-repeated")
+            while cells and not cells[-1]:
+                cells.pop()
+            if cells:
+                yield from [f"| {' | '.join(cells)} |"] * _number(row, "number-rows-repeated")
+            if cells and is_first:
+                yield f"|{' --- |' * len(cells)}"
+                is_first = False
+
+    def _words(self, parent: Element, depth: int) -> str:
+        """What stands in a line."""
+        parts = [parent.text or ""]
+        for one in parent if depth < _MOST_DEPTH else ():
+            name = _name(one)
+            if name == "s":
+                parts.append(" " * _number(one, "c"))
+            elif name in ("tab", "line-break"):
+                parts.append("\t" if name == "tab" else "\n")
+            elif name in ("frame", "custom-shape", "text-box", "g", "object"):
+                parts.append(self._inside([one], depth))
+            elif name == "note":
+                parts.append(f" [Note: {self._inside(one, depth)}]")
+            elif name in _COUNTED:
+                self.left_out[name] += 1
+            elif name not in _SKIPPED:
+                parts.append(self._words(one, depth + 1))
+            parts.append(one.tail or "")
+        return "".join(parts)
+
+    def _object(self, element: Element) -> str:
+        """A formula as its author wrote it; other objects are counted."""
+        part = f"{element.get(_REFERENCE, '').removeprefix('./')}/content.xml"
+        root = xml_part(self._archive, part) if part in self._archive.namelist() else None
+        formula = root.find(".//{*}annotation") if root is not None and _name(root) == "math" else None
+        if formula is None or not formula.text:
+            self.left_out["object"] += 1
+            return ""
+        return formula.text.strip()

@@ -1,0 +1,165 @@
+"""PowerPoint presentations (.pptx): each slide as a heading with its texts, tables and notes."""
+
+from __future__ import annotations
+
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from typing import BinaryIO
+from xml.etree.ElementTree import Element
+
+from app.helper.files.found import FileText, how_many
+from app.helper.files.packages import main_part, relations, unpacked, xml_part
+
+_TITLES = ("title", "ctrTitle")
+_FURNITURE = ("sldNum", "dt", "ftr", "hdr")
+"""What each slide has: its number, the date, a line at the bottom."""
+
+
+def text_of(file: BinaryIO, most: int) -> FileText:
+    """The text of the slides that aren't hidden, at most a little more than ``most`` characters.
+
+    Raises `RefusedError`.
+    """
+    left_out = Counter[str]()
+    texts: list[str] = []
+    with unpacked(file) as archive:
+        main = main_part(archive)
+        parts = relations(archive, main)
+        slides = (one for one in xml_part(archive, main).iter() if _name(one) == "sldId")
+        for number, slide in enumerate(slides, 1):
+            _, part = parts.get(_attribute(slide, "id"), ("", ""))
+            if part in archive.namelist():
+                texts.append(_Slide(archive, part, left_out).text(number))
+            if sum(map(len, texts)) > most:
+                break
+    return FileText(
+        "\n\n".join(filter(None, texts)),
+        (
+            *how_many(left_out["pic"], "picture"),
+            *how_many(left_out["chart"], "chart"),
+            *how_many(left_out["comment"], "comment"),
+            *how_many(left_out["hidden"], "hidden slide"),
+        ),
+    )
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _attribute(element: Element, name: str) -> str:
+    """An attribute with a namespace, whichever it is: Office writes two."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
+
+
+def _first(element: Element, *names: str) -> Element | None:
+    return next((one for one in element.iter() if _name(one) in names), None)
+
+
+class _Slide:
+    def __init__(self, archive: zipfile.ZipFile, part: str, left_out: Counter[str]) -> None:
+        self._archive = archive
+        self._root = xml_part(archive, part)
+        self._parts = relations(archive, part)
+        self._left_out = left_out
+        self._title = ""
+
+    def text(self, number: int) -> str:
+        if self._root.get("show") in ("0", "false"):
+            self._left_out["hidden"] += 1
+            return ""
+        tree = _first(self._root, "spTree")
+        blocks = list(self._blocks(tree)) if tree is not None else []
+        for kind, part in self._parts.values():
+            if kind in ("notesSlide", "comments") and part in self._archive.namelist():
+                other = xml_part(self._archive, part)
+                self._left_out["comment"] += sum(_name(one) == "cm" for one in other.iter())
+                shapes = (one for one in other.iter() if kind == "notesSlide" and _name(one) == "sp")
+                notes = "\n".join(_lines(one, is_list=False) for one in shapes if _placeholder(one) == "body")
+                blocks += [f"Notes: {notes}"] if notes.strip() else []
+        heading = f"## Slide {number}" + (f": {self._title}" if self._title else "")
+        return "\n\n".join([heading, *filter(None, blocks)])
+
+    def _blocks(self, parent: Element) -> Iterator[str]:
+        waiting = list(reversed(parent))
+        while waiting:
+            one = waiting.pop()
+            name = _name(one)
+            if name == "sp":
+                yield self._shape(one)
+            elif name == "graphicFrame":
+                yield self._frame(one)
+            elif name == "pic":
+                self._left_out["pic"] += 1
+            elif name != "Fallback":  # the same once more, for older apps
+                waiting += reversed(one)
+
+    def _shape(self, shape: Element) -> str:
+        kind = _placeholder(shape)
+        if kind in _FURNITURE:
+            return ""
+        text = _lines(shape, is_list=kind in ("body", "obj"))
+        if kind in _TITLES and not self._title:
+            self._title = " ".join(text.split())
+            return ""
+        return text
+
+    def _frame(self, frame: Element) -> str:
+        """A table, the title of a chart, or the texts of a diagram (SmartArt)."""
+        if (table := _first(frame, "tbl")) is not None:
+            return _table(table)
+        if (chart := _first(frame, "chart")) is not None:
+            self._left_out["chart"] += 1
+            part = self._related(_attribute(chart, "id"))
+            title = _first(part, "title") if part is not None else None
+            return _lines(title, is_list=False) if title is not None else ""
+        if (diagram := _first(frame, "relIds")) is not None:
+            part = self._related(_attribute(diagram, "dm"))
+            return _lines(part, is_list=True) if part is not None else ""
+        self._left_out["pic"] += 1  # of another program
+        return ""
+
+    def _related(self, relation: str) -> Element | None:
+        _, part = self._parts.get(relation, ("", ""))
+        return xml_part(self._archive, part) if part in self._archive.namelist() else None
+
+
+def _placeholder(shape: Element) -> str:
+    """What a shape is for, as the layout says: its title, for instance; empty for a text box."""
+    found = _first(shape, "nvPr")
+    place = _first(found, "ph") if found is not None else None
+    return "" if place is None else place.get("type", "obj")
+
+
+def _lines(parent: Element, *, is_list: bool) -> str:
+    """The paragraphs of an element; ``is_list``: they are items unless they say otherwise."""
+    paragraphs = [one for one in parent.iter() if _name(one) == "p" and _words(one).strip()]
+    lines: list[str] = []
+    count = 0
+    for one in paragraphs:
+        settings = one.find("{*}pPr")
+        marks = {_name(mark) for mark in settings} if settings is not None else set()
+        level = settings.get("lvl", "0") if settings is not None else "0"
+        is_item = "buNone" not in marks and ((is_list and len(paragraphs) > 1) or marks & {"buChar", "buAutoNum"})
+        count = count + 1 if "buAutoNum" in marks else 0
+        mark = f"{count}. " if count else "- "
+        indent = "  " * int(level) if level in set("12345678") else ""
+        lines.append(f"{indent}{mark}{_words(one).strip()}" if is_item else _words(one).strip())
+    return "\n".join(lines)
+
+
+def _words(paragraph: Element) -> str:
+    return "".join(
+        "\n" if _name(one) == "br" else one.text or "" for one in paragraph.iter() if _name(one) in ("t", "br")
+    )
+
+
+def _table(table: Element) -> str:
+    rows: list[str] = []
+    for row in (one for one in table.iter() if _name(one) == "tr"):
+        cells = [" ".join(_lines(cell, is_list=False).split()).replace("|", "\\|") for cell in row.iterfind("{*}tc")]
+        rows.append(f"| {' | '.join(cells)} |")
+        if len(rows) == 1:
+            rows.append(f"|{' --- |' * max(1, len(cells))}")
+    return "\n".join(rows)
