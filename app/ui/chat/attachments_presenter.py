@@ -37,6 +37,11 @@ _MODEL = ".gguf"
 _MOST_CUTS = 5
 """How often a text is made shorter until it fits: how many tokens a part of it takes is only estimated."""
 
+_ONLY_AN_ADDRESS = (
+    "The browser passed on only the address of this picture, and Slipstream fetches nothing from the internet. Copy "
+    "the picture in the browser and paste it here, or save it and drop the file."
+)
+
 
 class AttachmentsPresenter(QObject):
     """One for a window.
@@ -71,7 +76,9 @@ class AttachmentsPresenter(QObject):
         """Of what was attached last."""
         self._cuts = 0
         """How often more may be cut off."""
+        area.takes_pictures = True
         area.files_dropped.connect(self.attach_files)
+        area.picture_dropped.connect(self._on_picture)
         composer.attach_button.clicked.connect(self.choose)
         composer.editor.files_pasted.connect(self.attach_files)
         composer.editor.text_pasted.connect(self.attach_text)
@@ -160,6 +167,14 @@ class AttachmentsPresenter(QObject):
         if self._model is not None:
             self._failures = []
             self._attach(self._model, PASTED_IMAGE, partial(self._reader.read_image, image))
+
+    @Slot(object)
+    def _on_picture(self, picture: QImage | None) -> None:
+        if picture is not None:
+            self.attach_image(picture)
+        else:
+            self._failures = []
+            self._tell(KnownError(_ONLY_AN_ADDRESS))
 
     def _attach(self, model: ChatModel, name: str, read: _Read) -> None:
         unsent = model.unsent

@@ -7,7 +7,7 @@ from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeySequence
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
 from app.ui.chat.composer_attachments import ComposerAttachments
-from app.ui.chat.drop_area import local_files
+from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.parts import MessageEditor, icon_button
 from app.ui.chat.send_key import send_key
 from app.ui.widgets import icons, units
@@ -83,6 +83,8 @@ class _Editor(MessageEditor):
     def insertFromMimeData(self, source: QMimeData) -> None:
         if files := local_files(source):
             self.files_pasted.emit(files)
+        elif is_picture(source) and (picture := picture_in(source)) is not None:
+            self.image_pasted.emit(picture)
         elif source.hasText():
             text = source.text()
             if len(text) > LONG_CHARACTERS or text.count("\n") >= LONG_LINES:
@@ -90,12 +92,10 @@ class _Editor(MessageEditor):
             else:
                 self.insertPlainText(text)
                 self.ensureCursorVisible()
-        elif source.hasImage():
-            self.image_pasted.emit(QImage(source.imageData()))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if local_files(event.mimeData()):
-            event.ignore()  # the whole chat takes files
+        if local_files(event.mimeData()) or is_picture(event.mimeData()):
+            event.ignore()  # the whole chat takes files and pictures
         else:
             super().dragEnterEvent(event)
 

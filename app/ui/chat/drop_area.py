@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, Qt, Signal
+import re
+
+from PySide6.QtCore import QByteArray, QMimeData, Qt, Signal
 from PySide6.QtGui import (
     QColor,
     QDragEnterEvent,
     QDragLeaveEvent,
     QDropEvent,
+    QImage,
     QPainter,
     QPaintEvent,
     QPen,
@@ -18,6 +21,10 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app.ui.widgets import theme as themes
 
 TEXT = "Drop files to attach them"
+_ADDRESS = re.compile(r"(?:https?|ftp|data|blob|file|chrome|resource|about):\S*", re.IGNORECASE)
+_PICTURE = re.compile(r"<img\b[^>]*?\bsrc\s*=\s*[\"'](?:data:image/[\w.+-]+;base64,([^\"']*))?", re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>")
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg", ".avif")
 
 
 def local_files(data: QMimeData) -> list[str]:
@@ -26,25 +33,47 @@ def local_files(data: QMimeData) -> list[str]:
     return paths if all(paths) else []
 
 
+def is_picture(data: QMimeData) -> bool:
+    """Whether it is a picture, as browsers have it: with its address, or nothing but that. Where there is text, as in a
+    copy from a word processor, that is what is meant.
+    """
+    if local_files(data) or not all(map(_ADDRESS.fullmatch, data.text().split())):
+        return False
+    html = data.html()
+    has_tag = _PICTURE.search(html) is not None and not _TAG.sub("", html).strip()
+    return data.hasImage() or has_tag or any(url.path().lower().endswith(_SUFFIXES) for url in data.urls())
+
+
+def picture_in(data: QMimeData) -> QImage | None:
+    """The picture itself; ``None`` if only its address is there."""
+    image = QImage(data.imageData()) if data.hasImage() else QImage()
+    if image.isNull() and (found := _PICTURE.search(data.html())) is not None:
+        image.loadFromData(QByteArray.fromBase64((found[1] or "").encode()))
+    return None if image.isNull() else image
+
+
 class DropArea(QFrame):
-    """What files are dropped on.
+    """What files and pictures are dropped on.
 
     Signals:
         files_dropped: Their paths.
+        picture_dropped: One that is no file; ``None`` if only its address was dropped.
     """
 
     files_dropped = Signal(list)
+    picture_dropped = Signal(object)
 
     def __init__(self, text: str = TEXT, parent: QWidget | None = None) -> None:
         """``text``: what happens to what is dropped."""
         super().__init__(parent)
         self.setAcceptDrops(True)
+        self.takes_pictures = False
         self.target = _Target(text, self)
 
     # -- Qt
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if local_files(event.mimeData()):
+        if local_files(event.mimeData()) or self._is_picture(event.mimeData()):
             event.acceptProposedAction()
             self.target.setGeometry(self.rect())
             self.target.raise_()
@@ -60,6 +89,13 @@ class DropArea(QFrame):
             event.setDropAction(Qt.DropAction.CopyAction)  # whoever moves files must not remove them
             event.accept()
             self.files_dropped.emit(files)
+        elif self._is_picture(event.mimeData()):
+            event.setDropAction(Qt.DropAction.CopyAction)
+            event.accept()
+            self.picture_dropped.emit(picture_in(event.mimeData()))
+
+    def _is_picture(self, data: QMimeData) -> bool:
+        return self.takes_pictures and is_picture(data)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import struct
 import zlib
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QObject, QSize
+from PySide6.QtCore import QMimeData, QObject, QSize, Qt, QUrl
 from PySide6.QtGui import QImage
 from pytestqt.qtbot import QtBot
 
@@ -20,6 +21,7 @@ from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui import notices
 from app.ui.chat import images
 from app.ui.chat.attachment_preview import ImagePreview
+from app.ui.chat.attachments_presenter import SUBJECT
 from app.ui.chat.chips import Chip, thumbnail_size
 from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
@@ -27,7 +29,7 @@ from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
-from tests.ui.chat.test_attachments import Desk, desk, drop, mime
+from tests.ui.chat.test_attachments import Desk, desk, drag, drop, mime
 
 __all__ = ["desk"]
 
@@ -169,6 +171,56 @@ def test_a_pasted_image_is_attached(desk: Desk) -> None:
     data.setText("And words.")
     desk.composer.editor.insertFromMimeData(data)
     assert desk.composer.text() == "And words." and len(desk.model.unsent.attachments) == 1
+
+
+def from_browser(*, image: bool = False, html: str = "", address: str = "https://example.org/a?b=1") -> QMimeData:
+    """A picture as browsers pass it on: some have no more than its address."""
+    data = QMimeData()
+    data.setUrls([QUrl(address)])
+    if html:
+        data.setHtml(html)
+    if image:
+        picture = QImage(30, 20, QImage.Format.Format_RGB32)
+        picture.fill(0x336699)
+        data.setImageData(picture)
+    return data
+
+
+def test_a_picture_that_is_dragged_from_a_browser_is_attached(desk: Desk, tmp_path: Path) -> None:
+    written = base64.b64encode(Path(make_image(tmp_path / "a.png").path).read_bytes()).decode()
+    inside = from_browser(html=f'<meta charset="utf-8"><a href="x"><img src="data:image/png;base64,{written}"></a>')
+    for count, data in enumerate((from_browser(image=True), from_browser(image=True, html="<img src='x'>"), inside), 1):
+        event = drop(desk.area, data)
+        assert event.dropAction() is Qt.DropAction.CopyAction
+        desk.qtbot.waitUntil(lambda count=count: len(desk.model.unsent.attachments) == count)  # type: ignore[misc]
+    assert drag(desk.composer.editor.viewport(), from_browser(image=True))  # the area around it takes it
+    desk.composer.editor.insertFromMimeData(from_browser(image=True))
+    desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 4)
+    assert desk.composer.text() == ""
+
+
+def test_a_picture_of_which_only_the_address_comes_is_not_fetched(desk: Desk) -> None:
+    addresses = (
+        from_browser(html='<img src="https://example.org/a">'),
+        from_browser(html="<img src='data:image/png;base64,AAAA'>"),
+        from_browser(address="https://example.org/A.PNG"),
+    )
+    for data in addresses:
+        drop(desk.area, data)
+        assert "only the address of this picture" in desk.wait_for_notice()
+        desk.notice_list.remove(SUBJECT)
+    link = from_browser(html='<a href="https://example.org/a">A page</a>')
+    assert not drag(desk.area, link)
+    desk.composer.editor.insertFromMimeData(from_browser(address="https://example.org/a.png"))
+    assert desk.composer.text() == "https://example.org/a.png"
+    assert not desk.model.unsent.attachments
+
+
+def test_text_goes_before_the_picture_that_word_processors_make_of_it(desk: Desk) -> None:
+    copied = from_browser(image=True, html="<p>Two <b>words</b></p>")
+    copied.setText("Two words")
+    desk.composer.editor.insertFromMimeData(copied)
+    assert (desk.composer.text(), list(desk.model.unsent.attachments)) == ("Two words", [])
 
 
 def test_a_model_that_sees_nothing_says_so_at_the_drop(desk: Desk, tmp_path: Path) -> None:
