@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 import jinja2
+import msgspec
 from jinja2 import meta, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
@@ -87,7 +88,8 @@ def answer(request: TemplateRequest) -> TemplateAnswer:
 
     Some templates refuse or leave out a system message; its text is then added in front of the user's first message.
     Some leave out content that is a string and expect typed parts; they get those. Some loop over the tools even if
-    there are none. A template that leaves out words of the user in every form is refused.
+    there are none. Some want user and assistant to take turns, or one system message at most; they get the chat so
+    (`_in_turns`). A template that leaves out words of the user in every form is refused.
     """
     try:
         template = _compiled(request.source)
@@ -155,23 +157,72 @@ class _Form:
 
 
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
-    messages = request.messages
     problem: Exception | None = None
-    marked = _marked(messages) if _is_short(messages) else []
-    for form in _forms(messages, has_tools=bool(request.tools)):
-        try:
-            text = _prompt(template, request, messages, form)
-            if not _has_tools(text, request.tools):
-                raise _UnusableError(TemplateFailed("loses", ""))
-            if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
-                return text
-            problem = problem or _UnusableError(TemplateFailed("loses", ""))
-        except (MemoryError, _UnusableError):  # the latter: it writes without end
-            raise
-        except Exception as error:
-            problem = problem or error
+    for messages in _orders(request.messages):
+        marked = _marked(messages) if any(0 < len(one.content) < _SHORT for one in _sought(messages)) else []
+        for form in _forms(messages, has_tools=bool(request.tools)):
+            try:
+                text = _prompt(template, request, messages, form)
+                if not _has_tools(text, request.tools):
+                    raise _UnusableError(TemplateFailed("loses", ""))
+                if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
+                    return text
+                problem = problem or _UnusableError(TemplateFailed("loses", ""))
+            except (MemoryError, _UnusableError):  # the latter: it writes without end
+                raise
+            except Exception as error:
+                problem = problem or error
     assert problem is not None
     raise problem
+
+
+def _orders(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    """The chat as it is, and as templates take it that want more order, without what is the same again."""
+    yield messages
+    in_turns = _in_turns(messages)
+    if in_turns != messages:
+        yield in_turns
+    if any(one.tool_calls or one.role == "tool" for one in messages):
+        yield _in_turns(list(map(_without_calls, messages)))
+
+
+def _in_turns(messages: Sequence[Message]) -> list[Message]:
+    """One system message at most, in front, then the user's first message, and no two of a role one after the other.
+
+    A system message further back becomes the user's, so that what stands before it stays what it was.
+    """
+    found: list[Message] = []
+    for message in messages:
+        role = message.role
+        if role == "system" and any(one.role != "system" for one in found):
+            role = "user"
+        if role == "assistant" and all(one.role == "system" for one in found):
+            found.append(Message("user", ""))
+        if found and role == found[-1].role != "tool":
+            found[-1] = _joined(found[-1], message)
+        else:
+            found.append(msgspec.structs.replace(message, role=role))
+    if [one.role for one in found] == ["system"]:
+        found[0] = msgspec.structs.replace(found[0], role="user")
+    return found
+
+
+def _joined(first: Message, second: Message) -> Message:
+    content, thinking = (
+        "\n\n".join(filter(None, texts))
+        for texts in ((first.content, second.content), (first.thinking, second.thinking))
+    )
+    return msgspec.structs.replace(
+        first, content=content, thinking=thinking, tool_calls=[*first.tool_calls, *second.tool_calls]
+    )
+
+
+def _without_calls(message: Message) -> Message:
+    """With calls as text, and the result of one as the user's."""
+    if message.role == "tool":
+        return Message("user", f"Result of {message.name}:\n{message.content}")
+    calls = (json.dumps(call["function"], ensure_ascii=False) for call in message.tool_calls)
+    return msgspec.structs.replace(message, content="\n".join(filter(None, (message.content, *calls))), tool_calls=[])
 
 
 def _forms(messages: Sequence[Message], *, has_tools: bool) -> Iterator[_Form]:
@@ -231,25 +282,23 @@ def _has_tools(text: str, tools: Sequence[dict[str, Any]]) -> bool:
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
-    """Whether all words of the last message and of a system prompt are in the prompt.
+    """Whether all words that have to be in the prompt are in it. Spaces and signs may have been changed."""
+    return all(word in text for one in _sought(messages) for word in _WORD.findall(one.content) or one.content.split())
 
-    Spaces and signs may have been changed, and earlier turns left out: the template of the built-in pair does that.
+
+def _sought(messages: Sequence[Message]) -> list[Message]:
+    """What has to be in the prompt: system messages, and all behind the last answer, but at least the last message.
+
+    Earlier turns may be left out: the template of the built-in pair does that.
     """
-    sought = [*(one for one in messages[:1] if one.role == "system"), *messages[-1:]]
-    return all(word in text for one in sought for word in _WORD.findall(one.content) or one.content.split())
-
-
-def _is_short(messages: Sequence[Message]) -> bool:
-    return any(0 < len(message.content) < _SHORT for message in (*messages[:1], *messages[-1:]))
+    last = max((at for at, one in enumerate(messages[:-1]) if one.role == "assistant"), default=-1)
+    return [one for at, one in enumerate(messages) if one.role == "system" or at > last]
 
 
 def _marked(messages: Sequence[Message]) -> list[Message]:
     """The same with a word in each message that nobody has typed."""
     texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
-    return [
-        Message(one.role, text, one.thinking, one.tool_calls, one.tool_call_id, one.name)
-        for one, text in zip(messages, texts, strict=True)
-    ]
+    return [msgspec.structs.replace(one, content=text) for one, text in zip(messages, texts, strict=True)]
 
 
 def _written(parts: Iterator[str]) -> str:
