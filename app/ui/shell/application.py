@@ -9,13 +9,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import (
     QEvent,
+    QLibraryInfo,
     QMessageLogContext,
     QObject,
     QSocketNotifier,
@@ -77,6 +79,7 @@ class Application(QApplication):
 
     def __init__(self, arguments: Sequence[str]) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        use_input_method(os.environ, input_methods(os.environ))
         super().__init__([sys.argv[0], *arguments])
         self.setApplicationName("Slipstream")
         self.setApplicationDisplayName("Slipstream")
@@ -90,6 +93,27 @@ class Application(QApplication):
             self.file_requested.emit(event.file() or event.url().toString())
             return True
         return super().event(event)
+
+
+def input_methods(environment: Mapping[str, str]) -> set[str]:
+    """The names of Qt's plugins for input methods: those that came with it, and those of the system that it is told of."""
+    folders = [QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath)]
+    folders += filter(None, environment.get("QT_PLUGIN_PATH", "").split(os.pathsep))
+    found = (path.name for folder in folders for path in Path(folder, "platforminputcontexts").glob("*"))
+    return {name.removeprefix("lib").partition("platforminputcontextplugin")[0] for name in found}
+
+
+def use_input_method(environment: MutableMapping[str, str], installed: Collection[str]) -> None:
+    """Where Qt is told to use fcitx and has no plugin for it, make it use ibus: fcitx5 answers to that, too. Without it,
+    nobody could write Chinese, Japanese or Korean.
+    """
+    if "ibus" not in installed or any("fcitx" in name for name in installed):
+        return
+    for variable in ("QT_IM_MODULE", "QT_IM_MODULES"):  # the second one, a list, is preferred by Qt
+        names = environment.get(variable, "").split(";")
+        if any(name.startswith("fcitx") for name in names):
+            kept = ["ibus" if name.startswith("fcitx") else name for name in names]
+            environment[variable] = ";".join(dict.fromkeys(kept))
 
 
 @dataclass(frozen=True)

@@ -173,15 +173,15 @@ def test_a_pasted_image_is_attached(desk: Desk) -> None:
     assert desk.composer.text() == "And words." and len(desk.model.unsent.attachments) == 1
 
 
-def from_browser(*, image: bool = False, html: str = "", address: str = "https://example.org/a?b=1") -> QMimeData:
+def from_browser(*, image: int | None = None, html: str = "", address: str = "https://example.org/a?b=1") -> QMimeData:
     """A picture as browsers pass it on: some have no more than its address."""
     data = QMimeData()
     data.setUrls([QUrl(address)])
     if html:
         data.setHtml(html)
-    if image:
+    if image is not None:
         picture = QImage(30, 20, QImage.Format.Format_RGB32)
-        picture.fill(0x336699)
+        picture.fill(image)
         data.setImageData(picture)
     return data
 
@@ -189,12 +189,12 @@ def from_browser(*, image: bool = False, html: str = "", address: str = "https:/
 def test_a_picture_that_is_dragged_from_a_browser_is_attached(desk: Desk, tmp_path: Path) -> None:
     written = base64.b64encode(Path(make_image(tmp_path / "a.png").path).read_bytes()).decode()
     inside = from_browser(html=f'<meta charset="utf-8"><a href="x"><img src="data:image/png;base64,{written}"></a>')
-    for count, data in enumerate((from_browser(image=True), from_browser(image=True, html="<img src='x'>"), inside), 1):
+    for count, data in enumerate((from_browser(image=1), from_browser(image=2, html="<img src='x'>"), inside), 1):
         event = drop(desk.area, data)
         assert event.dropAction() is Qt.DropAction.CopyAction
         desk.qtbot.waitUntil(lambda count=count: len(desk.model.unsent.attachments) == count)  # type: ignore[misc]
-    assert drag(desk.composer.editor.viewport(), from_browser(image=True))  # the area around it takes it
-    desk.composer.editor.insertFromMimeData(from_browser(image=True))
+    assert drag(desk.composer.editor.viewport(), from_browser(image=3))  # the area around it takes it
+    desk.composer.editor.insertFromMimeData(from_browser(image=3))
     desk.qtbot.waitUntil(lambda: len(desk.model.unsent.attachments) == 4)
     assert desk.composer.text() == ""
 
@@ -217,7 +217,7 @@ def test_a_picture_of_which_only_the_address_comes_is_not_fetched(desk: Desk) ->
 
 
 def test_text_goes_before_the_picture_that_word_processors_make_of_it(desk: Desk) -> None:
-    copied = from_browser(image=True, html="<p>Two <b>words</b></p>")
+    copied = from_browser(image=1, html="<p>Two <b>words</b></p>")
     copied.setText("Two words")
     desk.composer.editor.insertFromMimeData(copied)
     assert (desk.composer.text(), list(desk.model.unsent.attachments)) == ("Two words", [])

@@ -15,7 +15,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
-from app.ui.shell.application import EndSignals
+from app.ui.shell.application import EndSignals, input_methods, use_input_method
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 
@@ -306,3 +306,34 @@ def test_who_started_it_with_nohup_may_close_the_terminal(qtbot: QtBot) -> None:
     finally:
         signals.close()
         signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize(
+    ("before", "installed", "after"),
+    [
+        ({"QT_IM_MODULE": "fcitx"}, ["compose", "ibus"], {"QT_IM_MODULE": "ibus"}),
+        ({"QT_IM_MODULE": "fcitx5"}, ["compose", "ibus"], {"QT_IM_MODULE": "ibus"}),
+        ({"QT_IM_MODULES": "wayland;fcitx"}, ["compose", "ibus"], {"QT_IM_MODULES": "wayland;ibus"}),
+        ({"QT_IM_MODULES": "wayland;fcitx;ibus"}, ["ibus"], {"QT_IM_MODULES": "wayland;ibus"}),
+        ({"QT_IM_MODULE": "fcitx"}, ["ibus", "fcitx5"], {"QT_IM_MODULE": "fcitx"}),
+        ({"QT_IM_MODULE": "fcitx"}, ["compose"], {"QT_IM_MODULE": "fcitx"}),
+        ({"QT_IM_MODULE": "ibus"}, ["ibus"], {"QT_IM_MODULE": "ibus"}),
+        ({"XMODIFIERS": "@im=fcitx"}, ["ibus"], {"XMODIFIERS": "@im=fcitx"}),
+        ({}, ["ibus"], {}),
+    ],
+)  # fmt: skip
+def test_fcitx_is_reached_by_the_plugin_that_is_there(
+    before: dict[str, str], installed: list[str], after: dict[str, str]
+) -> None:
+    environment = dict(before)
+    use_input_method(environment, installed)
+    assert environment == after
+
+
+@linux
+def test_the_plugins_for_input_methods_are_found(tmp_path: Path) -> None:
+    assert {"compose", "ibus"} <= input_methods({})
+    folder = tmp_path / "platforminputcontexts"
+    folder.mkdir()
+    (folder / "libfcitx5platforminputcontextplugin.so").touch()
+    assert "fcitx5" in input_methods({"QT_PLUGIN_PATH": f"/missing{os.pathsep}{tmp_path}"})
