@@ -96,7 +96,7 @@ class Application(QApplication):
 
 
 def input_methods(environment: Mapping[str, str]) -> set[str]:
-    """The names of Qt's plugins for input methods: those that came with it, and those of the system that it is told of."""
+    """The names of Qt's plugins for input methods: those that came with it, and those that it is told to look for."""
     folders = [QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath)]
     folders += filter(None, environment.get("QT_PLUGIN_PATH", "").split(os.pathsep))
     found = (path.name for folder in folders for path in Path(folder, "platforminputcontexts").glob("*"))
@@ -104,7 +104,7 @@ def input_methods(environment: Mapping[str, str]) -> set[str]:
 
 
 def use_input_method(environment: MutableMapping[str, str], installed: Collection[str]) -> None:
-    """Where Qt is told to use fcitx and has no plugin for it, make it use ibus: fcitx5 answers to that, too. Without it,
+    """Where Qt is told to use fcitx and has no plugin for it, make it use ibus: fcitx5 answers to that, too. Otherwise
     nobody could write Chinese, Japanese or Korean.
     """
     if "ibus" not in installed or any("fcitx" in name for name in installed):
