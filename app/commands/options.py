@@ -19,7 +19,9 @@ from app.protocol.limits import (
     KvType,
     SplitMode,
 )
-from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose
+from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, GeneralTemplate, Propose
+
+GENERAL = get_args(GeneralTemplate)
 
 
 def add_command(
@@ -56,6 +58,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="GGUF file of the projector (mmproj) with which the target sees images",
+    )
+    models.add_argument(
+        "--chat-template",
+        "--chat-template-file",
+        metavar="FILE|NAME",
+        help=f"chat template to use instead of the target's own: a file with Jinja source, or {', '.join(GENERAL)}",
     )
     models.add_argument(
         "--threads",

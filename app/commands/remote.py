@@ -21,7 +21,7 @@ from app.errors import KnownError
 from app.protocol.events import PairLoaded
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
 
-_LOCAL = ("target", "draft", "mmproj")
+_LOCAL = ("target", "draft", "mmproj", "chat_template")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,8 @@ def connect_command(options: argparse.Namespace) -> Connect | None:
         return None
     for name in _LOCAL:
         if getattr(options, name, None) is not None:
-            wrong_usage(f"--{name} is a file on this computer, and can't be used with --server")
+            option = name.replace("_", "-")
+            wrong_usage(f"--{option} is for files on this computer, and can't be used with --server")
     key = _key_in(options.api_key_file) if options.api_key_file else ""
     offline = settings().offline
     return Connect(request=0, address=options.server, key=key, model=options.model or "", loopback_only=offline)

@@ -14,7 +14,7 @@ import msgspec
 from app import paths
 from app.client.process import EngineProcess, remote_command
 from app.commands.images import projector_for
-from app.commands.options import check_main_gpu
+from app.commands.options import GENERAL, check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import connect_command, show_server
 from app.errors import KnownError
@@ -65,8 +65,18 @@ def load_command(options: argparse.Namespace) -> Load:
         draft=draft_file,
         projector=str(projector) if projector else None,
         head=head_choice(options),
+        chat_template=_chat_template(options.chat_template),
         settings=load_settings(options),
     )
+
+
+def _chat_template(choice: str | None) -> str:
+    """As in `Load.chat_template`. Exits with a message where it is neither a name nor a file."""
+    if not choice or choice in GENERAL:
+        return choice or ""
+    if not Path(choice).is_file():
+        wrong_usage(f"--chat-template {choice} is neither a file nor one of {', '.join(GENERAL)}")
+    return str(Path(choice).absolute())
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
@@ -159,6 +169,8 @@ def show_refusals(pair: PairLoaded) -> None:
         print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
     if pair.projector_refused:
         print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
+    if pair.template_refused:
+        print(f"slipstream: {visible(pair.template_refused)}", file=sys.stderr)
     if pair.head_refused:
         print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
 

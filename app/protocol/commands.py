@@ -70,6 +70,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """A file (``mmproj``) with which the target sees images."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
+    chat_template: str = ""
+    """Used instead of the target's own: the name of a general one (`TemplateKind`), or the path of a file with Jinja
+    source."""
     settings: LoadSettings = LoadSettings()
 
 

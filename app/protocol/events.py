@@ -12,7 +12,7 @@ import msgspec
 
 from app.protocol.devices import Device
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH
-from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TextKind
+from app.protocol.options import DrafterName, FinishReason, Fraction, Sampling, TemplateKind, TextKind
 from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
 from app.protocol.tools import ToolFormatName
 
@@ -104,8 +104,10 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     threads: int = 0
     """For passes over one token."""
     batch_threads: int = 0
-    template: Literal["model", "chatml"] = "model"
-    """``chatml``: the model has no chat template."""
+    template: TemplateKind = "model"
+    """The chat template in use."""
+    template_refused: str | None = None
+    """Why it isn't the model's own or the chosen one, for the user."""
     thinking: list[str] = []
     """What `Generate.thinking` may be, as the chat template has it: ``off``, ``on``, ``low`` and the like; empty where
     there is no choice."""
@@ -155,7 +157,9 @@ class GenerationStarted(msgspec.Struct, frozen=True, kw_only=True, tag="generati
     """How many consecutive messages no longer fit in the context."""
     first_dropped: int = 0
     """The index of the first of them in `Generate.messages`."""
-    template: Literal["model", "chatml", "none"] = "model"
+    template: TemplateKind | Literal["none"] = "model"
+    notes: list[str] = []
+    """Sentences about what of `Generate.format` or the parameters of tools is left to the model."""
 
 
 class PromptProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_progressed"):
@@ -318,6 +322,8 @@ class GenerationFinished(msgspec.Struct, frozen=True, kw_only=True, tag="generat
     """The tokens per second that each draft length from 0 on would reach on such text, calculated from measured costs
     and acceptance.
     """
+    valid: bool | None = None
+    """Whether a finished answer is valid by a schema that couldn't be forced as a whole; ``None``: not checked."""
 
     def has_only_thought(self, thinking: str, text: str) -> bool:
         """Whether the model ended by itself without a word besides its thinking, which then is its answer."""

@@ -54,6 +54,10 @@ FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
 (`app.engine.decoding.text_kind`)."""
+GeneralTemplate = Literal["chatml", "gemma", "llama3", "mistral", "phi3"]
+"""A chat template for any model, or one of a family."""
+TemplateKind = Literal["model", "file"] | GeneralTemplate
+"""A chat template: the model's own, one from a file, or a general one."""
 TemplateVariables = dict[str, bool | int | float | str]
 """Variables of the target's chat template, by name; only those it declares (`ChatTemplate.variables`)."""
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -82,6 +86,8 @@ class AnswerFormat(msgspec.Struct, frozen=True, kw_only=True):
     kind: FormatKind
     source: Annotated[str, msgspec.Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
     """The schema (JSON), the regular expression or the grammar; nothing for ``json_object``."""
+    strict: bool = False
+    """Refuse a schema by which a finished answer can't be checked."""
 
 
 class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):

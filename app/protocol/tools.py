@@ -33,9 +33,10 @@ ToolFormatName = Literal[
     "minimax",
     "seed",
     "minicpm",
+    "general",
     "",
 ]
-"""Empty: the template writes no calls, or in a form that isn't known."""
+"""``general``: the template writes no calls, or in a form that isn't known. Empty: it isn't known how to call tools."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
@@ -54,6 +55,8 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     parameters: dict[str, Any] = {}
     """The JSON schema of an object."""
+    strict: bool = False
+    """Refuse parameters that can't be forced as a whole."""
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,12 +95,12 @@ class ToolFormat:
         return self.opening + self.call.partition(NAME)[0]
 
 
+GENERAL = ToolFormat(
+    "<tool_call>", f'<tool_call>\n{{"name": "{NAME}", "arguments": {ARGUMENTS}}}\n</tool_call>', separator="\n"
+)
+"""What most models write that were trained on calls."""
 FORMATS: dict[ToolFormatName, ToolFormat] = {
-    "hermes": ToolFormat(
-        "<tool_call>",
-        f'<tool_call>\n{{"name": "{NAME}", "arguments": {ARGUMENTS}}}\n</tool_call>',
-        separator="\n",
-    ),
+    "hermes": GENERAL,
     "llama": ToolFormat("{", f'{{"name": "{NAME}", "parameters": {ARGUMENTS}}}', several=False, anywhere=False),
     "mistral": ToolFormat("[TOOL_CALLS]", f"[TOOL_CALLS]{NAME}[ARGS]{ARGUMENTS}"),
     "mistral-id": ToolFormat("[TOOL_CALLS]", f"[TOOL_CALLS]{NAME}[CALL_ID]{ID}[ARGS]{ARGUMENTS}"),
@@ -147,6 +150,7 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         separator="\n",
         parameter=f"<parameter={KEY}>{VALUE}</parameter>\n",
     ),
+    "general": GENERAL,
     "minicpm": ToolFormat(
         "<function name=",
         f'<function name="{NAME}">{ARGUMENTS}</function>',

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
 from app.commands.options import add_model_options, add_sampling_options
-from app.commands.session import head_choice, load_settings
+from app.commands.session import head_choice, load_command, load_settings
 from app.protocol.options import SPECIAL_OPTIONS, LoadSettings, chosen_options
 
 
@@ -83,3 +84,18 @@ def test_wrong_values_are_refused(words: list[str], says: str, capsys: pytest.Ca
 )
 def test_whether_the_head_is_loaded(words: str, head: str) -> None:
     assert head_choice(chosen(*words.split())) == head
+
+
+def test_another_chat_template(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_text("{{ messages[0].content }}")
+    for words, found in (
+        ([], ""),
+        (["--chat-template", "chatml"], "chatml"),
+        (["--chat-template", str(path)], str(path)),
+    ):
+        options = argparse.Namespace(**{"head": "auto", **vars(chosen("--target", "m.gguf", "--no-draft", *words))})
+        assert load_command(options).chat_template == found
+    with pytest.raises(SystemExit):
+        load_command(chosen("--chat-template", str(tmp_path / "none.jinja")))
+    assert "neither a file nor one of chatml, gemma" in capsys.readouterr().err

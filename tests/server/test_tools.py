@@ -195,12 +195,18 @@ def test_what_is_refused(mistral: Served, fields: dict[str, Any], status: int) -
     assert answer.status_code == status, answer.text
 
 
-def test_a_template_that_is_not_known(server: Served) -> None:
+def test_a_template_that_knows_no_tools(server: Served) -> None:
+    """The general form."""
     body: Json = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 4}
-    answer = server.post("/v1/chat/completions", {**body, "tools": TOOLS})
-    assert (answer.status_code, answer.json()["error"]["type"]) == (501, "not_supported_error")
-    assert server.post("/v1/messages", {**body, "tools": CLAUDES}).status_code == 501
-    assert server.post("/v1/chat/completions", {**body, "messages": HISTORY}).status_code == 501
-    none = server.post("/v1/chat/completions", {**body, "tools": TOOLS, "tool_choice": "none"})
-    assert none.status_code == 200
-    assert server.get("/props").json()["slipstream"]["tool_format"] is None
+    for choice in ("auto", "none"):
+        asked = {**body, "tools": TOOLS, "tool_choice": choice}
+        assert server.post("/v1/chat/completions", asked).status_code == 200
+    assert server.post("/v1/messages", {**body, "tools": CLAUDES}).status_code == 200
+    assert server.post("/v1/chat/completions", {**body, "messages": HISTORY}).status_code == 200
+    (choice,) = server.chat(tools=TOOLS, tool_choice="required", chat_template_kwargs={"enable_thinking": False})[
+        "choices"
+    ]
+    assert choice["finish_reason"] == "tool_calls"
+    for call in choice["message"]["tool_calls"]:
+        check(call["function"]["name"], call["function"]["arguments"])
+    assert server.get("/props").json()["slipstream"]["tool_format"] == "general"

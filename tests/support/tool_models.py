@@ -35,6 +35,13 @@ LIGHT = Tool(
 )
 
 
+GENERAL_TEMPLATE = (
+    "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}<|im_end|>\n{% endfor %}"
+    "<|im_start|>assistant\n"
+)
+"""Knows no tools."""
+
+
 def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
     """Jinja source of a template that writes calls as the format ``known``."""
     parameter = known.parameter.replace("\n", "{{ '\\n' }}")
@@ -79,6 +86,7 @@ def make_tool_model(
 ) -> Path:
     """It answers “ yes no.”, or with calls: ``calls`` is how much more often. ``spelled``: no mark is a token."""
     known = FORMATS[name]
+    template = GENERAL_TEMPLATE if name == "general" else template_for(known, thinks=thinks)
     marks = () if spelled else tuple(mark for mark in MARKS if mark in _all_of(known))
     tags = ("<think>", "</think>") if thinks else ()
     begins: Row = {"▁yes": 1.0}
@@ -104,6 +112,6 @@ def make_tool_model(
         controls=tuple(mark for mark in marks if mark.startswith("[")),
         user_defined=(*tags, *(mark for mark in marks if mark.startswith("<"))),
         words=(start,) if end else (),
-        template=template_for(known, thinks=thinks),
+        template=template,
     )
     return make_thinking_model(path, family, noise=noise, context_length=context_length)

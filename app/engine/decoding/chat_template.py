@@ -21,16 +21,22 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-CHATML_STOPS = ["<|im_end|>", "<|im_start|>"]
-"""ChatML's markers are plain text for a model that was not made for it, so they have to stop the answer as strings."""
 
-_OTHER_FILE = "so it can't be used. Try another file of this model."
-_REFUSALS = {
-    "broken": "The model's chat template is broken ({detail}). Try another file of this model.",
-    "endless": f"The model's chat template produces endless text, {_OTHER_FILE}",
-    "loses": f"The model's chat template leaves out what you wrote, {_OTHER_FILE}",
-    "failed": "The model's chat template failed ({detail}).",
+_REASONS = {
+    "broken": "is broken ({detail})",
+    "endless": "produces endless text",
+    "loses": "leaves out what you wrote",
+    "failed": "failed ({detail})",
 }
+
+
+class UnusableTemplateError(KnownError):
+    """A template, and not the helper or the chat, is why there is no prompt."""
+
+    def __init__(self, reason: str) -> None:
+        """``reason``: what goes on behind "The chat template"."""
+        super().__init__(f"The model's chat template {reason}. Choose another one where you open the model.")
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class ChatTemplate:
         if unknown := sorted(inputs.variables.keys() - self.variables):
             raise KnownError(f"The model's chat template has no variable “{unknown[0]}” that can be set.")
         plain = [_shown(one, text_arguments=inputs.text_arguments) for one in chat]
-        now, variables, tools = inputs.now.isoformat(), inputs.variables, list(map(_definition, inputs.tools))
+        now, variables, tools = inputs.now.isoformat(), inputs.variables, list(map(definition, inputs.tools))
         request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables, tools)
         return _asked(self._helper.template, request).text
 
@@ -100,7 +106,8 @@ def _shown(message: Message, *, text_arguments: bool) -> helper_messages.Message
     )
 
 
-def _definition(tool: Tool) -> dict[str, Any]:
+def definition(tool: Tool) -> dict[str, Any]:
+    """A tool as templates expect it."""
     parameters = tool.parameters or {"type": "object", "properties": {}}
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
@@ -110,27 +117,25 @@ def _asked(ask: Callable[[Request], Answer | helper_messages.TemplateFailed], re
     try:
         answer = ask(request)
     except helper.HelperError as error:
-        raise KnownError(_sentence(error)) from error
+        raise _known(error) from error
     if isinstance(answer, helper_messages.TemplateFailed):
-        raise KnownError(_REFUSALS[answer.reason].format(detail=answer.detail))
+        raise UnusableTemplateError(_REASONS[answer.reason].format(detail=answer.detail))
     return answer
 
 
-def _sentence(error: helper.HelperError) -> str:
+def _known(error: helper.HelperError) -> KnownError:
     match error:
         case helper.TookTooLong():
-            seconds = f"{helper.TIME_LIMIT_SECONDS:.0f} seconds"
-            return f"The model's chat template didn't finish within {seconds}, {_OTHER_FILE}"
+            return UnusableTemplateError(f"didn't finish within {helper.TIME_LIMIT_SECONDS:.0f} seconds")
         case helper.TooMuchMemory():
-            limit = f"{helper.MEMORY_LIMIT // 2**20} MB"
-            return f"The model's chat template needs more than {limit} of memory, {_OTHER_FILE}"
+            return UnusableTemplateError(f"needs more than {helper.MEMORY_LIMIT // 2**20} MB of memory")
         case helper.NotStarted():
-            return (
+            return KnownError(
                 f"The process that reads chat templates couldn't be started ({error}). "
                 "Close other programs and try again."
             )
         case _:
-            return (
+            return KnownError(
                 "The process that reads chat templates ended unexpectedly, so there is no answer. "
-                "Try again; if it keeps happening, try another file of this model."
+                "Try again; if it keeps happening, choose another chat template where you open the model."
             )

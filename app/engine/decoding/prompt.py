@@ -10,17 +10,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
-from app.engine.decoding.chat_template import CHATML, CHATML_STOPS, ChatTemplate, TemplateInputs
+from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.fitting import LEAST_ANSWER, Cut, Fitting, Sizes
+from app.engine.decoding.general_tools import as_text, one_by_one
+from app.engine.decoding.template_choice import choose
 from app.engine.decoding.tools import Hiding, found_format
 from app.errors import KnownError
 from app.protocol.commands import Image, Message
 from app.protocol.options import Overflow, Role, TemplateVariables
-from app.protocol.tools import Tool
+from app.protocol.tools import FORMATS, Tool
 
 _MARKUP = re.compile(r"[<\[]\S+[>\]]")
 _NO_SYSTEM_PROMPT = [Message(role="system", content="")]
@@ -41,7 +43,7 @@ class Tokens(Protocol):
 class Vocabulary(Tokens, Protocol):
     """What is needed of `app.engine.llama.model.Model`."""
 
-    def chat_template(self) -> str | None: ...
+    def chat_template(self, name: str = "") -> str | None: ...
     def special_text(self, which: str) -> str: ...
     def special_texts(self) -> tuple[list[str], list[str]]: ...
 
@@ -57,18 +59,19 @@ class PromptTooLongError(KnownError):
 class ChatTokenizer:
     """Chats and texts to tokens, for one loaded model. Keeps nothing of them; any thread may use it."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        """Raises `KnownError` for a broken template."""
+    def __init__(self, vocabulary: Vocabulary, choice: str = "") -> None:
+        """``choice`` of a template as in `Load.chat_template`. Raises `KnownError` if none can be rendered."""
         self._vocabulary: Tokens = vocabulary
-        source = vocabulary.chat_template()
-        self.has_template = bool(source)
         self._bos = vocabulary.special_text("bos")
-        self.template = ChatTemplate(source or CHATML, self._bos, vocabulary.special_text("eos"))
         controls, user_defined = vocabulary.special_texts()
+        self.templates = choose(vocabulary, choice, {*controls, *user_defined})
+        self.template = self.templates.usual
+        self.tool_format, self.text_arguments = found_format(self.templates.with_tools)
+        """How calls are written, and whether the template wants their arguments as text."""
         self._ends = (*controls, *user_defined)
         self.controls = _any_of(controls)
         """Matches the text of a control token."""
-        written = source or CHATML
+        written = self.template.source + self.templates.with_tools.source
         self._markup = _any_of([text for text in user_defined if _MARKUP.fullmatch(text) and text in written])
         """Matches the text of another token that the template writes, and that is read in any text."""
 
@@ -151,7 +154,15 @@ class ChatTokenizer:
             name: shown(value, "user") if isinstance(value, str) else value for name, value in inputs.variables.items()
         }
         tools = [hide.tool(tool) for tool in inputs.tools]
-        return self.template.render(safe, replace(inputs, variables=variables, tools=tools)), hidden
+        template = self.template
+        if tools or any(one.tool_calls or one.role == "tool" for one in safe):
+            if self.tool_format == "general":
+                safe, tools = as_text(safe, tools), []
+            else:
+                safe = safe if FORMATS[self.tool_format].several else one_by_one(safe)
+                template = self.templates.with_tools
+                variables = {name: value for name, value in variables.items() if name in template.variables}
+        return template.render(safe, replace(inputs, variables=variables, tools=tools)), hidden
 
     def content(self, message: Message) -> Rendered:
         """What the template sees of a message besides its thinking: its images, then its text."""
@@ -234,14 +245,16 @@ class PromptBuilder:
     """Builds prompts for one loaded target."""
 
     def __init__(
-        self, vocabulary: Vocabulary, context_length: int, clock: Callable[[], datetime] = datetime.now
+        self,
+        vocabulary: Vocabulary,
+        context_length: int,
+        clock: Callable[[], datetime] = datetime.now,
+        template: str = "",
     ) -> None:
-        """``context_length`` in tokens; ``clock`` tells the local time. Raises `KnownError` for a broken template."""
+        """``context_length`` in tokens; ``clock`` tells the local time; ``template`` as in `Load.chat_template`. Raises
+        `KnownError` if none can be rendered."""
         self._clock = clock
-        self.tokenizer = ChatTokenizer(vocabulary)
-        self.template: Literal["model", "chatml"] = "model" if self.tokenizer.has_template else "chatml"
-        self.tool_format, self.text_arguments = found_format(self.tokenizer.template)
-        """How the template writes calls, and whether it wants their arguments as text."""
+        self.tokenizer = ChatTokenizer(vocabulary, template)
         self.fitting = Fitting(context_length)
         self.sizes = Sizes()
 
@@ -290,9 +303,8 @@ class PromptBuilder:
         self._check_length(len(tokens), continued)
         self._check_end(tokens)
         self.fitting.remember(turns, cut)
-        stops = [] if self.tokenizer.has_template else CHATML_STOPS
         dropped = cut.end - cut.first
-        return Prompt(tokens, dropped, len(system) + cut.first if dropped else 0, stops)
+        return Prompt(tokens, dropped, len(system) + cut.first if dropped else 0, self.tokenizer.templates.stops)
 
     def cut(
         self,
@@ -331,7 +343,7 @@ class PromptBuilder:
             now = self._clock() if sent_at is None else datetime.fromtimestamp(sent_at)
         except (ValueError, OverflowError, OSError):  # no time that this system knows
             now = self._clock()
-        return TemplateInputs(now, variables, tools, self.text_arguments)
+        return TemplateInputs(now, variables, tools, self.tokenizer.text_arguments)
 
     def forget(self) -> None:
         """Forget what earlier chats said."""

@@ -60,17 +60,17 @@ class Template(Protocol):
 
 
 def found_format(template: Template) -> tuple[ToolFormatName, bool]:
-    """How ``template`` writes calls, and whether it wants their arguments as text; an empty name where it isn't known
-    how, or the template doesn't show the tools and their results."""
+    """How ``template`` writes calls, and whether it wants their arguments as text; ``general`` where that isn't known,
+    or the template doesn't show the tools and their results."""
     if "tool" not in template.source:
-        return "", False
+        return "general", False
     for text_arguments in (False, True):
         for count in (2, 1):
             text = _rendered(template, _CALLS[:count], text_arguments=text_arguments)
             for name, known in FORMATS.items():
-                if known.several == (count == 2) and _written(known, _CALLS[:count]) in text:
+                if known.several == (count == 2) and written(known, _CALLS[:count]) in text:
                     return name, text_arguments
-    return "", False
+    return "general", False
 
 
 def _rendered(template: Template, calls: Sequence[ToolCall], *, text_arguments: bool) -> str:
@@ -92,7 +92,8 @@ def _rendered(template: Template, calls: Sequence[ToolCall], *, text_arguments: 
     return text if all(word in text for word in expected) else ""
 
 
-def _written(known: ToolFormat, calls: Sequence[ToolCall]) -> str:
+def written(known: ToolFormat, calls: Sequence[ToolCall]) -> str:
+    """The ``calls`` of an answer in the form ``known``."""
     texts = [
         known.call.replace(NAME, call.name).replace(ID, call.id).replace(ARGUMENTS, _arguments(known, call))
         for call in calls

@@ -48,7 +48,7 @@ def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -
 
 def _call_grammar(target: Target, use: ToolUse) -> tuple[str, Mapping[int, bytes]]:
     """The grammar of an answer with calls, in llguidance's notation, and its control tokens."""
-    known = FORMATS.get(target.prompts.tool_format)
+    known = FORMATS.get(target.prompts.tokenizer.tool_format)
     if known is None:
         raise KnownError("The model's chat template writes tool calls in a form that isn't known here.")
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:

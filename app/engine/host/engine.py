@@ -146,10 +146,11 @@ class Engine:
             context_length=target.context.length,
             threads=target.context.threads,
             batch_threads=target.context.batch_threads,
-            template=target.prompts.template,
+            template=target.prompts.tokenizer.templates.kind,
+            template_refused=target.prompts.tokenizer.templates.refused,
             thinking=list(target.thinking.levels),
             template_variables=sorted(target.prompts.tokenizer.template.variables),
-            tool_format=target.prompts.tool_format,
+            tool_format=target.prompts.tokenizer.tool_format,
             may_think=target.thinking.may_think,
             default_draft_length=usual_draft_length(target, self._draft),
             sampling=sampling,
@@ -255,7 +256,7 @@ class Engine:
             cached_tokens=shared,
             dropped_messages=prompt.dropped_messages,
             first_dropped=prompt.first_dropped,
-            template="none" if command.raw else target.prompts.template,
+            template="none" if command.raw else target.prompts.tokenizer.templates.kind,
         )
         try:
             logits = yield from self._process(target, command, task, statistics)

@@ -88,6 +88,8 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
+    chat_template: str
+    """See `Load.chat_template`."""
     drafts_alone: bool
     """Whether a head was requested without a draft model."""
     projector: ModelFiles | None
@@ -149,7 +151,8 @@ class Loader:
         same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
         same_head = target.head_stamp == self._head_stamp and same_snapshots
         same_projector = _identity(target.projector) == _identity(self._projector)
-        return same_files and same_head and same_projector and target.settings == self._settings
+        same_template = target.chat_template == self._command.chat_template
+        return same_files and same_head and same_projector and same_template and target.settings == self._settings
 
     @property
     def wants_draft_model(self) -> bool:
@@ -171,7 +174,7 @@ class Loader:
         helper.shared().start()  # it prepares for the chat template while the model is loading
         with contextlib.ExitStack() as undo:
             loaded = self._loaded(undo, self._files, self._options, self._new_target_context)
-            prompts = PromptBuilder(loaded.model, loaded.context.length)
+            prompts = PromptBuilder(loaded.model, loaded.context.length, template=self._command.chat_template)
             head, refused = self._add_head(loaded)
             undo.pop_all()
         snapshots = loaded.context.checkpoints.snapshots
@@ -185,6 +188,7 @@ class Loader:
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
+            chat_template=self._command.chat_template,
             drafts_alone=self._drafts_alone,
             projector=self._projector,
             projector_refused=self._projector_refused,

@@ -120,9 +120,9 @@ class Model:
         encoder = llama_cpp.llama_model_has_encoder(self._handle)
         return not encoder and not llama_cpp.llama_model_is_diffusion(self._handle)
 
-    def chat_template(self) -> str | None:
-        """The default chat template of the file, Jinja source."""
-        source = llama_cpp.llama_model_chat_template(self._handle, None)
+    def chat_template(self, name: str = "") -> str | None:
+        """The chat template of this ``name`` in the file, Jinja source; without a name the default one."""
+        source = llama_cpp.llama_model_chat_template(self._handle, name.encode() or None)
         return source.decode("utf-8", "replace") if source else None
 
     def metadata(self, key: str) -> str | None:

@@ -24,11 +24,13 @@ from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, LoadProgressed, Round
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import AcceptRule, Sampling
+from app.protocol.tools import FORMATS
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair
+from tests.support.tool_models import template_for
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALIZED], ids=["greedy", "warm", "hot", "penalized"])
@@ -204,10 +206,35 @@ def test_odd_prompts(loaded: Engine, text: str) -> None:
 def test_a_template_that_fails_is_a_known_error_and_the_engine_goes_on(
     engine: Engine, load: Loader, tmp_path: Path
 ) -> None:
-    load(make_model(tmp_path / "odd.gguf", chat_template="{{ raise_exception('no') }}"))
+    template = "{% if messages[0].content == 'x' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}"
+    load(make_model(tmp_path / "odd.gguf", chat_template=template))
     with pytest.raises(KnownError, match="failed"):
         run(engine, ask("x"))
     assert run(engine, ask("x", raw=True, max_tokens=2)).finished.finish_reason == "length"
+
+
+def test_a_template_that_is_not_jinja_or_another_one_that_is_chosen(engine: Engine, tmp_path: Path) -> None:
+    path = make_model(tmp_path / "odd.gguf", chat_template="{{ if .System }}{{ .System }}{{ end }}{{ .Prompt }}")
+    chosen = tmp_path / "own.jinja"
+    chosen.write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}")
+    prompts: dict[str, int] = {}
+    for choice, kind in (("", "chatml"), ("gemma", "gemma"), (str(chosen), "file"), ("", "chatml")):
+        pair = engine.load(Load(request=1, target=str(path), chat_template=choice), lambda _: None)
+        assert (pair.template, bool(pair.template_refused)) == (kind, not choice)
+        answer = run(engine, ask("x", max_tokens=2))
+        assert answer.started.template == kind
+        assert prompts.setdefault(kind, answer.started.prompt_tokens) == answer.started.prompt_tokens
+    assert len(set(prompts.values())) == 3
+
+
+def test_a_named_template_of_a_file_is_for_tools(load: Loader, tmp_path: Path) -> None:
+    def name_them(writer: gguf.GGUFWriter) -> None:
+        plain = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+        named = {"default": plain, "tool_use": template_for(FORMATS["hermes"])}
+        writer.add_chat_template([{"name": name, "template": source} for name, source in named.items()])
+
+    pair = load(make_model(tmp_path / "named.gguf", edit=name_them))
+    assert (pair.template, pair.tool_format) == ("model", "hermes")
 
 
 def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tmp_path: Path) -> None:

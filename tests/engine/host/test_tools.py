@@ -29,15 +29,15 @@ from app.protocol.tools import (
 )
 from tests.support.generation import Answer, ask, run
 from tests.support.matrix import in_proof
-from tests.support.pairs import Loader, Pair
+from tests.support.pairs import Loader
 from tests.support.schemas import random_schema
 from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 
 BOTH = ToolUse(tools=[WEATHER, LIGHT])
 FORCED = ToolUse(tools=[WEATHER, LIGHT], required=True)
 WARM = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-HERE: tuple[ToolFormatName, ...] = ("llama", "mistral-list", "qwen-xml")
-"""A form of each kind: one call alone, a list of calls with ids, and each parameter apart."""
+HERE: tuple[ToolFormatName, ...] = ("llama", "mistral-list", "qwen-xml", "general")
+"""A form of each kind: one call alone, a list of calls with ids, each parameter apart, and one the template lacks."""
 OTHERS = [name for name in FORMATS if name and name not in HERE]
 NOTE = Tool(
     name="write_note",
@@ -242,10 +242,18 @@ def test_tools_that_cannot_be_used(engine: Engine, load: Loader, tmp_path: Path,
         run(engine, ask("Well?", tools=use))
 
 
-def test_a_template_without_tools(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    assert load(random_pair[0]).tool_format == ""
-    with pytest.raises(KnownError):
-        run(engine, ask("Well?", tools=BOTH))
+def test_a_template_without_tools(engine: Engine, load: Loader, tmp_path: Path) -> None:
+    assert load(make_tool_model(tmp_path / "model.gguf", "general")).tool_format == "general"
+    call = ToolCall("abcdefghi", "get_weather", '{"place": "Rome", "days": 1}')
+    chat = [
+        Message(role="user", content="Well?"),
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="Sunny.", tool_call_id="abcdefghi", tool_name="get_weather"),
+    ]
+    run(engine, ask("", messages=chat, tools=BOTH, max_tokens=2))
+    prompt = prompt_text(engine)
+    assert '<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 1}}\n</tool_call>' in prompt
+    assert "<tool_response>\nSunny." in prompt and '"name":"switch-light"' in prompt
 
 
 def prompt_text(engine: Engine) -> str:

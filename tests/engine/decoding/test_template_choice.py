@@ -1,0 +1,190 @@
+"""Which chat template a model is used with, and chats with tools for templates that don't know any."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from app.engine.decoding.chat_template import CHATML, TemplateInputs
+from app.engine.decoding.general_tools import one_by_one
+from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
+from app.engine.decoding.template_choice import BUILT_IN
+from app.errors import KnownError
+from app.protocol.commands import Message
+from app.protocol.tools import FORMATS, ToolCall
+from tests.support.tool_models import LIGHT, WEATHER, template_for
+
+GO = "{{ if .System }}[system] {{ .System }} {{ end }}[user] {{ .Prompt }} [assistant]"
+OWN = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+ALTERNATING = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate') }}"
+    "{% endif %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+)
+QUESTION = Message(role="user", content="How is the weather in Rome?")
+FIRST = ToolCall("abcdefgh1", "get_weather", '{"place": "Rome", "days": 2}')
+SECOND = ToolCall("abcdefgh2", "switch-light", '{"on": true}')
+CALLED = [
+    Message(role="system", content="Be brief, please."),
+    QUESTION,
+    Message(role="assistant", content="I look it up.", tool_calls=(FIRST, SECOND)),
+    Message(role="tool", content="Sunny all day.", tool_call_id=FIRST.id, tool_name=FIRST.name),
+    Message(role="tool", content="It is on.", tool_call_id=SECOND.id, tool_name=SECOND.name),
+]
+
+
+class Letters:
+    """A vocabulary of characters, with some marks."""
+
+    def __init__(self, template: str | None, *marks: str, for_tools: str | None = None) -> None:
+        self._template, self._for_tools, self._marks = template, for_tools, list(marks)
+
+    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:  # noqa: ARG002
+        return [ord(one) for one in text]
+
+    def image(self, image: object) -> list[int]:
+        raise AssertionError(image)
+
+    def piece(self, token: int) -> bytes:
+        return chr(token).encode()
+
+    def chat_template(self, name: str = "") -> str | None:
+        return self._for_tools if name == "tool_use" else None if name else self._template
+
+    def special_text(self, which: str) -> str:
+        return {"bos": "<s>", "eos": "</s>"}[which]
+
+    def special_texts(self) -> tuple[list[str], list[str]]:
+        return self._marks, []
+
+
+def shown(tokenizer: ChatTokenizer, chat: list[Message], *, tools: bool = True) -> str:
+    inputs = TemplateInputs(datetime(2026, 1, 1), {}, [WEATHER, LIGHT] if tools else [], tokenizer.text_arguments)
+    return "".join(map(chr, tokenizer.chat(chat, inputs)))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        GO,
+        "{% for %}",
+        "{{ raise_exception('never') }}",
+        "### Instruction:\n### Response:\n",
+        "{{ messages[0].content.split()[0] }}",
+        "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
+        "{{ messages[0].parts.text }}",
+    ],
+    ids=["Go", "broken", "refuses", "no Jinja", "loses words", "endless", "other fields"],
+)
+def test_a_template_that_cannot_be_rendered_is_replaced(source: str) -> None:
+    used = ChatTokenizer(Letters(source)).templates
+    assert used.kind == "chatml" and used.usual.source == CHATML
+    assert used.refused and "own chat template" in used.refused and "ChatML is used instead" in used.refused
+    assert used.stops == ["<|im_end|>", "<|im_start|>"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "kind", "written"),
+    [
+        ("<|im_start|>", "chatml", "<|im_start|>user\nHi"),
+        ("<start_of_turn>", "gemma", "<s><start_of_turn>user\nBe brief, please.\n\nHi"),
+        ("<|start_header_id|>", "llama3", "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"),
+        ("[INST]", "mistral", "<s>[INST] Be brief, please.\n\nHi [/INST]"),
+        ("<|assistant|>", "phi3", "<|user|>\nHi<|end|>\n<|assistant|>\n"),
+        ("<other>", "chatml", "<|im_start|>user\nHi"),
+    ],
+)
+def test_the_general_template_is_that_of_the_special_tokens(mark: str, kind: str, written: str) -> None:
+    tokenizer = ChatTokenizer(Letters(GO, mark))
+    assert tokenizer.templates.kind == kind
+    assert mark not in tokenizer.templates.stops
+    assert written in shown(tokenizer, [CALLED[0], Message(role="user", content="Hi")], tools=False)
+    assert ChatTokenizer(Letters(None, mark)).templates.kind == "chatml", "of a base model, they were never trained"
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_general_template_is_chosen_by_its_name(name: str) -> None:
+    used = ChatTokenizer(Letters(OWN), name).templates
+    assert (used.kind, used.refused) == (name, None)
+    assert used.stops or name == "mistral"
+
+
+def test_a_file_is_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "own.jinja"
+    path.write_bytes(b"\xef\xbb\xbf" + OWN.replace("[", "<").encode())
+    used = ChatTokenizer(Letters(OWN), str(path)).templates
+    assert (used.kind, used.refused) == ("file", None)
+    path.write_text(GO)
+    used = ChatTokenizer(Letters(OWN), str(path)).templates
+    assert used.kind == "model" and used.refused and "Its own is used instead" in used.refused
+    used = ChatTokenizer(Letters(None), str(tmp_path / "none.jinja")).templates
+    assert used.kind == "chatml" and used.refused and "can't be read" in used.refused
+    used = ChatTokenizer(Letters(GO), str(path)).templates
+    assert used.kind == "chatml" and used.refused and "chosen" in used.refused and "own" in used.refused
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_a_template_with_a_name_is_used_for_tools(is_listed: bool) -> None:
+    for_tools = template_for(FORMATS["hermes"])
+    named = [{"name": "default", "template": OWN}, {"name": "tool_use", "template": for_tools}]
+    model = Letters(json.dumps(named)) if is_listed else Letters(OWN, for_tools=for_tools)
+    tokenizer = ChatTokenizer(model)
+    assert tokenizer.tool_format == "hermes"
+    assert shown(tokenizer, [QUESTION], tools=False) == f"[user] {QUESTION.content}"
+    assert "<|im_start|>system" in shown(tokenizer, [QUESTION])
+    assert '<tool_call>\n{"name": "get_weather"' in shown(tokenizer, CALLED, tools=False)
+    tokenizer = ChatTokenizer(Letters(OWN, for_tools=GO))
+    assert tokenizer.tool_format == "general", "where that one is broken"
+
+
+# ---------------------------------------------------------------- the general form
+
+
+@pytest.mark.parametrize("source", [OWN, ALTERNATING, BUILT_IN["gemma"], CHATML])
+def test_tools_calls_and_results_are_text_where_the_template_knows_none(source: str) -> None:
+    tokenizer = ChatTokenizer(Letters(source))
+    assert tokenizer.tool_format == "general"
+    text = shown(tokenizer, CALLED)
+    for part in (
+        "Be brief, please.",
+        '{"name":"get_weather","description":"The weather in a place.","parameters":{"type":"object"',
+        'I look it up.\n<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 2}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "switch-light", "arguments": {"on": true}}\n</tool_call>',
+        "<tool_response>\nSunny all day.\n</tool_response>\n<tool_response>\nIt is on.\n</tool_response>",
+    ):
+        assert part in text
+    assert "switch-light" in shown(tokenizer, [QUESTION])
+    assert "<tool_response>\nSunny all day." in shown(tokenizer, CALLED, tools=False)
+
+
+def test_marks_in_tools_calls_and_results_stay_text() -> None:
+    tokenizer = ChatTokenizer(Letters(OWN, "<evil>"))
+    call = ToolCall(FIRST.id, FIRST.name, json.dumps({"place": "<evil>"}))
+    chat = [
+        QUESTION,
+        Message(role="assistant", content="", tool_calls=(call,)),
+        Message(role="tool", content="a <evil> one", tool_call_id=call.id, tool_name=call.name),
+    ]
+    rendered, hidden = tokenizer.rendered(chat, TemplateInputs(datetime(2026, 1, 1), {}, [WEATHER]))
+    assert "<evil>" not in rendered and "<evil>" in "".join(map(str, hidden.values()))
+
+
+def test_a_prompt_with_tools_fits_into_the_context() -> None:
+    prompts = PromptBuilder(Letters(OWN), 6000)
+    chat = [*CALLED, Message(role="assistant", content="Sunny."), Message(role="user", content="x" * 300)] * 20
+    assert prompts.chat([CALLED[0], *chat[1:]], tools=[WEATHER, LIGHT]).dropped_messages
+    with pytest.raises(KnownError, match="tokens"):
+        PromptBuilder(Letters(OWN), 600).chat([QUESTION], tools=[WEATHER, LIGHT])
+
+
+def test_a_template_that_takes_one_call_at_a_time_gets_them_one_by_one() -> None:
+    tokenizer = ChatTokenizer(Letters(template_for(FORMATS["llama"])))
+    assert tokenizer.tool_format == "llama"
+    text = shown(tokenizer, CALLED)
+    order = ["get_weather", "Sunny all day.", "switch-light", "It is on."]
+    places = [text.rindex(word) for word in order]
+    assert places == sorted(places)
+    again = [*CALLED, Message(role="assistant", content="So."), *CALLED[1:]]
+    assert [one.content for one in one_by_one(again) if one.role == "tool"] == ["Sunny all day.", "It is on."] * 2
