@@ -26,6 +26,7 @@ from app.models.hub.repository import (
     Sort,
     group,
     heads,
+    in_pieces,
     vision_files,
 )
 from app.models.hub.tokens import TokenStore
@@ -142,7 +143,8 @@ def _repository(id: str, info: ModelInfo) -> Repository:
         raise ValueError("no commit")
     files = [file for sibling in info.siblings or [] if (file := _file(id, commit, sibling)) is not None]
     models, head_files, vision = group(files), heads(files), vision_files(files)
-    return Repository(id=id, commit=commit, models=models, heads=head_files, vision=vision, **_facts(info))
+    facts = {"pieces": in_pieces(files), **_facts(info)}
+    return Repository(id=id, commit=commit, models=models, heads=head_files, vision=vision, **facts)
 
 
 def _facts(info: ModelInfo) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from app.models.gguf import MAX_PARTS, PART_NAME
+from app.models.pieces import piece_of
 
 Sort = Literal["trending", "downloads", "likes", "newest"]
 """The most results of a search."""
@@ -104,6 +105,8 @@ class Repository(SearchResult, frozen=True, kw_only=True):
     models: tuple[RemoteModel, ...] = ()
     heads: tuple[RemoteModel, ...] = ()
     """Files whose names say that they are MTP heads, smallest first; their headers decide (`app.models.hub.heads`)."""
+    pieces: int = 0
+    """Models that are cut into pieces (`app.models.pieces`), which aren't among these."""
     vision: tuple[RemoteModel, ...] = ()
     """Files whose names say that they are what a model needs to see images (``mmproj``), smallest first."""
 
@@ -111,6 +114,11 @@ class Repository(SearchResult, frozen=True, kw_only=True):
 def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
     """The files that are named like heads without a model, smallest first."""
     return group(files, _is_named_head)
+
+
+def in_pieces(files: Iterable[RemoteFile]) -> int:
+    """How many models there are that are cut into pieces."""
+    return len({piece.whole for file in files if (piece := piece_of(file.path)) is not None})
 
 
 def vision_files(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:

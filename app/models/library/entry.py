@@ -11,6 +11,7 @@ from app.models.library.folders import FolderKind, ModelFolder
 from app.models.library.index import ModelSummary, Record
 from app.models.mtp import pays_off
 from app.models.origins import Origin
+from app.models.pieces import piece_of
 
 SortKey = Literal["name", "size", "last used", "quantization", "context"]
 
@@ -44,6 +45,11 @@ class LibraryEntry:
     def usable(self) -> bool:
         """Whether it can be loaded."""
         return self.available and not self.problem
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether its files must be joined to one before it can be used."""
+        return piece_of(self.path.name) is not None
 
     @property
     def is_head(self) -> bool:

@@ -27,6 +27,7 @@ from app.models.library.walk import FoundFile, split_name, walk
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.pairing import Difference
+from app.models.pieces import join, piece_of, problem_of
 from app.models.text import printable
 from app.storage.hashing import Progress, sha256_of
 
@@ -138,6 +139,11 @@ class Library:
             self._index.save()
             _remove_emptied(entry.path.parent, entry.folder.path.resolve())
             return freed
+
+    def join(self, entry: LibraryEntry, progress: Callable[[int, int], None], is_canceled: Callable[[], bool]) -> Path:
+        """Join the pieces of a model in our own folder. Raises `KnownError` and `Canceled`, as `verify` does."""
+        self.check_deletable(entry)
+        return join(entry.parts, progress, is_canceled)
 
     def verify(
         self,
@@ -276,12 +282,16 @@ def _read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[
     title = _title(first)
     summary, problem, hidden = None, "", False
     try:
+        if piece_of(first.path.name) is not None:
+            raise KnownError(problem_of([file.path for file in group]))
         header = read_header(first.path)
         summary = summary_of(header)
         hidden = is_part_of_model(header.architecture, header.general_type)
         check_loadable(header)
     except ModelFileError as error:
         problem = f"{printable(title)} {error.problem}" if first.title and error.path == first.path else str(error)
+    except KnownError as error:
+        problem = str(error)
     if not _is_text(str(first.path)):
         problem = f"The name or folder of {printable(first.path.name)} is not valid text. Rename it."
     return Record(
@@ -303,11 +313,15 @@ def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
     for file in files:
         name = split_name(file.path)
         key = (file.path.parent, name[0], name[2]) if name and not file.title else file.path
+        if piece := piece_of(file.path.name):
+            key = file.path.parent, piece.whole
         models.setdefault(key, []).append(file)
-    return list(models.values())
+    return [sorted(group, key=lambda file: (piece_of(file.path.name) or (0, 0))[1]) for group in models.values()]
 
 
 def _title(file: FoundFile) -> str:
+    if piece := piece_of(file.path.name):
+        return Path(piece.whole).stem
     name = split_name(file.path)
     return file.title or (name[0] if name else file.path.stem)
 

@@ -13,6 +13,7 @@ from typing import Any
 from app.errors import Canceled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.pieces import piece_of
 from app.models.text import is_sha256
 
 MAX_DEPTH = 8
@@ -84,7 +85,7 @@ class _Walker:
                         if depth < MAX_DEPTH:
                             waiting.append((Path(entry.path), depth + 1))
                     elif entry.is_file():
-                        if entry.name.lower().endswith(suffix):
+                        if entry.name.lower().endswith(suffix) or piece_of(entry.name) is not None:
                             self._add(make(entry))
                     elif entry.is_symlink():  # a broken link
                         self.found.unreadable.append(Path(entry.path))

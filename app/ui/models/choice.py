@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.protocol.limits import HeadChoice
 from app.protocol.options import AcceptRule, LoadSettings
@@ -18,9 +18,11 @@ class OpenModelsChoice:
     """A draft model, or a file with the target's MTP head."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target."""
+    template: str = ""
+    """The chat template, as in `Load.chat_template`."""
     load: LoadSettings = field(default_factory=LoadSettings)
     accept: AcceptRule = "coupled"
 
     def same_models(self, other: OpenModelsChoice) -> bool:
         """Whether both need the same files loaded in the same way."""
-        return (self.target, self.draft, self.head, self.load) == (other.target, other.draft, other.head, other.load)
+        return replace(self, accept=other.accept) == other

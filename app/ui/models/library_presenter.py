@@ -73,6 +73,7 @@ class LibraryPresenter(QObject):
         page.pair_requested.connect(commands.load_pair)
         page.find_draft.clicked.connect(self._on_find)
         page.reveal.triggered.connect(lambda: reveal(Path(page.path()), service))
+        page.join.clicked.connect(self._on_join)
         page.verify.triggered.connect(self._on_verify)
         page.stop.clicked.connect(lambda: service.stop(page.path()))
         page.delete.triggered.connect(self._on_delete)
@@ -156,6 +157,31 @@ class LibraryPresenter(QObject):
             entry,
             lambda is_right: self._end_check(path, *_CHECKED[is_right]),
             lambda error: self._end_check(path, str(error), "warning"),
+        )
+
+    @Slot()
+    def _on_join(self) -> None:
+        path = self._page.path()
+        entry = self._service.entry(path)
+        if entry is None or path in self._checking:
+            return
+
+        def done(whole: Path) -> None:
+            self._checking.discard(path)
+            self._deleted = f"{printable(whole.name, 120)} is one file now."
+            self.scan()
+
+        def begin() -> None:
+            self._checking.add(path)
+            self._page.show_verifying(0.0)
+            self._service.join(entry, done, lambda error: self._end_check(path, str(error), "warning"))
+
+        ask(
+            self._tab,
+            "Join pieces",
+            f"Join the {len(entry.parts)} pieces of {printable(entry.title, 120)} to one file? This needs "
+            f"{size_text(entry.size)} of free disk space. The pieces are deleted once the whole file is complete.",
+            safe={"Join": begin},
         )
 
     @Slot(str, float)

@@ -147,6 +147,11 @@ class LibraryService(QObject):
         tell, stopped = self._begin(str(entry.path))
         self._slow_lane.submit(partial(self._library.verify, entry, tell, stopped), done, failed)
 
+    def join(self, entry: LibraryEntry, done: Callable[[Path], None], failed: Failed) -> None:
+        """Join its pieces to one file; `progressed` reports the progress."""
+        tell, stopped = self._begin(str(entry.path))
+        self._slow_lane.submit(partial(self._library.join, entry, tell, stopped), done, failed)
+
     def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
         """``done`` gets the bytes freed."""
         self._lane.submit(partial(self._library.delete, entry), done, failed)

@@ -106,7 +106,7 @@ class ModelPage(QWidget):
     """Shows a model: what it is, the drafts for it, what pairs brought, and what one can do with the file.
 
     Attributes:
-        open, reveal, verify, delete, find_draft, stop: Buttons and menu entries.
+        open, join, reveal, verify, delete, find_draft, stop: Buttons and menu entries.
 
     Signals:
         pair_requested: Load it with this draft.
@@ -136,8 +136,9 @@ class ModelPage(QWidget):
         self._bar = QProgressBar(textVisible=False, maximum=1000)
         self._bar.setAccessibleName("Verifying the file")
         self.stop = small_button("Stop")
-        self.open = QPushButton("Open…")
-        theme.set_role(self.open, "primary")
+        self.open, self.join = QPushButton("Open…"), QPushButton("Join…")
+        for button in (self.open, self.join):
+            theme.set_role(button, "primary")
         self._file = QPushButton("File ▾")
         self._file.setAccessibleName("File actions")
         self._menu = QMenu(self._file, toolTipsVisible=True)
@@ -178,6 +179,8 @@ class ModelPage(QWidget):
         show_text(self._problem, entry.problem or away, "quiet" if entry.is_head and entry.available else "bad")
         self._show_facts([(name, value) for name, value in _facts(entry, fit) if value])
         self.open.setEnabled(entry.usable)
+        self.open.setHidden(entry.in_pieces)
+        self.join.setVisible(entry.in_pieces and not entry.read_only)
         self._can_verify = entry.available and (entry.origin is not None or (bool(entry.sha256) and all(entry.sha256)))
         self._refresh_verify()
         self.delete.setVisible(not entry.available or not entry.read_only)
@@ -231,7 +234,7 @@ class ModelPage(QWidget):
         column(
             self._title,
             self._problem,
-            row(self.open, self._file, None),
+            row(self.open, self.join, self._file, None),
             row((self._bar, 1), self.stop),
             self._status,
             self._facts,

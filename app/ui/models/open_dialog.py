@@ -28,6 +28,7 @@ from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
+from app.ui.models.template_field import TemplateFields
 from app.ui.models.trial_text import measured_here
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
@@ -41,7 +42,7 @@ _TARGET_HELP = "The model whose answers you read: any text model in GGUF format.
 _DRAFT_HELP = (
     "A much smaller model of the same family that drafts tokens ahead. It makes answers faster and never changes them."
 )
-_Fields: TypeAlias = MemoryFields | SpecialFields | AcceptRuleFields
+_Fields: TypeAlias = MemoryFields | SpecialFields | TemplateFields | AcceptRuleFields
 
 
 class OpenModelsDialog(QDialog):
@@ -62,6 +63,7 @@ class OpenModelsDialog(QDialog):
         is_loaded: bool = True,
         load_for: Callable[[str], LoadSettings] | None = None,
         head_for: Callable[[str], HeadChoice] = lambda _target: "auto",
+        template_for: Callable[[str], str] = lambda _target: "",
         library: LibraryService | None = None,
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
@@ -70,14 +72,15 @@ class OpenModelsDialog(QDialog):
         engine can use the ``gpus``.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
-        ``load_for`` and ``head_for`` say how the target at a path was loaded the last time, which is shown when it is
-        chosen.
+        ``load_for``, ``head_for`` and ``template_for`` say how the target at a path was loaded the last time, which is
+        shown when it is chosen.
         """
         super().__init__(parent)
         self._current = current
         self._is_loaded = is_loaded
         self._load_for = load_for
         self._head_for = head_for
+        self._template_for = template_for
         self._shown_target = current.target
         self._shown_head = current.head
         self._check = NO_TARGET
@@ -98,6 +101,7 @@ class OpenModelsDialog(QDialog):
         self._memory_part.hide()
         self._memory_fields = MemoryFields(self._refresh, gpus)
         self._special_fields = SpecialFields(self._refresh, gpus)
+        self._template_fields = TemplateFields(self._refresh)
         self._verdict = label(wraps=True)
         self._build(recent)
         self.show_files(current.target, current.draft or "")
@@ -147,6 +151,7 @@ class OpenModelsDialog(QDialog):
         contents: tuple[tuple[str, _Fields], ...] = (
             ("Context and memory", self._memory_fields),
             ("More loading options", self._special_fields),
+            ("Chat template", self._template_fields),
             ("Accept rule", AcceptRuleFields(self._refresh)),
         )
         self._fields = [(Section(title, content), content) for title, content in contents]
@@ -296,6 +301,7 @@ class OpenModelsDialog(QDialog):
         self._proposes = "nothing" if target == self._shown_target else "head"
         if target != self._shown_target:
             self._shown_head = self._head_for(target)
+            self._template_fields.show_template(self._template_for(target))
             if self._load_for is not None:
                 load = self._load_for(target)
                 for fields in (self._memory_fields, self._special_fields):

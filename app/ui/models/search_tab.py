@@ -233,6 +233,8 @@ class RepositoryPage(QWidget):
         if not repository.models:
             only = "only MTP heads, without the models they belong to" if repository.heads else "no GGUF models"
             self._facts.setText(f"{self._facts.text()}\nIt has {only}.")
+        if repository.pieces:
+            self._facts.setText(f"{self._facts.text()}\n{_PIECES}")
         self._refresh()
 
     def begin_drafts(self) -> None:
@@ -327,6 +329,10 @@ class RepositoryPage(QWidget):
         show_text(self._head, _head_text(found) if found is not None else text)
 
 
+_PIECES = (
+    "Some models are in pieces, such as “.part1of2”, which Slipstream doesn’t download. Download them in a browser "
+    "into the models folder: the library can join them."
+)
 _ALONE = "This file is an MTP head without its model, so there is nothing to chat with. Choose the model instead."
 
 

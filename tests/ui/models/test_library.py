@@ -300,6 +300,30 @@ def test_a_check_is_stopped(stocked: Windows) -> None:
     assert stocked.model_page._bar.isHidden()
 
 
+def test_pieces_are_joined(windows: Windows) -> None:
+    whole = small_model(windows.models / "tea.gguf")
+    data = whole.read_bytes()
+    whole.unlink()
+    first = whole.with_name("tea.gguf.part1of2")
+    first.write_bytes(data[:1000])
+    whole.with_name("tea.gguf.part2of2").write_bytes(data[1000:-1])
+    windows.scanned()
+    windows.models_list.select(str(first))
+    assert "tea.gguf is in 2 pieces. They must be joined before it can be used." in texts(windows.model_page)
+    assert "Open…" not in buttons(windows.model_page)
+    for ending in (b"", data[-1:]):
+        with whole.with_name("tea.gguf.part2of2").open("ab") as file:
+            file.write(ending)
+        button(windows.model_page, "Join…").click()
+        button(question(windows.window.library), "Join").click()
+        if not ending:
+            windows.until(lambda: any("is incomplete" in text for text in texts(windows.model_page)))
+    windows.until(lambda: windows.titles() == ["tea"] and whole.exists())
+    assert whole.read_bytes() == data
+    windows.choose(whole)
+    assert "Join…" not in buttons(windows.model_page)
+
+
 def test_delete(stocked: Windows, tmp_path: Path) -> None:
     file, tab = path(stocked, "small"), stocked.window.library
     freed = size_text(file.stat().st_size)
