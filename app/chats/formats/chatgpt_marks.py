@@ -52,7 +52,8 @@ def _link(name: str, address: str) -> str:
     if not _ADDRESS.fullmatch(address):
         return ""
     title = " ".join(name.replace("[", "(").replace("]", ")").split())
-    return f"[{title or address.split('/')[2]}](<{address}>)"
+    target = f"<{address}>" if re.search(r"[()\\]", address) else address
+    return f"[{title or address.split('/')[2]}]({target})"
 
 
 def _shown(kind: str, fields: list[str], left_out: LeftOut) -> str:

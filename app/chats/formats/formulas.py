@@ -24,6 +24,9 @@ GROWING = "growing"
 INLINE, BLOCK = "formula", "formula_block"
 """The types of the tokens; their content is the whole source, ``meta`` has the `Formula`."""
 
+PLACES = "places"
+"""Of a token with content: where parts of it begin, in the content and in the text, in its ``meta``."""
+
 _LENGTH = f"{{1,{MAX_CHARACTERS}}}"
 _LINE_BREAK = r"\n(?![ \t>]*\n)"
 _ENVIRONMENTS = (
@@ -60,6 +63,8 @@ _ESCAPED_TEXT = re.compile(r"[\w\s.,;:'\"!?#-]*")
 QUOTE_MARKS = re.compile(r"\n[ \t]*(?:>[ \t]?)+")
 """What the lines of a formula in a quote begin with."""
 _AFTER = re.compile(r"[ \t]*[.,;:]?[ \t]*(?=\n|\Z)")
+_OPEN = re.compile(r"(?:\\\(|\\\[|\$\$)[^\n`]*\Z")
+"""One within a line that lacks its end so far."""
 _UNFINISHED = re.compile(rf"(?:\\\[|\$\$(?!\$))(?=[ \t]*\n|[^\n]*[\\^_={{&+])|\\begin\{{{_ENVIRONMENTS}\}}")
 
 
@@ -70,7 +75,7 @@ class Formula:
     start: int
     end: int
     source: str
-    """The whole of it, with what it stands in."""
+    """The whole of it, with what it stands in, but without the marks of a quote."""
     tex: str
     is_display: bool
     """Whether it stands on a line of its own."""
@@ -84,13 +89,13 @@ def formula_at(text: str, at: int) -> Formula | None:
     if found is None:
         return None
     is_display = opening in _DISPLAY
-    tex = found["tex"]
+    tex, source = found["tex"], found[0]
     if "\n" in tex and text[text.rfind("\n", 0, at) + 1 : at].lstrip().startswith(">"):
-        tex = QUOTE_MARKS.sub("\n", tex)
+        tex, source = QUOTE_MARKS.sub("\n", tex), QUOTE_MARKS.sub("\n", source)
     is_tex = _is_tex(tex, opening, text[found.end() : found.end() + 1]) or (
         opening == r"\[" and _is_alone(text, at, found.end())
     )
-    return Formula(at, found.end(), found[0], tex.strip(), is_display) if tex.strip() and is_tex else None
+    return Formula(at, found.end(), source, tex.strip(), is_display) if tex.strip() and is_tex else None
 
 
 def _is_tex(tex: str, opening: str, following: str) -> bool:
@@ -176,7 +181,7 @@ def _block_rule(state: StateBlock, start_line: int, end_line: int, silent: bool)
         token = state.push(BLOCK, "div", 0)
         token.map = [start_line, min(line + 1, end_line)]
         token.content = state.src[start:end]
-        token.meta = {"formula": formula}
+        token.meta = {"formula": formula, PLACES: [(0, start)]}
         token.block = True
         state.line = token.map[1]
     return True
@@ -194,11 +199,15 @@ def _inline_rule(state: StateInline, silent: bool) -> bool:
     if state.src[state.pos] not in ("\\", "$"):
         return False
     formula = formula_at(state.src, state.pos)
+    if formula is None and state.env.get(GROWING) and (found := _OPEN.match(state.src, state.pos)):
+        # Its signs are not escapes of Markdown; what closes other marks for now stands behind it.
+        text = found[0].rstrip("*")
+        formula = Formula(state.pos, state.pos + len(text), text, "", is_display=False)
     if formula is None or state.src.startswith(r"\b", state.pos):
         return False
     if not silent:
         token = state.push(INLINE, "span", 0)
         token.content = formula.source
-        token.meta = {"formula": formula}
+        token.meta["formula"] = formula
     state.pos = formula.end
     return True

@@ -46,11 +46,11 @@ def canvas(parent: str, to: str, **call: Any) -> dict[str, Any]:
         (mark("entity", '["people","Mara "Lind'), "Mara "),
         (mark("product_entity", '["turn0product1","Kettle"]'), "Kettle"),
         (mark("products", '{"selections":[["turn0product1","Kettle"],["turn0product2","Cup"]]}'), "Kettle, Cup"),
-        (mark("url", "the archive", "https://example.org/a"), "[the archive](<https://example.org/a>)"),
+        (mark("url", "the archive", "https://example.org/a"), "[the archive](https://example.org/a)"),
         (mark("url", "see [1]", "https://example.org/a b"), "see [1]"),
         (mark("url", "the result", "turn0search0"), "the result"),
         (mark("link_title", "Example", "turn0search0"), "Example"),
-        (mark("cite", "https://www.example.org/x"), "[www.example.org](<https://www.example.org/x>)"),
+        (mark("cite", "https://www.example.org/x"), "[www.example.org](https://www.example.org/x)"),
         (mark("cite", "Invincible", "turn0search0"), "Invincible"),
         (mark("video", "How to pour", "turn0youtube0"), "How to pour"),
         (mark("genui", '{"math_block_widget_v2":{"content":"a\\\\times b"}}'), "\n$$\na\\times b\n$$\n"),
@@ -95,7 +95,7 @@ def test_references_to_sources_become_links() -> None:
         {"matched_text": " ", "type": "sources_footnote", "alt": "nothing"},
     ]
     text = without_marks(f"One. {cited} Two.{grouped}{old}", {"content_references": references}, LeftOut())
-    assert text == "One. ([a.org](https://a.org/)) Two. ([B](<https://b.org/(x)>)) ([C](<https://c.org/>))"
+    assert text == "One. ([a.org](https://a.org/)) Two. ([B](<https://b.org/(x)>)) ([C](https://c.org/))"
 
 
 def test_documents_of_the_canvas_stand_in_the_answers() -> None:
