@@ -12,7 +12,8 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from app.chats.formats.formulas import Formula, formulas_in, use_formulas
+from app.chats.formats.dialect import environment, new_parser
+from app.chats.formats.formulas import Formula
 from app.helper.messages import FormulaDrawn, MarkdownRendered, RenderFormula, RenderMarkdown
 
 _FORMULA_SECONDS = 1.0
@@ -40,15 +41,32 @@ class _Renderer(RendererHTML):
     def formula_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         """A formula on lines of its own, with the sign behind it."""
         token = tokens[idx]
-        rest = token.content[len(token.meta["formula"].source) :].strip()
+        formula: Formula = token.meta["formula"]
+        rest = token.content[formula.end - formula.start :].strip()
         return f"<p>{self.formula(tokens, idx, options, env)}{escapeHtml(rest)}</p>\n"
+
+    def tag(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
+        """One of the few tags that mean something."""
+        token = tokens[idx]
+        return f"</{token.info}>" if token.markup.startswith("</") else f"<{token.info}>"
+
+    def footnote_reference(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
+        """The number of a footnote in the text."""
+        return f"<sup>{escapeHtml(tokens[idx].content)}</sup>"
+
+    def footnote_reference_open(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
+        """A footnote, where it is written."""
+        return f'<div class="footnote"><sup>{escapeHtml(str(tokens[idx].meta["label"]))}</sup>\n'
+
+    def footnote_reference_close(self, _tokens: Sequence[Token], _idx: int, _options: Any, _env: Any) -> str:
+        return "</div>\n"
 
 
 def _parser() -> MarkdownIt:
-    # HTML in a text is shown as text; addresses that run something (javascript:) aren't links.
-    options = {"html": False, "linkify": False, "typographer": False, "breaks": True}
-    parser = MarkdownIt("commonmark", options, renderer_cls=_Renderer).enable(["table", "strikethrough"])
-    return use_formulas(parser)
+    """HTML in a text is shown as text, but for a few tags; addresses that run something (javascript:) aren't links."""
+    parser = new_parser(renderer=_Renderer)
+    parser.options["breaks"] = True
+    return parser
 
 
 @lru_cache(maxsize=1000)
@@ -75,17 +93,4 @@ def answer(request: RenderMarkdown) -> MarkdownRendered:
     renderer = parser.renderer
     assert isinstance(renderer, _Renderer)
     renderer.deadline = time.monotonic() + _FORMULA_SECONDS
-    return MarkdownRendered([parser.render(_with_whole_cells(parser, text)) for text in request.texts])
-
-
-def _with_whole_cells(parser: MarkdownIt, text: str) -> str:
-    """The text with the bars escaped that stand in formulas inside tables: there they would end a cell."""
-    formulas = [formula for formula in formulas_in(text) if "|" in formula.source] if "|" in text else []
-    if not formulas:
-        return text
-    tables = [token.map for token in parser.parse(text) if token.type == "table_open" and token.map]
-    for formula in reversed(formulas):
-        line = text.count("\n", 0, formula.start)
-        if any(first <= line < last for first, last in tables):
-            text = text[: formula.start] + formula.source.replace("|", r"\|") + text[formula.end :]
-    return text
+    return MarkdownRendered([parser.render(text, environment(text)) for text in request.texts])

@@ -1,30 +1,23 @@
 """Write blocks of Markdown at the end of a document.
 
-Qt parses each block on its own in a scratch document; what comes out is written into the real one in the app's own
-formats. So nothing but text, known formats and checked links can get there, whatever a model writes.
+What the parser finds is written in the app's own formats. So nothing but text, known formats and checked links can get
+there, whatever a model writes.
 """
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import (
-    QTextBlock,
-    QTextBlockFormat,
-    QTextCursor,
-    QTextDocument,
-    QTextFormat,
-    QTextList,
-    QTextTable,
-)
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextList
 
-from app.chats.formats.formulas import Formula, formula_at
+from app.chats.formats import formulas
+from app.chats.formats.formulas import GROWING, PLACES, Formula, formula_at
 from app.models.text import is_right_to_left
 from app.ui.chat.markdown.block_splitter import close_inline
-from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind
+from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, language_of
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import (
@@ -39,19 +32,16 @@ from app.ui.chat.markdown.formats import (
     Look,
 )
 from app.ui.chat.markdown.formula_places import FormulaPlaces
-from app.ui.chat.markdown.inline_writer import InlineWriter
+from app.ui.chat.markdown.inline_writer import InlineWriter, text_of
+from app.ui.chat.markdown.places import Run
 from app.ui.chat.markdown.tables import TableRun, column_widths
 
-FEATURES = QTextDocument.MarkdownFeature.MarkdownDialectGitHub | QTextDocument.MarkdownFeature.MarkdownNoHTML
-_Property = QTextFormat.Property
-_DEEP_INDENT = re.compile(r"^ {25,}", re.MULTILINE)
-_NUMBER = re.compile(r"\d+")
-_LEADING_SPACE = re.compile(r"^[ \t]+", re.MULTILINE)
-_DEFINITION = re.compile(r"^( {0,3})\[(?=[^\]\n]+\]:)", re.MULTILINE)
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 _MAX_QUOTES = 8
 _NOT_COMPLETED = (Kind.TABLE, Kind.PLAIN, Kind.INDENTED, Kind.FORMULA)
-_Marker = QTextBlockFormat.MarkerType
-_TASK_MARKS = {_Marker.Checked: CHECKED, _Marker.Unchecked: UNCHECKED}
+_ALIGNMENTS = {"right": Qt.AlignmentFlag.AlignRight, "center": Qt.AlignmentFlag.AlignHCenter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +55,20 @@ class Mark:
     table_runs: int
 
 
-class _ScratchDocument(QTextDocument):
-    def loadResource(self, _type: int, _name: QUrl | str) -> object:
-        return None
+@dataclass(slots=True)
+class _List:
+    """One that is being written. ``number``: of its first item, if its items have any."""
 
-
-@cache
-def _scratch() -> _ScratchDocument:
-    """One for all: it holds a block only while that is written."""
-    return _ScratchDocument()
+    mark: str
+    number: int | None
+    items: QTextList | None = None
 
 
 class BlockWriter:
     """Writes at the end of a document.
 
     Attributes:
+        environment: What the parser must know of the whole text, see `app.chats.formats.dialect.environment`.
         margin: How much narrower prose is than code, in pixels.
         width: What a table may take without having to be scrolled, in pixels; 0: whatever it needs.
         wraps_code: Whether long lines of code are wrapped.
@@ -92,6 +81,7 @@ class BlockWriter:
         """``places``: without them formulas are shown as source."""
         self.code_runs: list[CodeRun] = []
         self.table_runs: list[TableRun] = []
+        self.environment: dict[str, Any] = {}
         self.width = 0.0
         self.wraps_code = False
         self.wrap_choices: dict[int, bool] = {}
@@ -99,9 +89,17 @@ class BlockWriter:
         self.margin = margin
         self._cursor = cursor
         self._end = DocumentEnd(cursor, formats)
-        self._scratch = _scratch()
-        self._lists: dict[int, QTextList] = {}
         self._inline = InlineWriter(self._end, formats, places)
+        self._block = Block(Kind.PLAIN, 0, "")
+        """The one that is being written."""
+        self._env: dict[str, Any] = {}
+        self._lists: list[_List] = []
+        self._quotes = 0
+        self._item: Token | None = None
+        """An item whose bullet is still to be written, with its first line."""
+        self._note = ""
+        """The same of a footnote and its number."""
+        self._is_first = True
 
     # -- where
 
@@ -114,6 +112,10 @@ class BlockWriter:
     def next_position(self) -> int:
         """Where the text of the next block will begin."""
         return self._end.next_position
+
+    def take_runs(self) -> list[Run]:
+        """Which parts of the source were shown since the last time."""
+        return self._end.take_runs()
 
     def save(self) -> Mark:
         """The present state, for `restore`."""
@@ -145,133 +147,192 @@ class BlockWriter:
             form = self._cursor.blockFormat()
             form.setBottomMargin(0)
             self._cursor.setBlockFormat(form)
+        self._block, self._is_first = block, True
+        self._inline.is_final = block.closed
+        self._inline.offset, self._inline.first = block.start - len(block.prefix), block.start
         if block.kind is Kind.RULE:
-            self._end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
+            self._write_rule()
         elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
             self._write_plain(block)
         elif block.kind is Kind.FORMULA:
             self._write_formula(block)
         else:
-            self._write_markdown(block)
+            self._write_tokens(block)
 
     def _write_plain(self, block: Block) -> None:
-        characters = self.formats.characters(Look())
+        characters, at = self.formats.characters(Look()), block.start
         for index, line in enumerate(block.text.removesuffix("\n").split("\n")):
             form = self.formats.prose(self.margin, gap=0.0)
             if not index and block.joined:
                 form.setProperty(CONTINUED, True)
             self._end.begin(form, characters)
-            self._cursor.insertText(line, characters)
+            self._end.insert(line, characters, at)
+            at += len(line) + 1
+
+    def _write_rule(self) -> None:
+        self._end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
 
     def _write_formula(self, block: Block) -> None:
         """A formula on lines of its own, or one that lacks its end so far."""
         text = block.text.strip()
         formula = formula_at(text, 0) if block.closed else None
         formula = formula or Formula(0, len(text), text, "", is_display=True)
-        form, look = self.formats.prose(self.margin), Look()
-        if block.continued:
-            form.setTopMargin(0)
-        self._end.begin(form, self.formats.characters(look))
-        self._inline.is_final = block.closed
-        self._inline.write_formula(formula, look, form)
-        self._cursor.insertText(text[formula.end :], self.formats.characters(look))
+        self._write_display(formula, text, block.text.find(text))
 
-    def _write_markdown(self, block: Block) -> None:
-        source = _source(block)
-        self._inline.is_final = block.closed
-        if block.kind is not Kind.INDENTED:
-            source = self._inline.without_formulas(source)
-        self._scratch.setMarkdown(source, FEATURES)
-        self._lists.clear()
-        has_table = "|" in source
-        table_end = -1
-        part = self._scratch.begin()
-        first = True
-        while part.isValid():
-            if part.position() <= table_end:
-                part = part.next()
-                continue
-            table = QTextCursor(part).currentTable() if has_table else None
-            if table is not None:
-                table_end = table.lastPosition()
-                self._write_table(table, block)
-            elif _is_code(part):
-                part = self._write_code_lines(part)
+    def _write_display(self, formula: Formula, text: str, place: int) -> None:
+        """``text``: the formula and what stands behind it, from ``place`` of what was parsed on."""
+        form = self._begin_text("")
+        self._inline.write(_line(text, [(0, place)]), [], Look())
+        self._inline.write_formula(formula, Look(), form, 0)
+        self._end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
+
+    def _write_tokens(self, block: Block) -> None:
+        from app.chats.formats.dialect import parser
+
+        self._env = {**self.environment, GROWING: not block.closed}
+        self._lists, self._quotes, self._item, self._note = [], 0, None, ""
+        if block.continued and block.kind is Kind.PARAGRAPH:
+            self._write_text(_rest_of_paragraph(block.text), 0)
+            return
+        tokens = iter(parser().parse(block.prefix + block.text, self._env))
+        for token in tokens:
+            self._write_token(token, tokens)
+
+    def _write_token(self, token: Token, following: Iterator[Token]) -> None:
+        name, _, side = token.type.rpartition("_")
+        if name in ("paragraph", "heading", "alert_title") and side == "open":
+            self._write_text(next(following), int(token.tag[1]) if name == "heading" else 0, bold=name == "alert_title")
+        elif name in ("blockquote", "alert"):
+            self._quotes += 1 if side == "open" else -1
+        elif name in ("ordered_list", "bullet_list", "list_item", "footnote_reference"):
+            self._flush_item()
+            self._take_list(token, name, is_open=side == "open")
+        elif token.type == formulas.BLOCK:
+            found = token.meta["formula"] or Formula(0, len(token.content), token.content, "", is_display=True)
+            self._write_display(found, token.content, token.meta[PLACES][0][1])
+        elif token.type in ("hr", "fence", "code_block", "table_open"):
+            self._flush_item()
+            if token.type == "hr":
+                self._write_rule()
+            elif token.type == "table_open":
+                self._write_table(following)
             else:
-                self._write_part(part, block, first=first)
-            first = False
-            part = part.next()
+                self._write_code(token)
 
-    def _write_part(self, part: QTextBlock, block: Block, *, first: bool) -> None:
-        origin = part.blockFormat()
-        items: QTextList | None = part.textList()  # PySide's stubs deny the None
-        characters = self.formats.characters(Look())
-        if origin.hasProperty(_Property.BlockTrailingHorizontalRulerWidth.value):
-            self._end.begin(self.formats.rule(self.margin), characters)
+    def _take_list(self, token: Token, name: str, *, is_open: bool) -> None:
+        if name == "list_item":
+            self._item = token if is_open else None
+        elif name == "footnote_reference":
+            self._note = str(token.meta["label"]) if is_open else ""
+        elif not is_open:
+            self._lists.pop()
+        else:
+            number = int(token.attrs.get("start", 1)) if name == "ordered_list" else None
+            if number is not None and self._block.number is not None and not self._lists:
+                number = self._block.number
+            self._lists.append(_List(token.markup, number))
+
+    def _flush_item(self) -> None:
+        """Something else than text begins an item or a footnote, or nothing does: it has a line of its own."""
+        if self._item is not None or self._note:
+            self._begin_text("")
+            self._begin_note()
+
+    def _begin_note(self) -> None:
+        if self._note:
+            self._inline.write_note(self._note)
+            self._end.insert(" ", self.formats.characters(Look()))
+            self._note = ""
+
+    def _write_text(self, line: Token, level: int, *, bold: bool = False) -> None:
+        from app.chats.formats.dialect import TAG, parse_inline
+
+        tokens = parse_inline(line, self._env)
+        is_shown = any(token.type not in (TAG, "softbreak", "hardbreak") for token in tokens)
+        if not is_shown and self._item is None and not self._note:
             return
-        if part.length() <= 1 and items is None:
-            return
-        level = origin.headingLevel()
-        task = _TASK_MARKS.get(origin.marker()) if items is not None else None
-        form = self._block_format(part, level, items, is_task=task is not None)
-        if block.continued and first:
+        form = self._begin_text(text_of(tokens), level)
+        self._begin_note()
+        self._inline.write(line, tokens, Look(heading=level, bold=bold), None if level else form)
+
+    def _begin_text(self, text: str, level: int = 0) -> QTextBlockFormat:
+        """Begin a block for this text, with the bullet of an item where it is its first; gives back its format."""
+        item, self._item = self._item, None
+        check = item.meta.get("checked") if item is not None else None
+        form = self._text_format(level, is_item=item is not None, is_task=check is not None)
+        if self._quotes:
+            self._set_quotes(form, text)
+        if self._block.continued and self._is_first:
             form.setTopMargin(0)
-            if block.joined:
-                form.setProperty(CONTINUED, True)
+            form.setProperty(CONTINUED, True) if self._block.joined else None
+        self._is_first = False
         self._end.begin(form, self.formats.characters(Look(heading=level)))
-        if task is not None:
-            self._cursor.insertText(f"{task} ", self.formats.characters(Look()))
-        elif items is not None:
-            key = origin.objectIndex()
-            if key in self._lists:
-                self._lists[key].add(self._cursor.block())
-            else:
-                number = block.number if items.format().indent() <= 1 else None
-                self._lists[key] = self._cursor.createList(self.formats.list(items.format(), number))
-        self._inline.write(part, level, form=None if level else form)
+        if check is not None:
+            self._end.insert(f"{CHECKED if check else UNCHECKED} ", self.formats.characters(Look()))
+        elif item is not None:
+            self._add_to_list(self._lists[-1])
+        return form
 
-    def _block_format(
-        self, part: QTextBlock, level: int, items: QTextList | None, *, is_task: bool
-    ) -> QTextBlockFormat:
-        origin = part.blockFormat()
-        quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
+    def _text_format(self, level: int, *, is_item: bool, is_task: bool) -> QTextBlockFormat:
+        depth = len(self._lists)
+        if is_task:
+            return self.formats.task(self.margin, depth)
         if level:
             form = self.formats.heading(self.margin, level)
-        elif items is not None and is_task:
-            form = self.formats.task(self.margin, max(1, items.format().indent()))
-        elif items is not None:
-            form = self.formats.prose(self.margin, gap=3.0)
         else:
-            form = self.formats.prose(self.margin)
-            form.setIndent(origin.indent())
-        if quotes:
-            form.setProperty(ROLE, QUOTE)
-            if is_right_to_left(part.text()):
-                form.setRightMargin(self.margin + quotes * QUOTE_INDENT)
-            else:
-                form.setLeftMargin(quotes * QUOTE_INDENT)
-            form.setProperty(DEPTH, quotes)
+            form = self.formats.prose(self.margin, gap=3.0) if is_item else self.formats.prose(self.margin)
+        if not is_item:
+            form.setIndent(depth)
         return form
+
+    def _set_quotes(self, form: QTextBlockFormat, text: str) -> None:
+        quotes = min(self._quotes, _MAX_QUOTES)
+        form.setProperty(ROLE, QUOTE)
+        form.setProperty(DEPTH, quotes)
+        if is_right_to_left(text):
+            form.setRightMargin(self.margin + quotes * QUOTE_INDENT)
+        else:
+            form.setLeftMargin(quotes * QUOTE_INDENT)
+
+    def _add_to_list(self, one: _List) -> None:
+        if one.items is not None:
+            one.items.add(self._cursor.block())
+        else:
+            one.items = self._cursor.createList(self.formats.list(len(self._lists), one.number, one.mark))
 
     # -- tables
 
-    def _write_table(self, origin: QTextTable, block: Block) -> None:
+    def _write_table(self, following: Iterator[Token]) -> None:
+        from app.chats.formats.dialect import parse_inline
+
+        rows: list[list[tuple[Token, list[Token], Qt.AlignmentFlag]]] = []
+        alignment = Qt.AlignmentFlag.AlignLeft
+        for token in following:
+            if token.type == "table_close":
+                break
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type in ("th_open", "td_open"):
+                side = str(token.attrs.get("style", "")).removeprefix("text-align:")
+                alignment = _ALIGNMENTS.get(side, Qt.AlignmentFlag.AlignLeft)
+            elif token.type == "inline":
+                rows[-1].append((token, parse_inline(token, self._env), alignment))
         if self._end.is_free:
             self._end.begin(self.formats.nothing, self.formats.tiny)
-        rows, columns = origin.rows(), origin.columns()
-        run = self._table_run(origin, block)
-        table = self._cursor.insertTable(rows, columns, run.format(self.formats, self.width, self.margin))
+        columns = len(rows[0])
+        run = self._table_run([[tokens for _, tokens, _ in row] for row in rows])
+        table = self._cursor.insertTable(len(rows), columns, run.format(self.formats, self.width, self.margin))
         run.start = table.firstPosition()
-        for row in range(rows):
-            for column in range(columns):
-                source = origin.cellAt(row, column).firstCursorPosition()
-                cell = table.cellAt(row, columns - 1 - column if run.is_mirrored else column)
-                form = self.formats.cell(header=row == 0, last=row == rows - 1, mirrored=run.is_mirrored)
+        for row, cells in enumerate(rows):
+            for column, (line, tokens, alignment) in enumerate(reversed(cells) if run.is_mirrored else cells):
+                cell = table.cellAt(row, column)
+                form = self.formats.cell(header=row == 0, last=row == len(rows) - 1, mirrored=run.is_mirrored)
                 cell.setFormat(form)
                 self._cursor.setPosition(cell.firstPosition())
-                alignment = source.blockFormat().alignment()
                 self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored))
-                self._inline.write(source.block(), bold=row == 0)
+                self._inline.write(line, tokens, Look(bold=row == 0))
+        if run.is_mirrored:
+            self._end.runs.sort(key=lambda one: one.source)
         run.end = table.lastPosition()
         self.table_runs.append(run)
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
@@ -279,19 +340,13 @@ class BlockWriter:
         self._cursor.setBlockCharFormat(self.formats.tiny)
         self._end.is_free = True
 
-    def _table_run(self, origin: QTextTable, block: Block) -> TableRun:
+    def _table_run(self, rows: list[list[list[Token]]]) -> TableRun:
         """A table that goes on with the one before it has the same columns."""
-        columns, at = origin.columns(), self.position
-        before = self.table_runs[-1] if block.continued and self.table_runs else None
+        columns, at = len(rows[0]), self.position
+        before = self.table_runs[-1] if self._block.continued and self.table_runs else None
         if before is not None and len(before.widths) == columns:
             return TableRun(at, before.widths, before.is_mirrored, before.group)
-        texts = [
-            [
-                self._inline.measured(origin.cellAt(row, column).firstCursorPosition().block().text())
-                for column in range(columns)
-            ]
-            for row in range(origin.rows())
-        ]
+        texts = [[self._inline.measured(tokens) for tokens in cells] for cells in rows]
         is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
         return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
 
@@ -313,14 +368,15 @@ class BlockWriter:
         self.code_runs.append(run)
         return run
 
-    def code_line(self, run: CodeRun, text: str, *, joined: bool = False, partial: bool = False) -> None:
-        """Write one line of code. ``joined``: it goes on with the line before it; ``partial``: it is still growing."""
+    def code_line(self, run: CodeRun, text: str, source: int, *, joined: bool = False, partial: bool = False) -> None:
+        """Write one line of code, from this place of the source. ``joined``: it goes on with the line before it;
+        ``partial``: it is still growing."""
         form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=run.is_wrapped)
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
         self._end.begin(form, plain)
-        self._cursor.insertText(text, plain)
+        self._end.insert(text, plain, source)
         run.end = self._cursor.position()
         run.width = max(run.width, self.formats.code_width(text))
         if not partial:
@@ -333,42 +389,38 @@ class BlockWriter:
         """The code block is complete."""
         run.is_closed = True
         if not run.lines:
-            self.code_line(run, "")
+            self.code_line(run, "", -1)
         self._cursor.setBlockFormat(
             self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=run.is_wrapped)
         )
 
-    def _write_code_lines(self, part: QTextBlock) -> QTextBlock:
-        """Write a code block that stands inside an item or a quote; gives back its last line."""
-        origin = part.blockFormat()
-        language = str(origin.property(_Property.BlockCodeLanguage.value) or "")
-        quotes = min(origin.intProperty(_Property.BlockQuoteLevel.value), _MAX_QUOTES)
-        run = self.begin_code(language, origin.indent() * self.formats.indent + quotes * QUOTE_INDENT)
-        self.code_line(run, self._inline.with_formulas(part.text()))
-        while _is_code(part.next()):
-            part = part.next()
-            self.code_line(run, self._inline.with_formulas(part.text()))
+    def _write_code(self, token: Token) -> None:
+        """Write a code block that stands inside an item or a quote, or is indented."""
+        quotes = min(self._quotes, _MAX_QUOTES)
+        left = len(self._lists) * self.formats.indent + quotes * QUOTE_INDENT
+        run = self.begin_code(language_of(token.info), left)
+        lines = token.content.removesuffix("\n").split("\n")
+        for line, (_, place) in zip(lines, token.meta[PLACES], strict=False):
+            self.code_line(run, line, place + self._inline.offset)
         self.end_code(run)
-        return part
-
-
-def _is_code(block: QTextBlock) -> bool:
-    form = block.blockFormat()
-    return form.hasProperty(_Property.BlockCodeLanguage.value) or form.hasProperty(_Property.BlockCodeFence.value)
 
 
 def _columns(block: Block) -> int:
     return (block.prefix or block.text).split("\n", 1)[0].count("|")
 
 
-def _source(block: Block) -> str:
-    """What Qt shall parse for a block."""
-    text = block.prefix + _DEEP_INDENT.sub(" " * 24, block.text)
-    if block.kind is Kind.PARAGRAPH:
-        # Blocks are parsed one by one, so a link's definition would vanish and serve nobody.
-        text = _DEFINITION.sub(r"\g<1>\\[", text)
-        if block.continued:
-            text = _LEADING_SPACE.sub("", text)
-    if block.number is not None:
-        text = _NUMBER.sub(str(block.number), text, count=1)
-    return text
+def _line(content: str, places: Sequence[tuple[int, int]]) -> Token:
+    from markdown_it.token import Token
+
+    return Token("inline", "", 0, content=content, meta={PLACES: places})
+
+
+def _rest_of_paragraph(text: str) -> Token:
+    """What goes on with a paragraph that was cut, whatever it begins with."""
+    places, lines, at, content = [], [], 0, 0
+    for line in text.rstrip("\n").split("\n"):
+        shown = line.lstrip(" \t")
+        places.append((content, at + len(line) - len(shown)))
+        lines.append(shown)
+        at, content = at + len(line) + 1, content + len(shown) + 1
+    return _line("\n".join(lines), places)

@@ -1,6 +1,6 @@
 """The top-level blocks of Markdown: list items count as blocks of their own.
 
-markdown-it-py says where blocks end; what is inside a block is left to Qt's parser.
+Each is parsed again when it is drawn, on its own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING
 
 from app.chats.formats import formulas
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
 MAX_DEPTH = 8
@@ -32,6 +30,7 @@ class Kind(Enum):
     RULE = "hr"
     ITEM = "list_item_open"
     QUOTE = "blockquote_open"
+    NOTE = "footnote_reference_open"
     TABLE = "table_open"
     INDENTED = "code_block"
     CODE = "fence"
@@ -84,27 +83,16 @@ def visible(text: str) -> str:
 
 # ---------------------------------------------------------------- the blocks of some lines
 
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {**{kind.value: kind for kind in Kind}, "alert_open": Kind.QUOTE}
 _MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+")
 _MARKER = re.compile(r">|[-*+]|\d+[.)]")
 
 
-@cache
-def _parser() -> MarkdownIt:
-    """Finds blocks as Qt's parser does, where it is asked as here; made, and imported, with the first message."""
-    from markdown_it import MarkdownIt
-    from markdown_it.rules_block import table
-
-    parser = MarkdownIt("commonmark", {"maxNesting": 100}).enable("table").disable(["html_block", "reference"])
-    parser.core.ruler.enableOnly(["block"])
-    # In a paragraph Qt begins no table; GitHub does.
-    parser.block.ruler.at("table", table, {"alt": []})
-    return formulas.use_formulas(parser)
-
-
 def prepare() -> None:
     """Do now what would make the first message slow."""
-    _parser()
+    from app.chats.formats.dialect import parser
+
+    parser()
 
 
 def blocks_of(
@@ -116,18 +104,17 @@ def blocks_of(
     ``start``: where the lines begin in the source. ``number``: of the item they begin with, if it is not what it says.
     ``is_final``: no more lines will come.
     """
+    from app.chats.formats.dialect import parser
+
     units: list[_Unit] = []
-    for token in _parser().parse("".join(lines), {formulas.GROWING: not is_final}):
+    for token in parser().parse("".join(lines), {formulas.GROWING: not is_final}):
         if token.type == "ordered_list_open" and token.level == 0 and (number is None or units):
             number = int(token.attrs.get("start", 1))
         elif token.type == "bullet_list_open" and token.level == 0:
             number = None
         kind = _KINDS.get(token.type)
         if kind is not None and token.level == (kind is Kind.ITEM):
-            unit = _Unit(kind, token, number if kind is Kind.ITEM else None)
-            if units and units[-1].is_empty_item and kind is Kind.PARAGRAPH and lines[unit.first].startswith("  "):
-                continue  # whether it stands in that item, Qt sees otherwise than CommonMark: no cut between them
-            units.append(unit)
+            units.append(_Unit(kind, token, number if kind is Kind.ITEM else None))
             number = number + 1 if kind is Kind.ITEM and number is not None else number
         if token.type in ("inline", "fence", "code_block", "hr", formulas.BLOCK):
             units[-1].last = token.type
@@ -147,10 +134,6 @@ class _Unit:
     """What text it ends with, as far as it has any."""
 
     @property
-    def is_empty_item(self) -> bool:
-        return self.kind is Kind.ITEM and not self.last
-
-    @property
     def first(self) -> int:
         """The number of its first line."""
         return self.token.map[0] if self.token.map else 0
@@ -158,7 +141,7 @@ class _Unit:
     def block(self, lines: Sequence[str], start: int, following: int | None) -> Block:
         """``following``: the first line of the next block."""
         end = self.token.map[1] if self.token.map else 0
-        if self.kind in (Kind.ITEM, Kind.INDENTED):  # it may go on after empty lines
+        if self.kind in (Kind.ITEM, Kind.NOTE, Kind.INDENTED):  # it may go on after empty lines
             closed, end = following is not None, len(lines) if following is None else following
         elif self.kind is Kind.CODE:
             code = lines[self.first : end]
@@ -171,9 +154,14 @@ class _Unit:
         block = Block(self.kind, start, "".join(lines[self.first : end]), closed)
         if self.kind is not Kind.CODE:
             return replace(block, number=self.number, ends_in_code=self.last in ("fence", "code_block"))
-        words = self.token.info.split()
-        language = words[0].strip("{}.") if words else ""
+        language = language_of(self.token.info)
         return replace(block, fence=self.token.markup, indent=_indent(lines[self.first]), language=language)
+
+
+def language_of(info: str) -> str:
+    """The language that code is in, from what stands behind its fence."""
+    words = visible(info).split()
+    return words[0].strip("{}.") if words else ""
 
 
 def is_deep(line: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from functools import partial
+from typing import Any
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QTextCursor
@@ -156,7 +157,10 @@ class DrawnText(SafeBrowser):
     def finish(self) -> None:
         """The text is complete; what is left of it is drawn at once."""
         self._is_finished = True
-        self._rendering.finish()
+        if self._environment()["wanted"] or self._environment()["notes"]:
+            self._redraw()  # what is defined at the end is known at last
+        else:
+            self._rendering.finish()
         self._timer.start(0)
 
     @property
@@ -294,7 +298,13 @@ class DrawnText(SafeBrowser):
         self.forget_places()
         self._feed_all()
 
+    def _environment(self) -> dict[str, Any]:
+        from app.chats.formats.dialect import environment
+
+        return environment("" if self._plain or self._is_raw else self.content)
+
     def _feed_all(self) -> None:
+        self._rendering.writer.environment = self._environment()
         self._rendering.feed(self.content[: self._fold.length])
         if self._is_finished:
             self._rendering.finish()

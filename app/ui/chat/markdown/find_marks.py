@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
 
 from app.ui.chat.markdown.find import find_matches
-from app.ui.chat.markdown.underlay import Unit, aligned, as_qt_counts, origin_of, text_boxes
+from app.ui.chat.markdown.underlay import Unit, as_qt_counts, origin_of, text_boxes
 from app.ui.widgets.theme import Theme, mix
 
 _ROUNDING = 3.0
@@ -62,7 +62,7 @@ class FindMarks:
         """Where a match stands in the source."""
         return self._starts[index]
 
-    def boxes(self, index: int, units: Sequence[Unit], source: str) -> list[QRectF]:
+    def boxes(self, index: int, units: Sequence[Unit]) -> list[QRectF]:
         """Where a match is drawn, one box a line; empty where it is not drawn yet."""
         start, end = self._starts[index], self._ends[index]
         first = max(0, bisect_right(units, start, key=lambda unit: unit.source_start) - 1)
@@ -70,13 +70,13 @@ class FindMarks:
         for unit in units[first:]:
             if unit.source_start >= end:
                 break
-            found += [place for place in self._places(unit, source) if place[0] == index]
+            found += [place for place in self._places(unit) if place[0] == index]
         return [box for place in found for box in self._boxes(place)]
 
-    def paint(self, painter: QPainter, units: Sequence[Unit], source: str, theme: Theme) -> None:
+    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
         """Paint the marks of these units; the painter's origin is the document's."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        places = [place for unit in units for place in self._places(unit, source)]
+        places = [place for unit in units for place in self._places(unit)]
         for is_current in (False, True):
             line, ground = mark_colors(theme, current=is_current)
             painter.setPen(QPen(line, _CURRENT_LINE if is_current else _LINE))
@@ -88,29 +88,26 @@ class FindMarks:
                         shown.setTop(max(shown.top(), _CURRENT_LINE / 2))
                         painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
 
-    def _places(self, unit: Unit, source: str) -> list[Place]:
+    def _places(self, unit: Unit) -> list[Place]:
         key = (unit.start, unit.end, unit.source_start, unit.source_end)
         if key not in self._known:
-            self._known[key] = self._find(unit, source)
+            self._known[key] = self._find(unit)
         return self._known[key]
 
-    def _find(self, unit: Unit, source: str) -> list[Place]:
+    def _find(self, unit: Unit) -> list[Place]:
         first = bisect_right(self._ends, unit.source_start)
         if first == len(self._starts) or self._starts[first] >= unit.source_end:
             return []
-        found: list[Place] = []
-        for runs, start_of, end_of in aligned(self._document, unit, source):
-            in_block: dict[int, tuple[int, int]] = {}
-            for run in runs:
-                place = unit.source_start + run.source - run.start
-                index = bisect_right(self._ends, place + run.start)
-                while index < len(self._starts) and self._starts[index] < place + run.end:
-                    start = start_of(max(place + run.start, self._starts[index]) - place)
-                    end = end_of(min(place + run.end, self._ends[index]) - place)
-                    in_block[index] = (in_block[index][0] if index in in_block else start, end)
-                    index += 1
-            found += [(index, *positions) for index, positions in in_block.items()]
-        return found
+        in_block: dict[tuple[int, int], tuple[int, int]] = {}
+        for run in unit.runs:
+            number = self._document.findBlock(run.start).position()
+            index = bisect_right(self._ends, run.source)
+            while index < len(self._starts) and self._starts[index] < run.source_end:
+                shown = run.shown(self._starts[index], self._ends[index])
+                if shown is not None:
+                    in_block[index, number] = (in_block.get((index, number), shown)[0], shown[1])
+                index += 1
+        return [(index, *positions) for (index, _), positions in in_block.items()]
 
     def _boxes(self, place: Place) -> list[QRectF]:
         _, start, end = place

@@ -52,11 +52,13 @@ TAB_COLUMNS = 4
 
 _LIGHT = {"comment": "#5a666b", "keyword": "#8a1f6a", "string": "#1c6134", "number": "#84430a", "name": "#1c4f9c"}
 _DARK = {"comment": "#a5b0b5", "keyword": "#f0a6d8", "string": "#a3d9a5", "number": "#f0b98d", "name": "#a3c7ff"}
+_BULLETS = (QTextListFormat.Style.ListDisc, QTextListFormat.Style.ListCircle, QTextListFormat.Style.ListSquare)
 _HEADING_SIZES = (1.45, 1.25, 1.1, 1.0, 1.0, 1.0)
 _MAX_SHARED = 8
 _LINE_HEIGHT = 132.0
 _CODE_LINE_HEIGHT = 120.0
 _PROPORTIONAL = QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
+_SUBSCRIPT = QTextCharFormat.VerticalAlignment.AlignSubScript
 _FIXED = QTextBlockFormat.LineHeightTypes.FixedHeight.value
 
 
@@ -75,6 +77,9 @@ class Look:
     struck: bool = False
     code: bool = False
     quiet: bool = False
+    key: bool = False
+    raised: int = 0
+    """1: above the line, -1: below it."""
     heading: int = 0
     link: str = ""
 
@@ -97,7 +102,7 @@ class Formats:
     def _characters(self, look: Look) -> QTextCharFormat:
         """The format of text that is marked up like this."""
         result = QTextCharFormat()
-        font = QFont(self.mono if look.code else self.font)
+        font = QFont(self.mono if look.code or look.key else self.font)
         if look.heading:
             font = themes.scaled(font, _HEADING_SIZES[min(look.heading, 6) - 1])
         if look.bold or look.heading:
@@ -106,9 +111,12 @@ class Formats:
         font.setStrikeOut(look.struck)
         result.setFont(font)
         result.setForeground(self.theme.quiet if look.quiet else self.theme.text)
-        if look.code:
+        if look.raised:
+            above, below = QTextCharFormat.VerticalAlignment.AlignSuperScript, _SUBSCRIPT
+            result.setVerticalAlignment(above if look.raised > 0 else below)
+        if look.code or look.key:
             ground = QColor(self.theme.text)
-            ground.setAlphaF(0.07)  # a tint below it shines through
+            ground.setAlphaF(0.13 if look.key else 0.07)  # a tint below it shines through
             result.setBackground(ground)
         if look.link:
             result.setAnchor(True)
@@ -215,13 +223,17 @@ class Formats:
     def _check_width(self) -> float:
         return QFontMetricsF(self.font).horizontalAdvance(CHECKED + " ")
 
-    def list(self, source: QTextListFormat, number: int | None) -> QTextListFormat:
+    def list(self, depth: int, number: int | None, mark: str) -> QTextListFormat:
+        """A list in ``depth`` - 1 others. ``number``: of its first item, if its items have any; ``mark``: what stands
+        behind it."""
         result = QTextListFormat()
-        result.setStyle(source.style())
-        result.setIndent(max(1, source.indent()))
-        if source.style() is QTextListFormat.Style.ListDecimal:
-            result.setStart(source.start() if number is None else number)
-            result.setNumberSuffix(source.numberSuffix() or ".")
+        result.setIndent(depth)
+        if number is None:
+            result.setStyle(_BULLETS[min(depth, len(_BULLETS)) - 1])
+        else:
+            result.setStyle(QTextListFormat.Style.ListDecimal)
+            result.setStart(number)
+            result.setNumberSuffix(mark)
         return result
 
     def table(self) -> QTextTableFormat:

@@ -1,30 +1,34 @@
-"""Write the text of a paragraph, a heading or a cell, with its formulas, as Qt's parser has found it."""
+"""Write the text of a paragraph, a heading or a cell, with its formulas, as the parser has found it."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextFormat
 
-from app.chats.formats.formulas import Formula, formulas_in
+from app.chats.formats import formulas
+from app.chats.formats.formulas import Formula
+from app.ui.chat.markdown.blocks import visible
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import Formats, Look
 from app.ui.chat.markdown.formula_objects import OBJECT, TYPE
 from app.ui.chat.markdown.formula_places import FormulaPlaces, WaitingFormula
 
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
+LINE_BREAK = "\u2028"
+"""A new line in the same paragraph, for Qt."""
+NO_IMAGE = "image"
+"""Shown for a picture without a description."""
 
 _Property = QTextFormat.Property
-_SIGN = "\ufdd2"
-"""Stands before the number of a formula in what Qt parses; no other text has it, see `blocks.visible`."""
-_FIRST_NUMBER = 0xE000
-_MAX_FORMULAS = 0x1000
-"""In one block."""
-_STAND_IN = re.compile(f"{_SIGN}([\ue000-\uefff])")
 _PUNCTUATION = re.compile(r"[.,;:]?(?=\s|\Z)")
-_UNFINISHED = re.compile(r"\\\([^\n]*\Z|\\\[[^\n]*\Z|\$\$[^\n]*\Z")
 
 
 def checked_link(target: str) -> str:
@@ -36,57 +40,53 @@ def checked_link(target: str) -> str:
     return url.toString() if scheme == "mailto" or url.host() else ""
 
 
+def text_of(tokens: Sequence[Token]) -> str:
+    """What these tokens say, without any marks."""
+    parts = []
+    for token in tokens:
+        if token.type == "image":
+            parts.append(text_of(token.children or ()))
+        elif token.type == "hardbreak":
+            parts.append(LINE_BREAK)
+        else:
+            parts.append(" " if token.type == "softbreak" else token.content)
+    return "".join(parts)
+
+
 class InlineWriter:
     """Writes at the end of a document.
 
     Attributes:
         is_final: Whether the block is finished: what it has of formulas is drawn, else shown as source.
+        offset: Where what was parsed begins in the source.
+        first: What is before this place of the source was shown already, so it is not noted again.
     """
 
     def __init__(self, end: DocumentEnd, formats: Formats, places: FormulaPlaces | None) -> None:
         """``places``: without them all formulas are shown as source."""
         self.is_final = False
+        self.offset = self.first = 0
         self._end = end
         self._cursor = end.cursor
         self._formats = formats
         self._places = places
-        self._formulas: Sequence[Formula] = ()
+        self._line: Token | None = None
+        """What the tokens that are written are parts of."""
         self._resumed: QTextBlockFormat | None = None
         """What goes on behind a formula on a line of its own has this format."""
 
-    def without_formulas(self, source: str) -> str:
-        """What Qt shall parse: the same text with stand-ins for its formulas, which are written in their place."""
-        found = formulas_in(source)[:_MAX_FORMULAS]
-        parts, at = [], 0
-        for number, formula in enumerate(found):
-            parts += [source[at : formula.start], _SIGN, chr(_FIRST_NUMBER + number)]
-            at = formula.end
-        rest = source[at:]
-        open_one = _UNFINISHED.search(rest) if not self.is_final and "`" not in rest else None
-        if open_one is not None and len(found) < _MAX_FORMULAS:  # its signs are not escapes of Markdown
-            text = open_one[0].rstrip("*")
-            parts += [rest[: open_one.start()], _SIGN, chr(_FIRST_NUMBER + len(found))]
-            found = [*found, Formula(0, 0, text, "", is_display=False)]
-            rest = ""
-        self._formulas = found
-        return "".join([*parts, rest]) if found else source
+    # -- measuring
 
-    def with_formulas(self, text: str) -> str:
-        """The text with the formulas' sources again, for where they are not drawn."""
-        return _STAND_IN.sub(lambda found: self._formula(found[1]).source, text)
-
-    def measured(self, text: str) -> str:
-        """The text with something as wide as it in the place of each formula."""
-
-        def as_wide(found: re.Match[str]) -> str:
-            formula = self._formula(found[1])
-            form = self._form(formula, Look())
-            return formula.source if form is None else self._digits(form)
-
-        return _STAND_IN.sub(as_wide, text) if self._formulas else text
+    def measured(self, tokens: Sequence[Token]) -> str:
+        """The longest line of these tokens, with something as wide in the place of each formula."""
+        parts = []
+        for token in tokens:
+            form = self._form(token.meta["formula"], Look()) if token.type == formulas.INLINE else None
+            parts.append(text_of([token]) if form is None else self._digits(form))
+        return max("".join(parts).split(LINE_BREAK), key=len)
 
     def as_wide_as(self, block: QTextBlock) -> str:
-        """Text as wide as that of a block of the document."""
+        """Text as wide as the longest line of a block of the document."""
         text = []
         piece = block.begin()
         while not piece.atEnd():
@@ -95,95 +95,121 @@ class InlineWriter:
             digits = self._digits(fragment.charFormat()) if is_formula else ""
             text.append(digits * fragment.length() if is_formula else fragment.text())
             piece += 1
-        return "".join(text)
+        return max("".join(text).split(LINE_BREAK), key=len)
 
     def _digits(self, characters: QTextFormat) -> str:
         """Digits as wide as the formula with this format."""
         width = self._places.objects.width_of(characters) if self._places is not None else 0
         return "0" * round(width / self._formats.digit_width + 0.5)
 
-    def _formula(self, number: str) -> Formula:
-        return self._formulas[ord(number) - _FIRST_NUMBER]
-
     # -- writing
 
-    def write(
-        self, part: QTextBlock, level: int = 0, *, bold: bool = False, form: QTextBlockFormat | None = None
-    ) -> None:
-        """Write what a block of Qt's parser has. ``form``: the format of its block here, if formulas in it may stand on
+    def write(self, line: Token, tokens: Sequence[Token], look: Look, form: QTextBlockFormat | None = None) -> None:
+        """Write the tokens of a line of text. ``form``: the format of its block here, if formulas in it may stand on
         lines of their own."""
-        self._resumed = None
-        piece = part.begin()
-        image, alt = "", ""
-        while not piece.atEnd():
-            fragment = piece.fragment()
-            text, origin = fragment.text(), fragment.charFormat()
-            name = origin.toImageFormat().name() if origin.isImageFormat() else ""
-            if alt and name != image:
-                self._write_alternative(alt)
-                alt = ""
-            if origin.isImageFormat():
-                # Qt makes several images of one whose text has mark-up.
-                image, alt = name, alt + str(origin.property(_Property.ImageAltText.value) or "")
-            else:
-                look = Look(
-                    bold=bold or origin.fontWeight() > 500,
-                    italic=origin.fontItalic(),
-                    struck=origin.fontStrikeOut(),
-                    code=origin.fontFixedPitch(),
-                    heading=level,
-                    link=checked_link(origin.anchorHref()) if origin.isAnchor() else "",
-                )
-                self._write_text(text, look, form)
-            piece += 1
-        if alt:
-            self._write_alternative(alt)
+        self._line, self._resumed = line, None
+        marks: Counter[str] = Counter()
+        link = ""
+        is_begun = False
+        for token in tokens:
+            name, _, side = token.type.rpartition("_")
+            if token.type == "tag":
+                marks[token.info] += -1 if token.markup.startswith("</") else 1
+            elif name == "link":
+                link = checked_link(str(token.attrs.get("href", ""))) if side == "open" else ""
+            elif side in ("open", "close"):
+                marks[name] += 1 if side == "open" else -1
+            elif is_begun or token.type not in ("softbreak", "hardbreak"):
+                is_begun = True
+                self._write_token(token, _marked(look, marks, link), form)
 
-    def _write_alternative(self, alt: str) -> None:
+    def _write_token(self, token: Token, look: Look, form: QTextBlockFormat | None) -> None:
+        at = token.meta["at"]
+        if token.type == "text":
+            self._insert(token.content.replace("\n", " "), look, at)
+        elif token.type == "softbreak":
+            self._insert(" ", look, at)
+        elif token.type == "hardbreak":
+            self._insert(LINE_BREAK, look, at, max(1, len(token.markup)))
+        elif token.type == "text_special":
+            self._insert(visible(token.content).replace("\n", " "), look, at, len(token.markup))
+        elif token.type == "code_inline":
+            self._insert(token.content, _with_code(look), self._code_place(token, at))
+        elif token.type == formulas.INLINE:
+            self.write_formula(token.meta["formula"], look, form, at)
+        elif token.type == "image":
+            self._write_image(token, at)
+        else:
+            self.write_note(token.content, at)
+
+    def _code_place(self, token: Token, at: int) -> int:
+        """Where the text of code within a line begins: a space may be between it and the mark."""
+        begin = at + len(token.markup)
+        source = self._line.content if self._line is not None else ""
+        return begin + (source[begin : begin + len(token.content)].replace("\n", " ") != token.content)
+
+    def _write_image(self, token: Token, at: int) -> None:
         """What stands for an image: its description."""
-        self._insert(f"[{self.with_formulas(alt).strip()}]", Look(italic=True, quiet=True))
+        look, text = Look(italic=True, quiet=True), text_of(token.children or ()).strip()
+        self._insert("[", look)
+        text = visible(text).replace("\n", " ") or NO_IMAGE
+        self._insert(text, look, at + 2, -1 if text == token.content else len(token.content))
+        self._insert("]", look)
 
-    def _write_text(self, text: str, look: Look, form: QTextBlockFormat | None) -> None:
-        if not self._formulas or _SIGN not in text:
-            self._insert(text, look)
-            return
-        for index, part in enumerate(_STAND_IN.split(text)):
-            if index % 2:
-                self.write_formula(self._formula(part), look, form)
-            elif part:
-                self._insert(part, look)
+    def write_note(self, label: str, at: int = -1) -> None:
+        """Write the number of a footnote."""
+        self._insert(label, Look(raised=1), at if at < 0 else at + 2)
 
-    def _insert(self, text: str, look: Look) -> None:
+    def _insert(self, text: str, look: Look, at: int = -1, size: int = -1) -> None:
         characters = self._formats.characters(look)
         if self._resumed is not None:
             sign = _PUNCTUATION.match(text)
-            if sign is not None:
-                self._cursor.insertText(sign[0], characters)
-                text = text[sign.end() :].lstrip(" ")
-            if not text:
+            count = sign.end() if sign is not None else 0
+            if count:
+                self._put(text[:count], characters, at, size)
+            rest = text[count:].lstrip(f" {LINE_BREAK}")
+            if not rest:
                 return
             self._end.begin(self._resumed, characters)
             self._resumed = None
-        self._cursor.insertText(text, characters)
+            at, text = at if at < 0 else at + len(text) - len(rest), rest
+        self._put(text, characters, at, size)
+
+    def _put(self, text: str, characters: QTextCharFormat, at: int, size: int) -> None:
+        """Insert text for what stands at this place of the line."""
+        from app.chats.formats.dialect import located
+
+        parts = list(located(self._line, at, len(text) if size < 0 else 1)) if self._line and at >= 0 else []
+        if not parts or parts[0][2] + self.offset < self.first:
+            self._end.insert(text, characters)
+        elif size >= 0:
+            self._end.insert(text, characters, parts[0][2] + self.offset, size)
+        else:
+            for begin, length, place in parts:
+                self._end.insert(text[begin - at : begin - at + length], characters, place + self.offset)
 
     # -- formulas
 
-    def write_formula(self, formula: Formula, look: Look, form: QTextBlockFormat | None) -> None:
+    def write_formula(self, formula: Formula, look: Look, form: QTextBlockFormat | None, at: int = -1) -> None:
         """Write one formula, on a line of its own where it is such a one and ``form`` is given."""
         block = self._begin_display(form, look) if formula.is_display and form is not None else None
         if block is None and self._resumed is not None:
             self._end.begin(self._resumed, self._formats.characters(look))
-        self._resumed = QTextBlockFormat(block) if block is not None else None
+        self._resumed = None
         drawn = self._form(formula, look)
         if drawn is not None and self._places is not None:
             if block is not None:
                 self._places.add_display(self._cursor.position(), block, drawn)
                 self._cursor.setBlockFormat(block)
-            self._cursor.insertText(OBJECT, drawn)
-            return
+            self._put(OBJECT, drawn, at, formula.end - formula.start)
+        else:
+            self._write_source(formula, look, block, at)
+        self._resumed = QTextBlockFormat(block) if block is not None else None
+
+    def _write_source(self, formula: Formula, look: Look, block: QTextBlockFormat | None, at: int) -> None:
         start = self._cursor.position()
-        shown = Look(code=True, heading=look.heading, link=look.link, bold=look.bold, italic=look.italic)
-        self._cursor.insertText(formula.source.replace("\n", "\u2028"), self._formats.characters(shown))
+        shown, characters = formula.source.replace("\n", LINE_BREAK), self._formats.characters(_with_code(look))
+        self._put(shown, characters, at, formula.end - formula.start)
         if self.is_final and self._places is not None and formula.tex:
             around = self._formats.characters(look)
             self._places.wait(WaitingFormula(start, self._cursor.position(), formula, around, block))
@@ -199,8 +225,8 @@ class InlineWriter:
         block = self._cursor.block()
         if block.length() <= 1 and block.textList() is not None:
             return None
-        if block.text().endswith(" "):
-            self._cursor.deletePreviousChar()
+        if block.text().endswith((" ", LINE_BREAK)):
+            self._end.remove_last()
         result = QTextBlockFormat(form)
         result.clearProperty(_Property.ObjectIndex.value)
         items = block.textList()
@@ -209,3 +235,29 @@ class InlineWriter:
         if block.length() > 1:
             self._end.begin(result, self._formats.characters(look))
         return result
+
+
+def _marked(look: Look, marks: Counter[str], link: str) -> Look:
+    if not link and not any(marks.values()):
+        return look
+    return Look(
+        bold=look.bold or marks["strong"] > 0 or marks["summary"] > 0,
+        italic=look.italic or marks["em"] > 0,
+        struck=marks["s"] > 0,
+        key=marks["kbd"] > 0,
+        raised=(marks["sup"] > 0) - (marks["sub"] > 0),
+        heading=look.heading,
+        link=link,
+    )
+
+
+def _with_code(look: Look) -> Look:
+    return Look(
+        bold=look.bold,
+        italic=look.italic,
+        struck=look.struck,
+        code=True,
+        raised=look.raised,
+        heading=look.heading,
+        link=look.link,
+    )

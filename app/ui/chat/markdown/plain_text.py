@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
 
-from app.chats.formats.formulas import QUOTE_MARKS
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
 from app.ui.chat.markdown.formula_objects import OBJECT, with_sources
@@ -31,7 +30,9 @@ def code_of(markdown: str, number: int) -> str:
 
 
 def _draw(document: QTextDocument, markdown: str) -> Rendering:
-    rendering = Rendering(document, Formats(themes.current(), QFont()))
+    from app.chats.formats.dialect import environment
+
+    rendering = Rendering(document, Formats(themes.current(), QFont()), environment=environment(markdown))
     rendering.feed(markdown)
     rendering.finish()
     while rendering.draw(1.0):
@@ -52,12 +53,10 @@ def text_between(document: QTextDocument, start: int, end: int) -> str:
         cursor.setPosition(max(start, block.position()))
         cursor.setPosition(min(end, block.position() + block.length() - 1), QTextCursor.MoveMode.KeepAnchor)
         is_whole_start = start <= block.position() and end > block.position() + block.length() - 1
-        text = cursor.selectedText().replace("\u2028", "\n")
+        text = cursor.selectedText().replace("\u2028", " " if form.hasProperty(formats.CELL) else "\n")
         if OBJECT in text:
             at = block.position()
             text = with_sources(block, cursor.selectionStart() - at, cursor.selectionEnd() - at)
-        if "\n" in text and form.intProperty(formats.ROLE) == formats.QUOTE:
-            text = QUOTE_MARKS.sub("\n", text)
         last_row, row = row, _row_of(cursor) if form.hasProperty(formats.CELL) else -1
         if before is not None:
             parts.append(_separator(before, form, is_same_row=row >= 0 and row == last_row))

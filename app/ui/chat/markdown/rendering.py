@@ -6,6 +6,7 @@ import time
 from bisect import bisect_left
 from collections import deque
 from dataclasses import replace
+from typing import Any
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
@@ -40,13 +41,16 @@ class Rendering:
         language: str = "",
         margin: float = 0.0,
         places: FormulaPlaces | None = None,
+        environment: dict[str, Any] | None = None,
     ) -> None:
         """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown.
-        ``language``: all of it is code in this one. ``places``: without them formulas are shown as source."""
+        ``language``: all of it is code in this one. ``places``: without them formulas are shown as source.
+        ``environment``: what is known of the whole text, see `app.chats.formats.dialect.environment`."""
         self.units: list[Unit] = []
         self._document = document
         self._cursor = QTextCursor(document)
         self.writer = BlockWriter(self._cursor, formats, margin, places)
+        self.writer.environment = environment or {}
         self.code_runs = self.writer.code_runs
         """The code blocks drawn so far, from top to bottom."""
         self._splitter = BlockSplitter(plain=plain, language=language)
@@ -78,6 +82,8 @@ class Rendering:
         for unit in self.units[first:]:
             unit.start, unit.end = moves.new(unit.start), moves.new(unit.end)
             unit.spans = unit.shapes = None
+            for part in unit.runs:
+                part.start, part.end = moves.new(part.start), moves.new(part.end)
         for run in self.code_runs:
             run.start, run.end = moves.new(run.start), moves.new(run.end)
         for table in self.writer.table_runs:
@@ -145,7 +151,7 @@ class Rendering:
         self._add_unit(start, block.start, block.start + len(block.text))
 
     def _add_unit(self, start: int, source_start: int, source_end: int) -> None:
-        self.units.append(Unit(start, self.writer.position, source_start, source_end))
+        self.units.append(Unit(start, self.writer.position, source_start, source_end, self.writer.take_runs()))
 
     # -- the unfinished rest
 
@@ -161,10 +167,10 @@ class Rendering:
         line = self._splitter.partial_line
         start = self.writer.next_position
         if line is not None:
-            self.writer.code_line(run, line.text, partial=True)
+            self.writer.code_line(run, line.text, line.start, partial=True)
             self._add_unit(start, line.start, line.start + len(line.text))
         elif not run.lines:
-            self.writer.code_line(run, "", partial=True)
+            self.writer.code_line(run, "", -1, partial=True)
 
     def _remove_tail(self) -> None:
         if self._tail is None:
@@ -195,11 +201,12 @@ class Rendering:
 
     def _draw_code_line(self, run: CodeRun, line: CodeLine) -> None:
         start, is_unit_full = self.writer.next_position, run.lines % _UNIT_LINES == 0
-        self.writer.code_line(run, line.text, joined=line.continued)
+        self.writer.code_line(run, line.text, line.start, joined=line.continued)
         end = line.start + len(line.text)
         if is_unit_full or self.units[-1].source_end - self.units[-1].source_start > _UNIT_CHARACTERS:
             self._add_unit(start, line.start, end)
         else:
             unit = self.units[-1]
             unit.end, unit.source_end = self.writer.position, end
+            unit.runs += self.writer.take_runs()
             unit.spans = unit.shapes = None

@@ -6,19 +6,17 @@ The document itself knows nothing of it, so showing it never changes layout, cop
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.protocol.events import Piece
-from app.ui.chat.markdown.alignment import Run, Span, align, spans, utf16_offsets, without_entities
-from app.ui.chat.markdown.blocks import visible
 from app.ui.chat.markdown.formats import MIRRORED
-from app.ui.chat.markdown.formula_objects import OBJECT, characters_of
+from app.ui.chat.markdown.formula_objects import OBJECT
+from app.ui.chat.markdown.places import Run, Span, spans
 from app.ui.engine import drafters
 from app.ui.widgets.theme import Theme
 
@@ -49,6 +47,8 @@ class Unit:
     end: int
     source_start: int
     source_end: int
+    runs: list[Run] = field(default_factory=list)
+    """Which of these show which, in the order of the source."""
     spans: list[Span] | None = None
     """Its tokens, in document positions, once they were looked for."""
     shapes: list[_Shape] | None = None
@@ -72,16 +72,16 @@ class TokenTints:
                 self._starts.append(self._length)
                 self._length += len(piece.text)
 
-    def piece_at(self, units: list[Unit], source: str, position: int) -> Piece | None:
+    def piece_at(self, units: list[Unit], position: int) -> Piece | None:
         """The piece that shows the character at this document position."""
         index = bisect_right(units, position, key=lambda unit: unit.start) - 1
         if index < 0 or not self.pieces:
             return None
-        found = self._spans(units[index], source)
+        found = self._spans(units[index])
         at = bisect_right(found, position, key=lambda span: span.start) - 1
         return self.pieces[found[at].piece] if at >= 0 and position < found[at].end else None
 
-    def paint(self, painter: QPainter, units: list[Unit], source: str, theme: Theme) -> bool:
+    def paint(self, painter: QPainter, units: list[Unit], theme: Theme) -> bool:
         """Paint the underlay of these units; the painter's origin is the document's. False: there is more to paint."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         left = MAX_SPANS_PER_PAINT
@@ -91,7 +91,7 @@ class TokenTints:
                 if left <= 0:
                     is_whole = False
                     continue
-                found = self._spans(unit, source)
+                found = self._spans(unit)
                 left -= len(found)
                 unit.shapes = list(self._shapes(found))
             for shape in unit.shapes:
@@ -104,16 +104,9 @@ class TokenTints:
                 painter.translate(-origin)
         return is_whole
 
-    def _spans(self, unit: Unit, source: str) -> list[Span]:
+    def _spans(self, unit: Unit) -> list[Span]:
         if unit.spans is None:
-            found = [
-                Span(position_of(span.start), position_of(span.end), span.piece)
-                for runs, _, position_of in aligned(self._document, unit, source)
-                for span in spans(runs, self._starts, unit.source_start)
-            ]
-            # Of the tokens of a formula, the first has its place.
-            found = [span for span in found if span.start < span.end]
-            unit.spans = sorted(found, key=lambda span: span.start)
+            unit.spans = sorted(spans(unit.runs, self._starts), key=lambda span: span.start)
         return unit.spans
 
     def _shapes(self, found: list[Span]) -> Iterator[_Shape]:
@@ -163,10 +156,10 @@ class SourceMark:
         """The document is drawn anew."""
         self._found = None
 
-    def boxes(self, units: Sequence[Unit], source: str) -> list[QRectF]:
+    def boxes(self, units: Sequence[Unit]) -> list[QRectF]:
         """Where it is drawn in the document, one box a line; empty where nothing is drawn yet."""
         if self._found is None:
-            self._found = self._find(units, source)
+            self._found = self._find(units)
         if self._found is None:
             return []
         start, end = self._found
@@ -175,17 +168,17 @@ class SourceMark:
         found = text_boxes(block, as_qt_counts(block.text()), start - at, end - at)
         return [box.translated(origin) for box in found] or [self._caret(end)]
 
-    def paint(self, painter: QPainter, units: Sequence[Unit], source: str, theme: Theme) -> None:
+    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
         """Paint it; the painter's origin is the document's."""
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(QPen(theme.warning, 1.5))
         painter.setBrush(theme.differs)
-        for box in self.boxes(units, source):
+        for box in self.boxes(units):
             shown = box.adjusted(-1, 0, 1, 0)
             shown.setTop(max(shown.top(), 1.0))  # the frame of the first line would be cut off
             painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
 
-    def _find(self, units: Sequence[Unit], source: str) -> tuple[int, int] | None:
+    def _find(self, units: Sequence[Unit]) -> tuple[int, int] | None:
         """The first and last position in the document that show it; the same one twice if none of it is shown."""
         index = max(0, bisect_right(units, self.start, key=lambda unit: unit.source_start) - 1)
         before = units[index].start if units else None
@@ -193,15 +186,12 @@ class SourceMark:
         for unit in units[index:]:
             if unit.source_start >= self.end:
                 break
-            for runs, start_of, end_of in aligned(self._document, unit, source):
-                for run in runs:
-                    place = unit.source_start + run.source - run.start
-                    first = max(place + run.start, self.start) - place
-                    last = min(place + run.end, self.end) - place
-                    if first < last:
-                        found = (found[0] if found else start_of(first)), end_of(last)
-                    elif last == run.end:
-                        before = end_of(last)
+            for run in unit.runs:
+                shown = run.shown(self.start, self.end)
+                if shown is not None:
+                    found = (found[0] if found else shown[0]), shown[1]
+                elif run.source_end <= self.start:
+                    before = run.end
         if found is None and before is not None:
             return before, before
         return found
@@ -242,46 +232,6 @@ def in_reading_order(blocks: Iterable[QTextBlock]) -> Iterator[QTextBlock]:
 
 def origin_of(document: QTextDocument, block: QTextBlock) -> QPointF:
     return document.documentLayout().blockBoundingRect(block).topLeft()
-
-
-def aligned(
-    document: QTextDocument, unit: Unit, source: str
-) -> Iterator[tuple[list[Run], Callable[[int], int], Callable[[int], int]]]:
-    """Where the characters of each block of a unit stand in its part of ``source``, and what makes the index of one
-    in its block a position in the document: the last one before it, and the first one that is not. These differ inside
-    a formula, which is one position."""
-    at = 0
-    # Here, and not once for each block.
-    source = without_entities(visible(source[unit.source_start : unit.source_end]))
-    for block in in_reading_order(blocks_between(document, unit.start, unit.end)):
-        text = block.text()
-        if OBJECT in text:
-            text, starts, ends = _with_formulas(block)
-            runs, at = align(text, source, at)
-            yield runs, starts.__getitem__, ends.__getitem__
-            continue
-        runs, at = align(text, source, at)
-        position_of = partial(_position, block.position(), utf16_offsets(text))
-        yield runs, position_of, position_of
-
-
-def _position(block: int, offsets: list[int] | None, index: int) -> int:
-    return block + (index if offsets is None else offsets[index])
-
-
-def _with_formulas(block: QTextBlock) -> tuple[str, list[int], list[int]]:
-    """The text of a block with the sources of its formulas, and two positions for each character: see `aligned`."""
-    shown: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    at = block.position()
-    for character, text in characters_of(block):
-        following = at + (2 if character > "\uffff" else 1)
-        shown.append(text)
-        starts += [at] * len(text)
-        ends += [at] + [following] * (len(text) - 1)
-        at = following
-    return "".join(shown), [*starts, at], [*ends, at]
 
 
 def as_qt_counts(text: str) -> str:

@@ -78,7 +78,7 @@ class MarkdownView(DrawnText):
         """Where the mark begins in this widget; ``None`` until it is drawn, or where there is no mark."""
         if self._mark is None or not self._is_finished or not self.is_drawn:
             return None
-        box = next(iter(self._mark.boxes(self._rendering.units, self.content)), None)
+        box = next(iter(self._mark.boxes(self._rendering.units)), None)
         return self.wide.on_screen(box) if box is not None else None
 
     def set_find(self, query: str) -> int:
@@ -109,7 +109,7 @@ class MarkdownView(DrawnText):
         is none."""
         if self._find.current is None or not self.is_drawn:
             return None
-        boxes = self._find.boxes(self._find.current, self._rendering.units, self.content)
+        boxes = self._find.boxes(self._find.current, self._rendering.units)
         if not boxes:
             return None
         self.wide.show_box(boxes[0])
@@ -150,15 +150,15 @@ class MarkdownView(DrawnText):
     def paint_marks(self, painter: QPainter, area: QRectF) -> None:
         units = self._units_in(area.top(), area.bottom())
         if self._shows_drafted and self._known_tints().pieces:
-            is_whole = self._tints.paint(painter, units, self.content, self._formats.theme)
+            is_whole = self._tints.paint(painter, units, self._formats.theme)
             if not is_whole:
                 QTimer.singleShot(0, self.viewport(), self.viewport().update)
         if self._mark is not None and self._is_finished and self.is_drawn:
-            self._mark.paint(painter, self._rendering.units, self.content, self._formats.theme)
+            self._mark.paint(painter, self._rendering.units, self._formats.theme)
         self._json_folds.paint(painter)
         if self._find.query:
             self._find.search(self._find.query, self.content, plain=self._plain)  # it may have grown
-            self._find.paint(painter, units, self.content, self._formats.theme)
+            self._find.paint(painter, units, self._formats.theme)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
         return units_in(self.document(), self._rendering.units, top, bottom, self._json_folds.block_at)
@@ -167,7 +167,7 @@ class MarkdownView(DrawnText):
 
     def piece_at(self, position: int) -> Piece | None:
         """The token that shows the character at this position of the document, if it is known."""
-        return self._known_tints().piece_at(self._rendering.units, self.content, position)
+        return self._known_tints().piece_at(self._rendering.units, position)
 
     def explanation_at(self, point: QPointF) -> str:
         """What to say about the token at this point, as plain text; empty where there is nothing to say."""

@@ -102,7 +102,10 @@ def test_chinese_and_japanese_break_anywhere_and_keep_their_lines_apart(qtbot: Q
         ("これは**強調**、です", "これは強調、です", "強調"),
         ("「**強調**」です", "「強調」です", "強調"),
         ("**强调。** 后", "强调。 后", "强调。"),
-        ("**强调。**后", "**强调。**后", ""),  # by CommonMark's rules no end of emphasis stands there
+        ("**强调。**后", "强调。后", "强调。"),
+        ("**注意：**请", "注意：请", "注意："),
+        ("**「重要」**です。これは**太字。**次", "「重要」です。これは太字。次", "「重要」太字。"),
+        ('이것은 **"강조"**입니다', '이것은 "강조"입니다', '"강조"'),
     ],
 )
 def test_emphasis_beside_chinese_and_japanese(
