@@ -6,6 +6,7 @@ What is given back are outlines, in thousandths of the font size, which can be d
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from html import escape
 from xml.etree import ElementTree
@@ -15,6 +16,8 @@ from ziamath.tex import tex2mml
 from ziamath.zmath import Math
 
 from app.chats.formats.formulas import MAX_CHARACTERS
+from app.helper import formula_tables
+from app.helper.formula_text import COLUMN_LINES, GROUP, ROW_LINE, STAND_INS, mended
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, FormulaPart, RenderFormula
 
 EM = 1000
@@ -33,13 +36,14 @@ _NUMBERED = re.compile(r"\\(begin|end)\{(equation|align|gather|multline|eqnarray
 _LEFT_OUT = re.compile(r"\\(?:nonumber|notag)(?![A-Za-z])|\\label\s*\{[^{}]*\}|\\\\\s*(?=\\end\s*\{)")
 _TAG = re.compile(r"\\tag(\*?)\s*\{([^{}]*)\}")
 _OPERATOR = re.compile(r"\\(argmin|argmax)(?![A-Za-z])|\\operatorname\*(?=\{)")
-_GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_BINOMIAL = re.compile(rf"\\[dt]?binom\s*{_GROUP}\s*{_GROUP}")
+_BINOMIAL = re.compile(rf"\\[dt]?binom\s*{GROUP}\s*{GROUP}")
 _NESTING = re.compile(
     r"\\[{}\\]|(\{|\\left(?![A-Za-z])|\\begin(?![A-Za-z]))|(\}|\\right(?![A-Za-z])|\\end(?![A-Za-z]))"
 )
 _NUMBER = re.compile(r"[MLQCZ]|-?\d*\.?\d+(?:e-?\d+)?")
 _COORDINATES = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}
+
+_AS_MEANT = str.maketrans({stand_in: letter for letter, stand_in in STAND_INS.items()})
 
 config.svg2 = False
 config.precision = 1  # with 0 it takes the zeros off 1000
@@ -99,12 +103,30 @@ def _mathml(tex: str, *, is_display: bool) -> ElementTree.Element:
     tex = _TAG.sub(lambda tag: rf"\qquad\text{{{tag[2] if tag[1] else f'({tag[2]})'}}}", tex)
     tex = _OPERATOR.sub(lambda found: rf"\operatorname{{{found[1]}}}" if found[1] else r"\operatorname", tex)
     tex = _BINOMIAL.sub(r"\\left({\1}\\atop{\2}\\right)", tex)
-    element = ElementTree.fromstring(tex2mml(tex, inline=not is_display))
+    element = ElementTree.fromstring(tex2mml(mended(tex), inline=not is_display))
     for child in element.iter():
-        if not child.tag.endswith("mtext") and (child.text or "").startswith("\\"):
-            raise ValueError
+        if child.tag.endswith("mtable"):
+            formula_tables.mark_lines(child)
+        _cross_out(child)
         _set_lengths(child)
+    for child in element.iter():
+        text = child.text or ""
+        if "\\" in text or ROW_LINE in text or any(ord(letter) in COLUMN_LINES for letter in text):
+            raise ValueError
+        child.text = text.translate(_AS_MEANT) or None
     return element
+
+
+def _cross_out(parent: ElementTree.Element) -> None:
+    r"""Put the stroke of ``\not`` through what follows it; raises `ValueError` where there is no such sign."""
+    children = list(parent)
+    for stroke, sign in zip(children, [*children[1:], None], strict=False):
+        if "".join(stroke.itertext()) == "⧸":
+            crossed = unicodedata.normalize("NFC", f"{sign.text if sign is not None else ''}\u0338")
+            if sign is None or len(crossed) != 1:
+                raise ValueError
+            sign.text = crossed
+            parent.remove(stroke)
 
 
 def _set_lengths(element: ElementTree.Element) -> None:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from app.helper import Helper, HelperError
+from app.helper import Helper, HelperError, formulas
 from app.helper.formulas import MAX_DEPTH, drawn, svg
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, RenderFormula, RenderMarkdown
 
@@ -54,6 +54,9 @@ DRAWN = [
     r"100\% \$5 \#1 a\_b",
     r"x = 1 \tag{3}",
     r"\cancel{x}",
+    r"\begin{array}{@{}l|*{2}{c}||p{2cm}@{}} a & b & c & d \\ \hline\hline 1 & 2 & 3 & 4 \end{array}",
+    r"\text{a \& b, \textbf{bold}, \emph{it}, \{x\}, 5--7, 10\,\$ \ldots{} $y^2$ and \(z\)}",
+    r"x^\text{T} \frac{\text{number of \#1}}{n_\text{max $i$}}",
 ]
 NOT_DRAWN = [
     "",
@@ -76,6 +79,15 @@ NOT_DRAWN = [
     "x" * 2001,
     "x^" * 1000,
     "\0\ufffe",
+    r"\begin{array}{c:c} a & b \end{array}",
+    r"\begin{array}{cc} a & b \\ \cline{1-2} c & d \end{array}",
+    r"\begin{array}{cc} a & b \\ \hdashline c & d \end{array}",
+    r"\hline",
+    r"\text{\unknown{x}}",
+    r"\text{a \\ b}",
+    r"\not a",
+    "\ue000 x",
+    "\ue011 x",
 ]
 
 
@@ -101,6 +113,63 @@ def test_is_drawn(tex: str) -> None:
 @pytest.mark.parametrize("tex", NOT_DRAWN)
 def test_is_not_drawn(helper: Helper, tex: str) -> None:
     assert isinstance(helper.draw_formula(RenderFormula(tex, is_display=False)), FormulaNotDrawn)
+
+
+def mathml(tex: str) -> str:
+    """The letters of a formula in their order, as they are drawn."""
+    return "".join(formulas._mathml(tex, is_display=False).itertext())
+
+
+@pytest.mark.parametrize(
+    ("tex", "letters"),
+    [
+        (r"\text{50\%}", "50%"),
+        (r"\text{a\_b \& \#1 \$5 \{c\}}", "a_b & #1 $5 {c}"),
+        (r"\text{\textbf{x}}", "x"),
+        (r"\text{x $y$ z \(w\)}", "x y z w"),
+        (r"\text{{a} -- ``b''}", "a – “b”"),
+        (r"\mbox{if }x<\text{y}", "if x<y"),
+        (r"\mathbb E\mathbb{R}\mathbb 1\mathbbm{1}\mathds{1}", "𝔼ℝ𝟙𝟙𝟙"),
+        (r"\mathcal L\mathfrak g\mathbf x\mathbf{Ax}", "ℒ𝔤𝐱𝐀𝐱"),
+        (r"\not=\not\in\not\approx\not\rightarrow\not>", "≠∉≉↛≯"),
+        (r"\operatorname*{arg\,min}_x", "arg\u2009minx"),
+        (r"\begin{bmatrix}[c|c] 1 & 2 \end{bmatrix}", "[12]"),
+    ],
+)
+def test_letters_are_those_that_are_meant(tex: str, letters: str) -> None:
+    assert mathml(tex).replace("\xa0", " ") == letters
+
+
+@pytest.mark.parametrize(
+    ("begin", "row_ends", "upright", "level"),
+    [
+        ("c c", ("",), 0, 0),
+        ("c|c", ("",), 1, 0),
+        ("|c|c|", ("",), 3, 0),
+        ("c||c", ("",), 2, 0),
+        ("@{}r | *{1}{c}", ("",), 1, 0),
+        ("cc", (r"\hline",), 0, 1),
+        ("c|c", (r"\hline\hline",), 1, 2),
+        ("c|c", ("", r"\hline", r"\hline"), 1, 2),
+    ],
+)
+def test_lines_of_a_table_are_drawn(begin: str, row_ends: tuple[str, ...], upright: int, level: int) -> None:
+    rows = r"a & b \\ ".join(f" {end} " for end in ("", *row_ends)) + "c & d"
+    plain = drawn(r"\begin{array}{cc}" + rows.replace(r"\hline", "") + r"\end{array}", is_display=True)
+    ruled = drawn(rf"\begin{{array}}{{{begin}}}" + rows + r"\end{array}", is_display=True)
+    corners = [part.numbers for part in ruled.parts if part.commands == "MLLLZ"]
+    lines = [(max(place[::2]) - min(place[::2]), max(place[1::2]) - min(place[1::2])) for place in corners]
+    assert sum(wide < high for wide, high in lines) == upright
+    assert sum(wide > high for wide, high in lines) == level
+    assert len(ruled.parts) == len(plain.parts) + upright + level
+
+
+def test_the_line_below_the_last_row_is_no_row() -> None:
+    table = r"\begin{array}{c} a \\ b \\ %s \end{array}"
+    ruled, plain = (drawn(table % end, is_display=True) for end in (r"\hline", ""))
+    lowest = max(max(part.numbers[1::2]) for part in ruled.parts)
+    assert lowest == max(max(part.numbers[1::2]) for part in ruled.parts if part.commands == "MLLLZ")
+    assert ruled.ascent + ruled.descent < plain.ascent + plain.descent + 600
 
 
 def test_one_that_takes_too_long_costs_only_itself() -> None:
