@@ -105,6 +105,10 @@ class Helper:
         """Turn texts into HTML. Raises `HelperError`."""
         return self._call(request, messages.MARKDOWN_RENDERED)
 
+    def draw_page(self, request: messages.DrawPage) -> messages.PageDrawn | messages.FileNotRead:
+        """Draw a page of a PDF file. Raises `HelperError`."""
+        return self._call(request, messages.PAGE_DRAWN)
+
     def draw_formula(self, request: messages.RenderFormula) -> messages.FormulaAnswer:
         """Draw a formula. Raises `HelperError`."""
         return self._call(request, messages.FORMULA)

@@ -243,8 +243,25 @@ Request = (
     | RenderFormula
 )
 FormulaAnswer = FormulaDrawn | FormulaNotDrawn
-FileAnswer = FileRead | FileNotRead | ImageLookedAt
+FileAnswer = FileRead | FileNotRead | ImageLookedAt | PageDrawn
 Answer = (
+class DrawPage(msgspec.Struct, frozen=True, tag=True):
+    """Draw a page of a PDF file; ``page``: from 0, the last one if there aren't so many. Answered by `PageDrawn` or
+    `FileNotRead`."""
+
+    path: str
+    page: int
+
+
+class PageDrawn(msgspec.Struct, frozen=True, tag=True):
+    """A page as PNG, its size in pixels, and how many ``pages`` the file has."""
+
+    png: bytes
+    width: int
+    height: int
+    pages: int
+
+
     TemplateAnswer
     | GrammarAnswer
     | Highlighted
@@ -257,6 +274,7 @@ Answer = (
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
+    | DrawPage
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
@@ -266,3 +284,4 @@ MARKDOWN_RENDERED: decoders.Decoder[MarkdownRendered] = decoders.decoder(Markdow
 HIGHLIGHTED: decoders.Decoder[Highlighted] = decoders.decoder(Highlighted)
 """Use it with `app.protocol.frames.decode`."""
 FORMULA: decoders.Decoder[FormulaAnswer] = decoders.decoder(FormulaAnswer)
+PAGE_DRAWN: decoders.Decoder[PageDrawn | FileNotRead] = decoders.decoder(PageDrawn | FileNotRead)

@@ -15,6 +15,7 @@ from app.helper.messages import (
     ChatsRead,
     CheckGrammar,
     Highlight,
+    DrawPage,
     LookAtImage,
     ReadChats,
     ReadFile,
@@ -25,7 +26,7 @@ from app.helper.messages import (
 )
 from app.protocol import frames
 
-_SLOW = (ReadChats, ReadMoreChats, ReadFile)
+_SLOW = (ReadChats, ReadMoreChats, ReadFile, DrawPage)
 
 
 def run() -> int:
@@ -75,6 +76,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
 
         return lambda: reading.answer(request)
     if isinstance(request, LookAtImage):
+    if isinstance(request, DrawPage):
+        from app.helper.files import pages
+
+        return lambda: pages.answer(request)
         from app.helper.files import images
 
         return lambda: images.answer(request)

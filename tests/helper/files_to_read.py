@@ -10,17 +10,26 @@ from pathlib import Path
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
 
-def pdf(pages: Sequence[str], *, tree: str = "", packed: bytes = b"", annotations: str = "", more: str = "") -> bytes:
+def pdf(
+    pages: Sequence[str],
+    *,
+    tree: str = "",
+    packed: bytes = b"",
+    annotations: str = "",
+    objects: Sequence[str] = (),
+    more: str = "",
+    second_font: str = "",
+) -> bytes:
     """A PDF file with one line of text on each page, or what a page draws, if that begins with ``BT``. ``tree``:
-    another page tree than that of the pages; ``packed``: what all pages draw, compressed; ``annotations``: of the first page;
-    ``more``: of the catalog.
+    another page tree than that of the pages; ``packed``: what all pages draw, compressed; ``annotations``: of the first
+    page; ``objects``: more of them, from number 6 on if there is one page; ``more``: of the catalog; ``second_font``:
+    called F2.
     """
     font = 3 + 2 * len(pages)
     kids = " ".join(f"{3 + 2 * number} 0 R" for number in range(len(pages)))
-    objects = [
-        f"<< /Type /Catalog /Pages 2 0 R {more} >>",
-        tree or f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>",
-    ]
+    added, second_font = objects, second_font and f"/F2 {second_font}"
+    tree = tree or f"<< /Type /Pages /Kids [{kids}] /Count {len(pages)} >>"
+    objects = [f"<< /Type /Catalog /Pages 2 0 R {more} >>", tree]
     for number, text in enumerate(pages):
         words = text.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
         content = text if text.startswith("BT") else f"BT /F1 12 Tf 72 720 Td ({words}) Tj ET" if text else ""
@@ -28,11 +37,12 @@ def pdf(pages: Sequence[str], *, tree: str = "", packed: bytes = b"", annotation
         content = packed.decode("latin-1") or content
         notes = f"/Annots [{annotations}]" if annotations and not number else ""
         objects.append(
-            f"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 {font} 0 R >> >> "
+            f"<< /Type /Page /Parent 2 0 R /Resources << /Font << /F1 {font} 0 R {second_font} >> >> "
             f"/MediaBox [0 0 612 792] /Contents {4 + 2 * number} 0 R {notes} >>"
         )
         objects.append(f"<< /Length {len(content)} {coding} >>\nstream\n{content}\nendstream")
     objects.append("<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>")
+    objects += added
     written = b"%PDF-1.4\n"
     places = []
     for number, one in enumerate(objects, 1):

@@ -21,7 +21,7 @@ _INNER = r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+"
 _NOTE = re.compile(rf"\{{\\footnote(?![a-z])({_INNER})\}}")
 _HIDDEN = re.compile(r"\\v1?(?![a-z\d])[^{}]*?(?=\\v0|[{}])")
 _CELL = re.compile(r"\\intbl(?![a-z]).*?\\cell(?![a-z])", re.DOTALL)
-_LINE_END = re.compile(r"\\(?:par|line)(?![a-z])")
+_LINE_END = re.compile(r"\\(?:par|line)(?![a-z]) ?")
 _DOUBLE_BYTES = re.compile(r"\\'([89a-fA-F][0-9a-fA-F])(?:\\'([0-9a-fA-F]{2})|([@-\[\]-z|~]))")
 _ASIAN = re.compile(r"\\ansicpg9(?:32|36|49|50)\b|\\fcharset1(?:28|29|34|36)\b")
 

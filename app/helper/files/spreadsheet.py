@@ -107,11 +107,10 @@ def _sheets(book: CalamineWorkbook, most: int, left_out: Counter[str]) -> Iterat
 
 def _lines(sheet: CalamineSheet) -> Iterator[str]:
     """The lines of a sheet as CSV, without empty columns at its sides and empty lines above and below."""
-    first = sheet.start[1] if sheet.start else 0
     waiting = 0
     begun = False
     for row in sheet.iter_rows():
-        cells = [_written(value) for value in row[first:]]
+        cells = [_written(value) for value in row]
         while cells and not cells[-1]:
             cells.pop()
         if not cells:
