@@ -93,6 +93,10 @@ class Settings(msgspec.Struct, kw_only=True):
         dict[str, HeadChoice], Meta(description="Whether to use the MTP head inside a model, by its path")
     ] = msgspec.field(default_factory=dict)
     """Only where it isn't ``auto``; at most `MAX_MODEL_LOADS`."""
+    model_templates: Annotated[
+        dict[str, str], Meta(description="The chat template to use for a model, by its path: a name or a file")
+    ] = msgspec.field(default_factory=dict)
+    """Only where it isn't the model's own; at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
     """Empty means `app.paths.models_dir`."""
@@ -139,6 +143,15 @@ class Settings(msgspec.Struct, kw_only=True):
         added: list[tuple[str, HeadChoice]] = [] if head == "auto" else [(target, head)]
         self.model_heads = dict([*others, *added][-MAX_MODEL_LOADS:])
 
+    def template_for(self, target: str) -> str:
+        """The chat template to use for the target at this path, as in `Load.chat_template`."""
+        return self.model_templates.get(target, "")
+
+    def remember_template(self, target: str, template: str) -> None:
+        """Use this chat template for this target from now on; empty: its own."""
+        others = [(path, one) for path, one in self.model_templates.items() if path != target]
+        self.model_templates = dict([*others, *([(target, template)] if template else [])][-MAX_MODEL_LOADS:])
+
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now."""
 
@@ -152,6 +165,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
         self.model_loads = {there(path): load for path, load in self.model_loads.items()}
         self.model_heads = {there(path): head for path, head in self.model_heads.items()}
+        self.model_templates = {there(path): there(template) for path, template in self.model_templates.items()}
         self.recent_pairs = list(dict.fromkeys(map(both, self.recent_pairs)))
         self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 

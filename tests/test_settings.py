@@ -79,6 +79,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "load": LoadSettings(context_length=4096, kv_type="q8_0", target_gpu_layers=0),
         "model_loads": {"/m/ü.gguf": LoadSettings(context_length=512), "C:\\m.gguf": LoadSettings()},
         "model_heads": {"/m/ü.gguf": "on", "C:\\m.gguf": "off"},
+        "model_templates": {"/m/ü.gguf": "/m/own.jinja", "C:\\m.gguf": "chatml"},
         "server": ServerSettings(on=True, port=1234, for_others=True, address="192.168.1.5", hosts=["tower"]),
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
@@ -253,6 +254,19 @@ def test_heads_are_used_as_they_were_the_last_time() -> None:
     heads = [settings.head_for(f"/m/{name}.gguf") for name in (0, 1, 2, 3, "other")]
     assert heads == ["auto", "off", "auto", "on", "auto"]
     assert len(settings.model_heads) == MAX_MODEL_LOADS - 1
+
+
+def test_the_chat_template_of_a_model_is_remembered(path: Path) -> None:
+    write(path, (DATA / "settings-version-5-without-second-servers.json").read_text(encoding="utf-8"))
+    file = SettingsFile(path)
+    assert (file.notice, file.values.template_for("/m/a.gguf")) == (None, "")
+    for name in ("a", "b"):
+        file.values.remember_template(f"/m/{name}.gguf", "chatml")
+    file.values.remember_template("/m/a.gguf", "/m/own.jinja")
+    file.values.remember_template("/m/b.gguf", "")
+    file.values.models_moved(Path("/m"), Path("/n"))
+    file.save()
+    assert SettingsFile(path).values.model_templates == {"/n/a.gguf": "/n/own.jinja"}
 
 
 def test_settings_of_a_version_without_heads_are_used_as_they_are(path: Path) -> None:

@@ -19,9 +19,7 @@ from app.protocol.limits import (
     KvType,
     SplitMode,
 )
-from app.protocol.options import AcceptRule, DrafterChoice, DraftKvType, FlashAttention, GeneralTemplate, Propose
-
-GENERAL = get_args(GeneralTemplate)
+from app.protocol.options import TEMPLATE_TITLES, AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose
 
 
 def add_command(
@@ -63,7 +61,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--chat-template",
         "--chat-template-file",
         metavar="FILE|NAME",
-        help=f"chat template to use instead of the target's own: a file with Jinja source, or {', '.join(GENERAL)}",
+        help=f"chat template instead of the target's own: a file with Jinja source, or {', '.join(TEMPLATE_TITLES)}",
     )
     models.add_argument(
         "--threads",

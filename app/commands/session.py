@@ -14,7 +14,7 @@ import msgspec
 from app import paths
 from app.client.process import EngineProcess, remote_command
 from app.commands.images import projector_for
-from app.commands.options import GENERAL, check_main_gpu
+from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import connect_command, show_server
 from app.errors import KnownError
@@ -22,7 +22,7 @@ from app.models.text import visible
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.options import SPECIAL_OPTIONS, DrafterChoice, LoadSettings, Sampling
+from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, LoadSettings, Sampling
 
 
 @contextlib.contextmanager
@@ -72,10 +72,10 @@ def load_command(options: argparse.Namespace) -> Load:
 
 def _chat_template(choice: str | None) -> str:
     """As in `Load.chat_template`. Exits with a message where it is neither a name nor a file."""
-    if not choice or choice in GENERAL:
+    if not choice or choice in TEMPLATE_TITLES:
         return choice or ""
     if not Path(choice).is_file():
-        wrong_usage(f"--chat-template {choice} is neither a file nor one of {', '.join(GENERAL)}")
+        wrong_usage(f"--chat-template {choice} is neither a file nor one of {', '.join(TEMPLATE_TITLES)}")
     return str(Path(choice).absolute())
 
 

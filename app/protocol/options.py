@@ -56,6 +56,13 @@ TextKind = Literal["prose", "code", "list", "thinking"]
 (`app.engine.decoding.text_kind`)."""
 GeneralTemplate = Literal["chatml", "gemma", "llama3", "mistral", "phi3"]
 """A chat template for any model, or one of a family."""
+TEMPLATE_TITLES: dict[GeneralTemplate, str] = {
+    "chatml": "ChatML",
+    "gemma": "Gemma",
+    "llama3": "Llama 3",
+    "mistral": "Mistral",
+    "phi3": "Phi-3",
+}
 TemplateKind = Literal["model", "file"] | GeneralTemplate
 """A chat template: the model's own, one from a file, or a general one."""
 TemplateVariables = dict[str, bool | int | float | str]

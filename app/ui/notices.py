@@ -209,6 +209,11 @@ def projector_refused(reason: str) -> Notice:
     return Notice("warning", f"{reason} So the model can't see images.", (Action.OPEN_MODELS, Action.DISMISS))
 
 
+def template_refused(reason: str) -> Notice:
+    """Another chat template is used; ``reason`` is the engine's sentences."""
+    return Notice("warning", reason, (Action.OPEN_MODELS, Action.DISMISS))
+
+
 def cannot_see(size: str = "", refused: str | None = None) -> Notice:
     """The loaded model can't see what was to be attached. ``size``: "986 MB to download" of the projector for it, if
     one is known; ``refused``: why the one in its folder isn't used.

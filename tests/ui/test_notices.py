@@ -36,6 +36,7 @@ ALL = [
     notices.draft_failed("The draft ran out of memory."),
     notices.head_refused("The MTP head in model.gguf can't be computed."),
     notices.projector_refused("The projector mmproj.gguf is for another model."),
+    notices.template_refused("The model's own chat template is broken. The ChatML template is used instead."),
     notices.slower(SpeedChange(before="llama-cpp-python 0.3.36", now="llama-cpp-python 0.3.37", times=1.31)),
     notices.died_while_loading("big.gguf"),
     notices.unanswered(),

@@ -14,7 +14,7 @@ from typing import Protocol
 from app.engine.decoding.chat_template import CHATML, ChatTemplate, UnusableTemplateError
 from app.errors import KnownError
 from app.protocol.commands import Message
-from app.protocol.options import GeneralTemplate, TemplateKind
+from app.protocol.options import TEMPLATE_TITLES, GeneralTemplate, TemplateKind
 
 _NO_SYSTEM = "{% if message.role == 'system' %}{{ raise_exception('no system prompts') }}{% endif %}"
 BUILT_IN: dict[GeneralTemplate, str] = {
@@ -38,7 +38,6 @@ BUILT_IN: dict[GeneralTemplate, str] = {
         "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
     ),
 }
-_TITLES = {"chatml": "ChatML", "gemma": "Gemma's", "llama3": "Llama 3's", "mistral": "Mistral's", "phi3": "Phi-3's"}
 _MARKS: dict[GeneralTemplate, str] = {
     "chatml": "<|im_start|>",
     "gemma": "<start_of_turn>",
@@ -144,5 +143,6 @@ def _tried(source: str, texts: tuple[str, str]) -> ChatTemplate:
 
 
 def _instead(kind: TemplateKind) -> str:
-    used = _TITLES.get(kind)
-    return f"{used} is used instead. If answers look wrong, choose another one." if used else "Its own is used instead."
+    if kind == "model" or kind == "file":
+        return "The model's own is used instead."
+    return f"The {TEMPLATE_TITLES[kind]} template is used instead. If answers look wrong, choose another one."

@@ -12,6 +12,7 @@ from app import decoders
 from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
+from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.statistics import has_drafted, sums_by_kind
 from app.ui.engine import drafters, thinking
 from app.ui.widgets import units
@@ -122,8 +123,8 @@ def footer_of(message: StoredMessage) -> str:
     if stored.get("edited") is True:
         parts.append("edited")
     parts.append(_end(message))
-    if message.settings.get("template") == "chatml":
-        parts.append("ChatML template")
+    template = message.settings.get("template")
+    parts += [f"{title} template" for name, title in TEMPLATE_TITLES.items() if template == name]
     return " · ".join(part for part in parts if part)
 
 

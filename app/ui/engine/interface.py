@@ -88,11 +88,12 @@ class Engine(QObject):
         settings: LoadSettings,
         head: HeadChoice = "auto",
         projector: str | None = None,
+        template: str = "",
     ) -> int:
         """Load a pair; starts the engine if necessary and drops what was loaded or being loaded.
 
         ``draft`` may be a file with the target's MTP head; ``head`` is about a head inside the target. ``projector``:
-        with what the target sees images.
+        with what the target sees images. ``template``: as `Load.chat_template`.
         """
         raise NotImplementedError
 

@@ -107,8 +107,17 @@ class LocalEngine(Engine):
         settings: LoadSettings,
         head: HeadChoice = "auto",
         projector: str | None = None,
+        template: str = "",
     ) -> int:
-        command = Load(request=0, target=target, draft=draft, projector=projector, head=head, settings=settings)
+        command = Load(
+            request=0,
+            target=target,
+            draft=draft,
+            projector=projector,
+            head=head,
+            chat_template=template,
+            settings=settings,
+        )
         return self._load(command)
 
     def connect_server(self, command: Connect) -> int:

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "server": (0.0, 1.0)}
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
-ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "images", "blind", "stall", "server")
+ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "template", "images", "blind", "stall", "server")
 
 Planned = Callable[["FittedPair"], None]
 
@@ -224,7 +224,9 @@ class PairLoader(QObject):
             self._load_request = self._engine.connect_server(command)
             return
         self._marker.set(self._files or files)
-        self._load_request = self._engine.load(files.target, files.draft, files.settings, files.head, files.projector)
+        self._load_request = self._engine.load(
+            files.target, files.draft, files.settings, files.head, files.projector, files.template
+        )
 
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
@@ -333,10 +335,15 @@ class PairLoader(QObject):
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
         if pair.projector_refused:
             self._notice_list.show("images", notices.projector_refused(pair.projector_refused))
-        if pair.slower:
-            self._notice_list.show("slower", notices.slower(pair.slower))
+        self._note_others(pair)
         if self._given is not None:
             self.pair_opened.emit(self._given)
+
+    def _note_others(self, pair: PairLoaded) -> None:
+        if pair.template_refused:
+            self._notice_list.show("template", notices.template_refused(pair.template_refused))
+        if pair.slower:
+            self._notice_list.show("slower", notices.slower(pair.slower))
 
     def _note_server(self, remote: RemoteModel) -> None:
         """From here on under the name and the address that the server really has."""

@@ -31,6 +31,8 @@ class PairFiles:
     settings: LoadSettings = field(default_factory=LoadSettings)
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target."""
+    template: str = ""
+    """The chat template to use, as in `Load.chat_template`."""
     projector: str | None = field(default=None, compare=False)
     """With what the target sees images. `LoadPlanner` looks for it in the target's folder, at every load."""
     for_once: bool = False
@@ -47,7 +49,8 @@ class PairFiles:
         if self.server:
             return self
         draft = moved_path(self.draft, old, new) if self.draft else self.draft
-        return replace(self, target=moved_path(self.target, old, new), draft=draft)
+        template = moved_path(self.template, old, new)
+        return replace(self, target=moved_path(self.target, old, new), draft=draft, template=template)
 
     def without_draft(self) -> PairFiles:
         """Only the target, for once: after a crash that its draft or head may have caused."""

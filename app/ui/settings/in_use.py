@@ -26,7 +26,8 @@ def files_at_start(values: Settings) -> PairFiles:
 def guide_to_load(values: Settings) -> PairFiles:
     """The bundled pair, loaded as it was last time."""
     guide = guide_files()
-    return replace(guide, settings=values.load_for(guide.target))
+    template = values.template_for(guide.target)
+    return replace(guide, settings=values.load_for(guide.target), template=template)
 
 
 def pair_to_load(values: Settings, pair: Pair) -> PairFiles:
@@ -38,7 +39,8 @@ def pair_to_load(values: Settings, pair: Pair) -> PairFiles:
 
 def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
     """This pair, loaded as its target was last time."""
-    return PairFiles(target, draft, values.load_for(target), values.head_for(target))
+    template = values.template_for(target)
+    return PairFiles(target, draft, values.load_for(target), values.head_for(target), template)
 
 
 def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
@@ -49,6 +51,7 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
         target=files.target if files else "",
         draft=files.draft if files else None,
         head=files.head if files else "auto",
+        template=files.template if files else "",
         load=files.settings if files else values.load,
         accept=values.accept,
     )
@@ -57,7 +60,7 @@ def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice
 def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
     """Put the dialog's result into the settings; returns what to load, if anything."""
     values.accept = choice.accept
-    return PairFiles(choice.target, choice.draft, choice.load, choice.head)
+    return PairFiles(choice.target, choice.draft, choice.load, choice.head, choice.template)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
@@ -69,6 +72,7 @@ def keep_opened(values: Settings, files: PairFiles) -> None:
         return
     values.remember_load(files.target, files.settings)
     values.remember_head(files.target, files.head)
+    values.remember_template(files.target, files.template)
     if is_guide(files.target):
         values.last_pair = None
     else:

@@ -148,6 +148,7 @@ class OpenModels(QObject):
             is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
             load_for=self._values.load_for,
             head_for=self._values.head_for,
+            template_for=self._values.template_for,
             library=self._models.library(),
             memory=self._models.memory,
             parent=self._window,

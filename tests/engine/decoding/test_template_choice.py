@@ -81,7 +81,7 @@ def shown(tokenizer: ChatTokenizer, chat: list[Message], *, tools: bool = True) 
 def test_a_template_that_cannot_be_rendered_is_replaced(source: str) -> None:
     used = ChatTokenizer(Letters(source)).templates
     assert used.kind == "chatml" and used.usual.source == CHATML
-    assert used.refused and "own chat template" in used.refused and "ChatML is used instead" in used.refused
+    assert used.refused and "own chat template" in used.refused and "ChatML template is used instead" in used.refused
     assert used.stops == ["<|im_end|>", "<|im_start|>"]
 
 
@@ -118,7 +118,7 @@ def test_a_file_is_chosen(tmp_path: Path) -> None:
     assert (used.kind, used.refused) == ("file", None)
     path.write_text(GO)
     used = ChatTokenizer(Letters(OWN), str(path)).templates
-    assert used.kind == "model" and used.refused and "Its own is used instead" in used.refused
+    assert used.kind == "model" and used.refused and "own is used instead" in used.refused
     used = ChatTokenizer(Letters(None), str(tmp_path / "none.jinja")).templates
     assert used.kind == "chatml" and used.refused and "can't be read" in used.refused
     used = ChatTokenizer(Letters(GO), str(path)).templates

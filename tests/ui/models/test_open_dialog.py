@@ -90,8 +90,11 @@ def opened(qtbot: QtBot) -> Opened:
         gpus: Sequence[Device] = (),
         is_loaded: bool = True,
         load_for: Callable[[str], LoadSettings] | None = None,
+        template_for: Callable[[str], str] = lambda _target: "",
     ) -> OpenModelsDialog:
-        dialog = OpenModelsDialog(current, recent, gpus=gpus, is_loaded=is_loaded, load_for=load_for)
+        dialog = OpenModelsDialog(
+            current, recent, gpus=gpus, is_loaded=is_loaded, load_for=load_for, template_for=template_for
+        )
         qtbot.addWidget(dialog)
         dialog.show()
         return dialog
@@ -239,6 +242,7 @@ def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: Ope
     assert [section._summary.text() for section in sections] == [
         "context 3,000 · KV cache q8_0 · 7 layers on the GPU",
         "automatic",
+        "the model's own",
         "rejection",
     ]
     spin(dialog, "Target on the GPU").setValue(1)
@@ -354,6 +358,32 @@ def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     chooser.reject()
     assert dialog.choice().target == str(folder / "target.gguf")
     waits_for(qtbot, dialog, "No draft")
+
+
+def test_choosing_a_chat_template(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+    own = str(folder / "own.jinja")
+    gemma: Callable[[str], str] = lambda path: "gemma" if path.endswith("other.gguf") else ""  # noqa: E731
+    dialog = opened(choice, gpus=TWO_GPUS, template_for=gemma)
+    dialog.findChildren(Section)[2].button.click()
+    box = named(dialog, QComboBox, "Chat template")
+    assert isinstance(box, QComboBox) and box.currentText() == "The model's own"
+    assert not dialog.needs_reload
+    QTest.keyClicks(box, "Chat")
+    assert (dialog.choice().template, dialog.needs_reload) == ("chatml", True)
+    box.setCurrentIndex(box.findText("File…"))
+    box.activated.emit(box.currentIndex())
+    chooser = dialog.findChild(QFileDialog)
+    assert isinstance(chooser, QFileDialog)
+    qtbot.waitUntil(chooser.isVisible, timeout=20_000)
+    assert (box.currentText(), dialog.choice().template) == ("ChatML", "chatml"), "until a file is chosen"
+    chooser.fileSelected.emit(own)
+    chooser.reject()
+    assert (box.currentText(), dialog.choice().template) == ("own.jinja", own)
+    assert dialog.findChildren(Section)[2]._summary.text() == "own.jinja"
+    row(dialog, 0).set_path(str(folder / "other.gguf"))
+    assert dialog.choice().template == "gemma"
+    button(dialog, "Reset to defaults").click()
+    assert dialog.choice().template == ""
 
 
 def dropped(widget: QWidget, *paths: Path) -> bool:
