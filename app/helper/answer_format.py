@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from app import helper
 from app.errors import KnownError
-from app.helper.messages import CheckGrammar, GrammarFailed
+from app.helper.messages import CheckAnswer, CheckGrammar, GrammarChecked, GrammarFailed
 from app.protocol.options import AnswerFormat
 
 NAMES = {
@@ -16,13 +18,13 @@ NAMES = {
 }
 
 
-def checked_grammar(wanted: AnswerFormat, name: str = "") -> str:
-    """``wanted`` in llguidance's notation; ``name``: what it is for the user, by default its kind. Raises `KnownError`,
-    with the place of a mistake where it is known.
+def checked_grammar(wanted: AnswerFormat, name: str = "", *, lenient: bool = False) -> GrammarChecked:
+    """``wanted`` in llguidance's notation; ``name``: what it is for the user, by default its kind; ``lenient``: leave
+    out of a schema what isn't valid. Raises `KnownError`, with the place of a mistake where it is known.
     """
     name = name or NAMES[wanted.kind]
     try:
-        found = helper.shared().check_grammar(CheckGrammar(wanted.kind, wanted.source))
+        found = helper.shared().check_grammar(CheckGrammar(wanted.kind, wanted.source, lenient))
     except (helper.TookTooLong, helper.TooMuchMemory) as error:
         raise KnownError(f"{name} is too complex to be checked. Use a simpler one.") from error
     except helper.NotStarted as error:
@@ -31,4 +33,20 @@ def checked_grammar(wanted: AnswerFormat, name: str = "") -> str:
         raise KnownError(f"{name} can't be used: checking it failed. Use a simpler one.") from error
     if isinstance(found, GrammarFailed):
         raise KnownError(f"{name} can't be used: {found.detail.rstrip('.')}.")
-    return found.grammar
+    if wanted.strict and (unknown := [one for one in found.notes if one.startswith("“$ref”")]):
+        raise KnownError(f"{name} can't be used with “strict”: {unknown[0]} isn't known here.")
+    return found
+
+
+def left_to_model(notes: Sequence[str]) -> str:
+    """What can't be forced of a schema, as a sentence; empty if all can be."""
+    return f"Left to the model: {', '.join(notes)}." if notes else ""
+
+
+def is_valid(wanted: AnswerFormat, answer: str) -> bool | None:
+    """Whether a finished ``answer`` is valid by a JSON schema; ``None``: that can't be found out."""
+    try:
+        problem = helper.shared().check_answer(CheckAnswer(wanted.source, answer)).problem
+    except helper.HelperError:
+        return None
+    return None if problem is None else not problem

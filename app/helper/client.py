@@ -83,6 +83,10 @@ class Helper:
         """Check a schema, regular expression or grammar. Raises `HelperError`."""
         return self._call(request, messages.GRAMMAR_CHECKED)
 
+    def check_answer(self, request: messages.CheckAnswer) -> messages.AnswerChecked:
+        """Check a finished answer against its schema. Raises `HelperError`."""
+        return self._call(request, messages.ANSWER_CHECKED)
+
     def highlight(self, request: messages.Highlight) -> messages.Highlighted:
         """Find the parts of code to color. Raises `HelperError`."""
         return self._call(request, messages.HIGHLIGHTED)
@@ -101,13 +105,13 @@ class Helper:
         """Read the head of an image file. Raises `HelperError`."""
         return self._call(request, messages.IMAGE_LOOKED_AT)
 
-    def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
-        """Turn texts into HTML. Raises `HelperError`."""
-        return self._call(request, messages.MARKDOWN_RENDERED)
-
     def draw_page(self, request: messages.DrawPage) -> messages.PageDrawn | messages.FileNotRead:
         """Draw a page of a PDF file. Raises `HelperError`."""
         return self._call(request, messages.PAGE_DRAWN)
+
+    def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
+        """Turn texts into HTML. Raises `HelperError`."""
+        return self._call(request, messages.MARKDOWN_RENDERED)
 
     def draw_formula(self, request: messages.RenderFormula) -> messages.FormulaAnswer:
         """Draw a formula. Raises `HelperError`."""

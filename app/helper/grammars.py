@@ -8,12 +8,14 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import llguidance
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
-from app.helper.messages import CheckGrammar, GrammarAnswer, GrammarChecked, GrammarFailed
+from app.helper.messages import AnswerChecked, CheckAnswer, CheckGrammar, GrammarAnswer, GrammarChecked, GrammarFailed
+from app.helper.schemas import Forced, InvalidError, forced, note, problem_of, where
 
 if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
@@ -21,15 +23,23 @@ if TYPE_CHECKING:
 _DEEPEST = 100
 """Brackets within brackets; llguidance goes through them by recursion."""
 _DETAIL_CHARACTERS = 300
-_DEFINITIONS = ("$schema", "$defs", "definitions", "$id", "x-guidance")
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
 _PLACE = re.compile(r"^at (\d+)\((\d+)\): ")
 """As llguidance says where a mistake is in a grammar."""
 _LINE = re.compile(r"^line \d+, column \d+: ")
 _SEARCH_SECONDS = 0.5
-"""For the part of a schema that has the mistake."""
-JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?"}
+"""For the part of a schema that can't be forced."""
+_UNSATISFIABLE = "nsatisfiable"
+_MOST_NOTES = 20
+JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?", "coerce_one_of": True}
 """White space in JSON that models write; without a limit, a model can write it without end."""
+CALL_OPTIONS: JsonCompileOptions = {
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "whitespace_flexible": False,
+    "coerce_one_of": True,
+}
+"""As chat templates write calls (``tojson``), so that a call has the same tokens when it is sent back."""
+_WITHOUT_ONE_OF: JsonCompileOptions = {**JSON_OPTIONS, "coerce_one_of": False}
 
 
 class _UnusableError(Exception):
@@ -52,6 +62,8 @@ def limits() -> llguidance.LLParserLimits:
 def answer(request: CheckGrammar) -> GrammarAnswer:
     """Compile it for the vocabulary of all bytes, and look at how it begins."""
     try:
+        if request.kind == "json_schema":
+            return _schema_checked(request)
         grammar = _grammar(request)
         _try(grammar)
     except _UnusableError as error:
@@ -59,6 +71,12 @@ def answer(request: CheckGrammar) -> GrammarAnswer:
         # A regular expression is put into a grammar, where its place says nothing.
         return GrammarFailed(_LINE.sub("", text) if request.kind == "regex" else text)
     return GrammarChecked(grammar)
+
+
+def check_answer(request: CheckAnswer) -> AnswerChecked:
+    """Whether a finished answer is valid by its schema, as far as a grammar can't force that."""
+    problem = problem_of(json.loads(request.schema), request.text)
+    return AnswerChecked(None if problem is None else _line(problem) if problem else "")
 
 
 def first_line(message: str) -> str:
@@ -69,15 +87,23 @@ def first_line(message: str) -> str:
     return f"{lines[0].partition(' regex parse error')[0].rstrip(':')}: {own}" if own else lines[0]
 
 
+def _schema_checked(request: CheckGrammar) -> GrammarChecked:
+    schema = _schema(request.source)
+    found = _forced(schema, lenient=request.lenient)
+    notes = list(dict.fromkeys(map(_line, found.notes)))
+    if len(notes) > _MOST_NOTES:
+        notes[_MOST_NOTES:] = [f"{len(notes) - _MOST_NOTES} more"]
+    own = {"x-guidance": schema["x-guidance"]} if isinstance(schema, dict) and "x-guidance" in schema else {}
+    return GrammarChecked(_schema_grammar({**own, **found.schema}), notes, found.schema)
+
+
 def _grammar(request: CheckGrammar) -> str:
     source = request.source
     if request.kind != "json_object" and not source.strip():
         raise _UnusableError("it is empty")
     match request.kind:
-        case "json_object":
+        case "json_object" | "json_schema":
             return _schema_grammar({"type": "object"})
-        case "json_schema":
-            return _schema_grammar(_schema(source))
         case "regex":
             _check_depth(source)
             return llguidance.LLMatcher.grammar_from_regex(source)
@@ -89,50 +115,79 @@ def _grammar(request: CheckGrammar) -> str:
             return llguidance.LLMatcher.grammar_from_lark(_lark(source))
 
 
-def _schema(source: str) -> dict[str, Any]:
+def _schema(source: str) -> Any:
+    if not source.strip():
+        raise _UnusableError("it is empty")
     _check_depth(source)
     try:
-        schema = json.loads(source)
+        return json.loads(source)
     except json.JSONDecodeError as error:
         raise _UnusableError(f"line {error.lineno}, column {error.colno}: {error.msg}") from error
     except ValueError as error:
         raise _UnusableError(str(error)) from error
-    if not isinstance(schema, dict):
-        raise _UnusableError("a schema is a JSON object")
-    if problem := _error(schema, schema):
-        raise _UnusableError(f"at {_place(schema, problem)}: {problem}")
-    return schema
 
 
-def _error(part: dict[str, Any], schema: dict[str, Any]) -> str:
-    """What is wrong with a ``part`` of a schema on its own; empty if nothing is."""
-    definitions = {name: schema[name] for name in _DEFINITIONS if name in schema}
+def _forced(schema: Any, *, lenient: bool) -> Forced:
+    """What of ``schema`` llguidance can force. Raises `_UnusableError`; where ``lenient``, everything is taken."""
+    deadline = time.monotonic() + _SEARCH_SECONDS
     try:
-        error = llguidance.LLMatcher.validate_grammar(_schema_grammar({**definitions, **part}), limits=limits())
-    except _UnusableError as problem:
-        return str(problem)
-    return first_line(error) if error and not error.startswith("WARNING") else ""
+        found = forced(schema, _compiles, lenient=lenient)
+    except InvalidError as error:
+        raise _UnusableError(str(error)) from error
+    while error := _error(found.schema):
+        in_time = time.monotonic() < deadline
+        place, part, error = _innermost(found, error) if in_time else ("#", found.schema, error)
+        if _UNSATISFIABLE in error and not lenient:
+            raise _UnusableError(f"at {where(place)}: {error}")
+        found.notes.append(note(_weaken(part, found.schema.get("$defs", {}), in_time=in_time), place))
+    found.notes.extend(_overlapping(found, deadline))
+    return found
 
 
-def _place(schema: dict[str, Any], error: str) -> str:
-    """The innermost part of a schema that has this ``error`` on its own, as a JSON pointer (RFC 6901)."""
-    place, part, deadline = "#", schema, time.monotonic() + _SEARCH_SECONDS
-    while found := next(
-        (one for one in _children(part) if time.monotonic() < deadline and _error(one[1], schema) == error), None
-    ):
-        place, part = "/".join((place, *found[0])), found[1]
-    return place if part is not schema else "the top level"
+def _innermost(found: Forced, error: str) -> tuple[str, dict[str, Any], str]:
+    """The place of the innermost part with an error of this kind, that part, and its error."""
+    for place, part in found.parts:
+        own = _error({**part, "$defs": found.schema.get("$defs", {})})
+        if own and (_UNSATISFIABLE in own) == (_UNSATISFIABLE in error):
+            return place, part, own
+    return "#", found.schema, error
 
 
-def _children(part: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """The objects below that may be parts of a schema: values of keywords, and what is in a list or a map there."""
-    for name, value in part.items():
-        if isinstance(value, dict) and name not in _MAPS:
-            yield (name,), value
-        inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, one in inner:
-            if isinstance(one, dict):
-                yield (name, str(key).replace("~", "~0").replace("/", "~1")), one
+def _weaken(part: dict[str, Any], definitions: dict[str, Any], *, in_time: bool) -> str:
+    """Leave out of a ``part`` the keyword that can't be forced, and say which it was."""
+    for keyword in [one for one in part if one not in ("type", "$defs")] if in_time else ():
+        rest = {name: value for name, value in part.items() if name != keyword}
+        if not _error({**rest, "$defs": definitions}):
+            del part[keyword]
+            return keyword
+    kept = {"type": part["type"]} if len(part) > 1 and "type" in part else {}
+    left_out = ", ".join(one for one in part if one not in kept)
+    part.clear()
+    part.update(kept)
+    return left_out
+
+
+def _overlapping(found: Forced, deadline: float) -> Iterator[str]:
+    """The places where an answer may be valid by more than one of the schemas of a ``oneOf``."""
+    for place, part in found.parts:
+        if "oneOf" in part:
+            definitions = found.schema.get("$defs", {})
+            alone = {"oneOf": part["oneOf"], "$defs": definitions, "x-guidance": _WITHOUT_ONE_OF}
+            if time.monotonic() > deadline or _error(alone):
+                yield note("oneOf", place)
+
+
+def _compiles(schema: dict[str, Any]) -> bool:
+    return not _error(schema)
+
+
+def _error(schema: dict[str, Any]) -> str:
+    """Why llguidance doesn't take a ``schema``; empty if it does."""
+    try:
+        _try(_schema_grammar(schema))
+    except _UnusableError as error:
+        return first_line(str(error))
+    return ""
 
 
 def _schema_grammar(schema: dict[str, Any]) -> str:
@@ -161,7 +216,8 @@ def _check_depth(source: str) -> None:
 
 def _try(grammar: str) -> None:
     """Raise `_UnusableError` if llguidance can't begin an answer with ``grammar``, or can't take a token back."""
-    if error := llguidance.LLMatcher.validate_grammar(grammar, limits=limits()):
+    error = llguidance.LLMatcher.validate_grammar(grammar, limits=limits())
+    if error and not error.startswith("WARNING"):
         raise _UnusableError(first_line(error))
     matcher = llguidance.LLMatcher(_tokenizer(), grammar, log_level=0, limits=limits())
     mask = matcher.compute_bitmask() if not matcher.is_error() else b""
@@ -184,6 +240,7 @@ class _Bytes:
         return list(text.encode() if isinstance(text, str) else text)
 
 
+@cache
 def _tokenizer() -> llguidance.LLTokenizer:
     return llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Bytes()))
 

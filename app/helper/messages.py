@@ -70,23 +70,40 @@ class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckGrammar(msgspec.Struct, frozen=True, tag=True):
-    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). Answered by `GrammarChecked` or
-    `GrammarFailed`."""
+    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). ``lenient``: take every schema, and
+    leave out what isn't valid in it. Answered by `GrammarChecked` or `GrammarFailed`."""
 
     kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
     source: str
+    lenient: bool = False
 
 
 class GrammarChecked(msgspec.Struct, frozen=True, tag=True):
-    """``grammar``: the same in llguidance's notation."""
+    """``grammar``: the same in llguidance's notation. ``notes``: the parts of a schema that it can't force, each a
+    keyword and its place; ``schema``: the rest, in other words where llguidance needs that."""
 
     grammar: str
+    notes: list[str] = []
+    schema: dict[str, Any] = {}
 
 
 class GrammarFailed(msgspec.Struct, frozen=True, tag=True):
     """``detail``: what is wrong and where, in one line."""
 
     detail: str
+
+
+class CheckAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Check a finished answer against its JSON ``schema``. Answered by `AnswerChecked`."""
+
+    schema: str
+    text: str
+
+
+class AnswerChecked(msgspec.Struct, frozen=True, tag=True):
+    """``problem``: why it isn't valid, in one line; empty: it is; ``None``: that can't be found out."""
+
+    problem: str | None
 
 
 class Highlight(msgspec.Struct, frozen=True, tag=True):
@@ -228,23 +245,6 @@ class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
     height: int
 
 
-TemplateRequest = CheckTemplate | RenderTemplate
-TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
-GrammarAnswer = GrammarChecked | GrammarFailed
-Request = (
-    TemplateRequest
-    | CheckGrammar
-    | Highlight
-    | ReadChats
-    | ReadMoreChats
-    | ReadFile
-    | LookAtImage
-    | RenderMarkdown
-    | RenderFormula
-)
-FormulaAnswer = FormulaDrawn | FormulaNotDrawn
-FileAnswer = FileRead | FileNotRead | ImageLookedAt | PageDrawn
-Answer = (
 class DrawPage(msgspec.Struct, frozen=True, tag=True):
     """Draw a page of a PDF file; ``page``: from 0, the last one if there aren't so many. Answered by `PageDrawn` or
     `FileNotRead`."""
@@ -262,8 +262,28 @@ class PageDrawn(msgspec.Struct, frozen=True, tag=True):
     pages: int
 
 
+TemplateRequest = CheckTemplate | RenderTemplate
+TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
+GrammarAnswer = GrammarChecked | GrammarFailed
+Request = (
+    TemplateRequest
+    | CheckGrammar
+    | CheckAnswer
+    | Highlight
+    | ReadChats
+    | ReadMoreChats
+    | ReadFile
+    | LookAtImage
+    | DrawPage
+    | RenderMarkdown
+    | RenderFormula
+)
+FormulaAnswer = FormulaDrawn | FormulaNotDrawn
+FileAnswer = FileRead | FileNotRead | ImageLookedAt | PageDrawn
+Answer = (
     TemplateAnswer
     | GrammarAnswer
+    | AnswerChecked
     | Highlighted
     | ChatsRead
     | ChatsNotRead
@@ -274,9 +294,9 @@ class PageDrawn(msgspec.Struct, frozen=True, tag=True):
 
 REQUESTS: decoders.Decoder[Request] = decoders.decoder(Request)
 CHECKED: decoders.Decoder[TemplateChecked | TemplateFailed] = decoders.decoder(TemplateChecked | TemplateFailed)
-    | DrawPage
 RENDERED: decoders.Decoder[Rendered | TemplateFailed] = decoders.decoder(Rendered | TemplateFailed)
 GRAMMAR_CHECKED: decoders.Decoder[GrammarAnswer] = decoders.decoder(GrammarAnswer)
+ANSWER_CHECKED: decoders.Decoder[AnswerChecked] = decoders.decoder(AnswerChecked)
 CHATS_READ: decoders.Decoder[ChatsRead | ChatsNotRead] = decoders.decoder(ChatsRead | ChatsNotRead)
 FILE_READ: decoders.Decoder[FileRead | FileNotRead] = decoders.decoder(FileRead | FileNotRead)
 IMAGE_LOOKED_AT: decoders.Decoder[ImageLookedAt | FileNotRead] = decoders.decoder(ImageLookedAt | FileNotRead)

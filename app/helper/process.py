@@ -13,9 +13,10 @@ from app.helper.messages import (
     REQUESTS,
     Answer,
     ChatsRead,
+    CheckAnswer,
     CheckGrammar,
-    Highlight,
     DrawPage,
+    Highlight,
     LookAtImage,
     ReadChats,
     ReadFile,
@@ -75,11 +76,11 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper.files import reading
 
         return lambda: reading.answer(request)
-    if isinstance(request, LookAtImage):
     if isinstance(request, DrawPage):
         from app.helper.files import pages
 
         return lambda: pages.answer(request)
+    if isinstance(request, LookAtImage):
         from app.helper.files import images
 
         return lambda: images.answer(request)
@@ -96,6 +97,10 @@ def _prepared(request: Request) -> Callable[[], Answer]:
         from app.helper import grammars
 
         return lambda: grammars.answer(request)
+    if isinstance(request, CheckAnswer):
+        from app.helper import grammars
+
+        return lambda: grammars.check_answer(request)
     from app.helper import templates
 
     return lambda: templates.answer(request)

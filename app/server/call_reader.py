@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from app.protocol.tool_parameters import text_value
+from app.protocol.tool_parameters import parameters_of, text_value
 from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, KEY, NAME, VALUE, Tool, ToolCall, ToolFormat
 
 _decode = json.JSONDecoder().raw_decode
@@ -95,9 +95,10 @@ class CallReader:
     def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
         """The arguments in ``text`` that are written one by one, as JSON, and where they end; ``None``: they go on."""
         schema, values = self._schemas.get(name, {}), dict[str, Any]()
+        schemas = parameters_of(schema).schemas
         while head := self._parameter.match(text, at):
             key = head["key"]
-            written = text_value(schema.get("properties", {}).get(key, {}), schema)
+            written = text_value(schemas.get(key, {}), schema)
             if written is None:
                 try:
                     values[key], end = _decode(text, head.end())
@@ -126,7 +127,7 @@ def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
 def _pattern(text: str) -> re.Pattern[str]:
     escaped = re.escape(text)
     named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
-    named = named.replace(KEY, r"(?P<key>[A-Za-z0-9_.$@-]+)")
+    named = named.replace(KEY, r'(?P<key>[^<>"\n]+)')
     return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
 
 

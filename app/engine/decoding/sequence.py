@@ -24,7 +24,8 @@ class Task:
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
     after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
-    ``grammar``: what the answer has to follow. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
+    ``grammar``: what the answer has to follow; ``notes``: what isn't in it, and ``is_valid`` checks a finished answer
+    for that. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
     ``logit_bias``: as in `Generate`.
     ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
     that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
@@ -42,6 +43,8 @@ class Task:
     between: str = ""
     closing: Callable[[str], Sequence[int]] = lambda _: ()
     grammar: Grammar | None = None
+    notes: Sequence[str] = ()
+    is_valid: Callable[[str], bool | None] = lambda _: None
     mark_texts: Mapping[int, bytes] = field(default_factory=dict)
     logprobs: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)

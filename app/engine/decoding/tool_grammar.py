@@ -6,18 +6,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from app.engine.decoding.grammar import is_mark
 from app.errors import KnownError
-from app.protocol.tool_parameters import TextValue, check_parameters, text_value
+from app.protocol.tool_parameters import TextValue, parameters_of, text_value
 from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, KEY, NAME, VALUE, Tool, ToolFormat, ToolUse
 
 _PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}])")
 _SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
 """What means something in a regular expression."""
-_KEY = re.compile(r"[A-Za-z0-9_.$@-]{1,128}")
+_KEY = r"[^<>\"\n]{1,128}"
 
 
 class Vocabulary(Protocol):
@@ -31,13 +31,23 @@ class Vocabulary(Protocol):
 class CallGrammar:
     """The grammar of an answer with calls by ``use``, written in a format, for one vocabulary."""
 
-    def __init__(self, known: ToolFormat, use: ToolUse, vocabulary: Vocabulary | None = None) -> None:
-        """Without a ``vocabulary``, marks are spelled, as for a check of everything else."""
+    def __init__(
+        self,
+        known: ToolFormat,
+        use: ToolUse,
+        vocabulary: Vocabulary | None = None,
+        forced: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        """Without a ``vocabulary``, marks are spelled, as for a check of everything else. ``forced``: the parameters of
+        each tool as far as llguidance can force them (`app.helper.messages.GrammarChecked.schema`)."""
+        self._forced = {tool.name: schema for tool, schema in zip(use.tools, forced, strict=False)}
         self._format = known
         self._use = use
         self._vocabulary = vocabulary
         self.marks: dict[int, bytes] = {}
         """The text of control tokens in it."""
+        self.notes: dict[str, list[str]] = {}
+        """What of the parameters of each tool the form of the calls can't force, once `source` has been called."""
 
     def source(self) -> str:
         """In llguidance's notation."""
@@ -56,7 +66,8 @@ class CallGrammar:
         rules.append(f"calls: first{repeated} {closing}".rstrip())
         rules.append(f"mark: {self._literal(known.mark)}")
         for place, tool in enumerate(tools):
-            rules += self._parameters(tool, place) if known.parameter else [f"arguments{place}: {_json(_schema(tool))}"]
+            as_json = [f"arguments{place}: {_json(self._schema(tool))}"]
+            rules += self._parameters(tool, place) if known.parameter else as_json
         return "\n".join([f"start: {self._start(is_token=is_token)}", *rules, *self._texts(is_token=is_token)])
 
     def _start(self, *, is_token: bool) -> str:
@@ -84,43 +95,52 @@ class CallGrammar:
         places = {
             NAME: json.dumps(tool.name),
             ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/",
-            ARGUMENTS: f"arguments{place}" if not self._format.parameter or tool.parameters.get("properties") else " ",
+            ARGUMENTS: f"arguments{place}",
         }
         written = [places.get(part) or self._literal(part) for part in _PLACES.split(self._format.call)]
         if begins is not None:
             written[0] = begins
         return " ".join(filter(str.strip, written))
 
+    def _schema(self, tool: Tool) -> dict[str, Any]:
+        """What the arguments of ``tool`` have to follow, as far as that can be forced."""
+        nothing = {"properties": {}, "additionalProperties": False}
+        forced = self._forced.get(tool.name, tool.parameters) if tool.parameters else nothing
+        return {**forced, "type": "object"}
+
     def _parameters(self, tool: Tool, place: int) -> Iterator[str]:
-        """The rules of arguments that are written one by one, in the order of the schema. Raises `KnownError`."""
-        schema = _schema(tool)
-        try:
-            check_parameters(schema)
-            values = {name: text_value(one, schema) for name, one in schema.get("properties", {}).items()}
-        except ValueError as error:
-            raise KnownError(f"The parameters of the tool {tool.name} can't be used: {error}.") from error
-        except (AttributeError, TypeError) as error:
-            raise KnownError(f"The parameters of the tool {tool.name} aren't a valid JSON schema.") from error
+        """The rules of arguments that are written one by one, in the order of the schema."""
+        whole, forced = parameters_of(tool.parameters), self._schema(tool)
+        schemas = parameters_of(forced).schemas
+        definitions = {name: forced[name] for name in ("$defs", "definitions") if name in forced}
+        notes = self.notes[tool.name] = [f"“{keyword}” at the top level" for keyword in whole.not_followed]
         before, _, after = self._format.parameter.partition(VALUE)
         names = []
-        for number, (key, value) in enumerate(values.items()):
-            if not _KEY.fullmatch(key):
-                raise KnownError(f"An argument of the tool {tool.name} has a name that can't be used with this model.")
+        for number, (key, one) in enumerate(whole.schemas.items()):
+            value = text_value(one, tool.parameters)
+            if not re.fullmatch(_KEY, key):
+                notes.append(f"an argument called {json.dumps(key)}")
+                continue
             rule = f"p{place}x{number}"
-            names.append(rule if key in schema.get("required", ()) else f"{rule}?")
+            names.append(rule if key in whole.required else f"{rule}?")
             begins = self._literal(before.replace(KEY, key))
             if value is None:
-                shared = {name: schema[name] for name in ("$defs", "definitions") if name in schema}
-                one = schema["properties"][key]
                 yield f"{rule}: {begins} {rule}j {self._literal(after)}"
-                yield f"{rule}j: {_json({**shared, **one} if isinstance(one, dict) else one)}"
-            elif value.choices is not None:
+                inner = schemas.get(key, {})
+                yield f"{rule}j: {_json({**definitions, **inner} if isinstance(inner, dict) else inner)}"
+                continue
+            notes += [f"“{keyword}” at #/properties/{key}" for keyword in value.not_followed]
+            if value.choices is not None:
                 choices = " | ".join(json.dumps(text, ensure_ascii=False) for text in value.choices)
                 yield f"{rule}: {begins} ({choices}) {self._literal(after)}"
             else:
                 yield from self._text(rule, begins, value, after)
-        if names:
-            yield f"arguments{place}: {' '.join(names)}"
+        if whole.any_name:
+            names.append(f"p{place}*")
+            start, _, end = before.partition(KEY)
+            begins = f"{self._literal(start)} /{_KEY}/ {self._literal(end)}"
+            yield from self._text(f"p{place}", begins, TextValue(), after)
+        yield f"arguments{place}: {' '.join(names)}" if names else f'arguments{place}: ""'
 
     def _text(self, rule: str, begins: str, value: TextValue, after: str) -> Iterator[str]:
         """The rules of an argument that is a text, up to what stands ``after`` it. Raises `KnownError`."""
@@ -170,16 +190,8 @@ def _escaped(text: str) -> str:
     return _SIGNS.sub(r"\\\1", text).replace("\n", r"\n")
 
 
-def _schema(tool: Tool) -> dict[str, Any]:
-    """What the arguments of ``tool`` have to follow. Raises `KnownError`."""
-    schema = {"type": "object", **(tool.parameters or {"properties": {}, "additionalProperties": False})}
-    if schema["type"] != "object":
-        raise KnownError(f"The parameters of the tool {tool.name} have to be an object.")
-    return schema
-
-
 def _json(schema: Any) -> str:
     """JSON by a schema, as a part of a rule."""
-    from app.helper.grammars import JSON_OPTIONS  # imports llguidance
+    from app.helper.grammars import CALL_OPTIONS  # imports llguidance
 
-    return f"%json {json.dumps({'x-guidance': JSON_OPTIONS, **schema} if isinstance(schema, dict) else schema)}"
+    return f"%json {json.dumps({**schema, 'x-guidance': CALL_OPTIONS} if isinstance(schema, dict) else schema)}"

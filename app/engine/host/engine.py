@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
+from app.engine.decoding.detokenizer import answer_text
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.images import text_of
 from app.engine.decoding.loop import Decoding, Stops
@@ -257,6 +258,7 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             first_dropped=prompt.first_dropped,
             template="none" if command.raw else target.prompts.tokenizer.templates.kind,
+            notes=list(task.notes),
         )
         try:
             logits = yield from self._process(target, command, task, statistics)
@@ -273,12 +275,14 @@ class Engine:
         drafting, sequence = self._drafting(command), self._sequence
         stops = Stops(self._cancel.is_set, self._stop_thinking.is_set)
         decoding = Decoding(target.context, sequence, target.model, drafting, task, started, stops)
+        answer = [decoding.text.earlier]
         try:
             for done in decoding.rounds(logits):
                 self.last_progress = time.monotonic()
                 threads = self._threads if done.verify_passes else None
                 round_ = threads.after_round(done, len(sequence), drafting) if threads else done
                 statistics.add(round_)
+                answer += map(answer_text, round_.pieces)
                 yield round_
         except InvalidLogitsError:
             target.context.clear(overwrite=True)  # invalid numbers would spoil the sums of later answers, too
@@ -296,6 +300,7 @@ class Engine:
             stop_overlap=decoding.text.overlap,
             draft_failure=drafting.failure if drafting else None,
             curve=curve,
+            valid=task.is_valid("".join(answer)) if decoding.finish_reason == "end" else None,
         )
         if self._costs:
             self._costs.history.save_now_and_then()

@@ -15,7 +15,7 @@ from app.protocol.commands import Generate
 
 def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
     """How to answer. Raises `KnownError` for a format or tools that can't be used."""
-    grammar, mark_texts = grammar_of(target, command)
+    followed = grammar_of(target, command)
     return Task(
         sampling=command.sampling,
         seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
@@ -28,8 +28,10 @@ def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
         thinking_budget=command.thinking_budget,
         between=target.thinking.between,
         closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-        grammar=grammar,
-        mark_texts=mark_texts,
+        grammar=followed.grammar,
+        notes=followed.notes,
+        is_valid=followed.is_valid,
+        mark_texts=followed.mark_texts,
         logprobs=command.logprobs,
         logit_bias=command.logit_bias,
         unit=target.exact_unit if command.accept == "exact" else 1,

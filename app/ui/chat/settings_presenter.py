@@ -14,7 +14,7 @@ from shiboken6 import isValid
 from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.helper.answer_format import checked_grammar
+from app.helper.answer_format import checked_grammar, left_to_model
 from app.protocol.options import AnswerFormat
 from app.ui import notices
 from app.ui.chat.model import ChatModel
@@ -126,7 +126,7 @@ class ChatSettingsPresenter(QObject):
             return
         self._lane.submit(
             lambda: checked_grammar(wanted),
-            lambda _: self._show_format_problem(wanted, ""),
+            lambda found: self._show_format_problem(wanted, left_to_model(found.notes)),
             lambda error: self._show_format_problem(wanted, str(error)),
         )
 

@@ -227,3 +227,25 @@ def test_an_engine_starts_without_llguidance() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert "app.engine.decoding.grammar" in result.stdout.split()
     assert "llguidance" not in result.stdout.split()
+
+
+def test_what_cannot_be_forced_is_said_and_the_finished_answer_checked(loaded: Engine) -> None:
+    schema: dict[str, Any] = {"type": "array", "items": {"enum": [1, 2]}, "minItems": 1, "maxItems": 3}
+    found = set()
+    for seed in range(8):
+        for more in ({}, {"uniqueItems": True}):
+            wanted = AnswerFormat(kind="json_schema", source=json.dumps({**schema, **more}), strict=True)
+            answer = run(loaded, ask("Tell me", format=wanted, seed=seed, sampling=FREE, max_tokens=80))
+            value = json.loads(answer.answer)
+            assert answer.finished.valid == (len(set(value)) == len(value) if more else None)
+            assert answer.started.notes == (["Left to the model: “uniqueItems” at the top level."] if more else [])
+            found.add(answer.finished.valid)
+    assert found == {None, True, False}
+
+
+def test_strict_is_refused_where_nobody_can_check(loaded: Engine) -> None:
+    wanted = AnswerFormat(kind="json_schema", source='{"$ref": "https://example.com/a.json"}', strict=True)
+    with pytest.raises(
+        KnownError, match=r"The JSON schema can't be used with “strict”: “\$ref” at the top level isn't"
+    ):
+        run(loaded, ask("Tell me", format=wanted))

@@ -219,27 +219,49 @@ def test_marks_in_tools_and_arguments_are_text(engine: Engine, load: Loader, tmp
     assert prompt_text(engine).count("[TOOL_CALLS]") >= 7
 
 
-@pytest.mark.parametrize(
-    ("use", "sentence"),
-    [
-        (
-            ToolUse(tools=[Tool(name="f", parameters={"type": "nonsense"})]),
-            "The parameters of the tool f can't be used",
-        ),
-        (ToolUse(tools=[Tool(name="f", parameters={"type": "string"})]), "have to be an object"),
-        (ToolUse(tools=[Tool(name="f", parameters={"properties": {"a b": {}}})]), "a name that can't be used"),
-        (
-            ToolUse(tools=[Tool(name="f", parameters={"properties": {"a": {"type": "string", "pattern": "x"}}})]),
-            "pattern",
-        ),
-        (ToolUse(tools=[Tool(name="f", parameters={"anyOf": [{}]})]), "anyOf"),
-        (ToolUse(tools=[Tool(name="f", parameters={"required": ["a"]})]), "is required that has no schema"),
-    ],
-)
-def test_tools_that_cannot_be_used(engine: Engine, load: Loader, tmp_path: Path, use: ToolUse, sentence: str) -> None:
-    load(make_tool_model(tmp_path / "model.gguf", "qwen-xml"))
-    with pytest.raises(KnownError, match=sentence):
-        run(engine, ask("Well?", tools=use))
+TEXT = {"type": "string"}
+ODD: list[tuple[dict[str, Any], str]] = [
+    ({"type": "nonsense"}, ""),
+    ({"type": "string"}, ""),
+    ({"type": "object", "properties": {"a b": TEXT, "c.d": {"type": "integer"}}, "required": ["a b"]}, ""),
+    ({"properties": {"a": {**TEXT, "pattern": "x", "format": "uri", "x-y": 1, "nullable": True}}}, "“pattern”"),
+    ({"anyOf": [{"properties": {"a": TEXT}, "required": ["a"]}, {"properties": {"b": TEXT}}]}, "“anyOf”"),
+    ({"required": ["a"]}, ""),
+    ({"properties": {"a": {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}}, "required": ["a"]}, ""),
+    ({"properties": {"a": {"type": "array", "items": TEXT, "uniqueItems": True}}}, "“uniqueItems” at #/properties/a"),
+    ({"properties": {"a": {"type": "integer", "minimum": 5, "maximum": 3}}}, ""),
+    ({"$ref": "#/definitions/p", "definitions": {"p": {"properties": {"a": {"$ref": "https://x.org"}}}}}, "“$ref”"),
+    ({"properties": {"a": {**TEXT, "minLength": 5, "maxLength": 3}}, "required": ["a"]}, "Length”"),
+    ({"additionalProperties": TEXT}, ""),
+    ({}, ""),
+]
+"""Parameters, and what is said of them."""
+
+
+@pytest.mark.parametrize("name", ["qwen-xml", "llama", *in_proof(["glm", "seed", "minimax", "minicpm", "hermes"])])
+def test_parameters_of_any_kind_are_taken(engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName) -> None:
+    load(make_tool_model(tmp_path / "model.gguf", name))
+    known = FORMATS[name]
+    tools = [Tool(name=f"f{place}", parameters=schema) for place, (schema, _) in enumerate(ODD)]
+    for tool, (_, said) in zip(tools, ODD, strict=True):
+        use = ToolUse(tools=[*tools, LIGHT], required=True, only=tool.name, several=False)
+        answer = run(engine, ask("Well?", tools=use, sampling=WARM, max_tokens=40))
+        assert answer.text.startswith(known.begins + tool.name)
+        own = [note for note in answer.started.notes if note.startswith(f"Parameters of {tool.name}: ")]
+        assert not said or not known.parameter or said in "".join(own), tool
+    use = ToolUse(tools=[*tools, LIGHT], required=True, only="switch-light", several=False)
+    check(calls_in(run(engine, ask("Well?", tools=use, sampling=WARM, max_tokens=300)).text, known))
+
+
+def test_strict_parameters_are_refused_where_they_cannot_be_forced(
+    engine: Engine, load: Loader, tmp_path: Path
+) -> None:
+    load(make_tool_model(tmp_path / "model.gguf", "llama"))
+    unique = {"properties": {"a": {"type": "array", "items": TEXT, "uniqueItems": True}}}
+    with pytest.raises(KnownError, match=r"the tool f can't be forced as “strict” asks: “uniqueItems” at #/prop"):
+        run(engine, ask("Well?", tools=ToolUse(tools=[Tool(name="f", parameters=unique, strict=True)])))
+    use = ToolUse(tools=[Tool(name="f", parameters={"properties": {"a": {**TEXT, "format": "uri"}}}, strict=True)])
+    run(engine, ask("Well?", tools=use, max_tokens=2))
 
 
 def test_a_template_without_tools(engine: Engine, load: Loader, tmp_path: Path) -> None:

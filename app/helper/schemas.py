@@ -1,0 +1,392 @@
+"""JSON schemas as other programs write them, turned into what a grammar can force. What it can't is left out, which
+only makes more answers possible, and noted; finished answers are then checked. Runs in the helper process.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import jsonschema
+import referencing.exceptions
+from jsonschema import validators
+from jsonschema_specifications import REGISTRY
+from referencing.jsonschema import DRAFT202012, specification_with
+
+from app.helper.patterns import forced_patterns
+
+Part = dict[str, Any]
+Compiles = Callable[[Part], bool]
+"""Whether llguidance takes a schema."""
+
+_TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
+"""Those that are forced; others are annotations, as JSON Schema says."""
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_MAPS = ("properties", "patternProperties")
+_AS_IT_IS = ("const", "enum", "format", "pattern", "required", "type", *_COUNTS, *_NUMBERS)
+_UNFORCED = (
+    "not",
+    "if",
+    "contains",
+    "uniqueItems",
+    "propertyNames",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "$dynamicRef",
+    "$recursiveRef",
+)
+_APPLIED_IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef", "$recursiveRef")
+_UNKNOWN = (referencing.exceptions.Unresolvable, AttributeError, RecursionError, ValueError)
+_OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
+"""In their schemas, only ``$ref`` counts where there is one."""
+
+
+class InvalidError(Exception):
+    """A schema isn't valid; the message says what, and where."""
+
+
+class Forced(NamedTuple):
+    """What of a schema a grammar can force."""
+
+    schema: Part
+    parts: list[tuple[str, Part]]
+    """Its parts by their places in the original, as JSON pointers, inner ones first: the same objects as in ``schema``.
+    """
+    notes: list[str]
+    """What isn't forced: keyword and place."""
+
+
+def forced(schema: Any, compiles: Compiles, *, lenient: bool = False) -> Forced:
+    """What of ``schema`` can be forced; ``lenient``: leave out what isn't valid, too. Raises `InvalidError`."""
+    rewriting = _Rewriting(schema, compiles, lenient=lenient)
+    root = rewriting.part(schema, "#", rewriting.resolver)
+    whole: Part = root if isinstance(root, dict) else {} if root else {"enum": []}
+    if rewriting.definitions:
+        whole["$defs"] = rewriting.definitions
+    return Forced(whole, rewriting.parts, rewriting.notes)
+
+
+class _Rewriting:
+    """Goes through one schema. References become those to definitions of its own, so nothing else is looked up."""
+
+    def __init__(self, schema: Any, compiles: Compiles, *, lenient: bool) -> None:
+        self.notes: list[str] = []
+        self.parts: list[tuple[str, Part]] = []
+        self.definitions: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._compiles = compiles
+        self._lenient = lenient
+        self._is_old = isinstance(schema, dict) and any(one in str(schema.get("$schema")) for one in _OLD_DRAFTS)
+        self.resolver = _resolver(schema)
+
+    def part(self, schema: Any, place: str, resolver: Any) -> Part | bool:
+        """One part of the schema at a ``place``, as a grammar can force it."""
+        if isinstance(schema, bool):
+            return schema
+        if not isinstance(schema, dict):
+            self._refuse(place, "a schema is a JSON object")
+            return True
+        if self._is_old and "$ref" in schema:
+            schema = {"$ref": schema["$ref"]}
+        if isinstance(schema.get("$id"), str) and place != "#":
+            resolver = resolver.in_subresource(DRAFT202012.create_resource(schema))
+        found: Part = {}
+        if schema.get("not") in ({}, True):
+            return False
+        for keyword, value in self._modern(schema, place).items():
+            self._keep(found, keyword, value, f"{place}/{_escaped(keyword)}", resolver)
+            if keyword in _UNFORCED and not _says_nothing(keyword, value):
+                self._note(keyword, place)
+        self._strings(found, place)
+        self._objects(found, place)
+        self.parts.append((place, found))
+        if schema.get("nullable") is True:
+            found = {"anyOf": [found, {"type": "null"}]}
+        return found
+
+    def _keep(self, found: Part, keyword: str, value: Any, place: str, resolver: Any) -> None:
+        """Put into ``found`` what a grammar can force of a ``keyword``."""
+        if keyword in _LISTS:
+            found[keyword] = [self.part(one, f"{place}/{i}", resolver) for i, one in enumerate(value)]
+        elif keyword in _MAPS:
+            inner = value.items()
+            found[keyword] = {name: self.part(one, f"{place}/{_escaped(name)}", resolver) for name, one in inner}
+        elif keyword in ("items", "additionalProperties"):
+            found[keyword] = self.part(value, place, resolver)
+        elif keyword == "$ref":
+            self._refer(found, value, place, resolver)
+        elif keyword in _AS_IT_IS:
+            found[keyword] = value
+
+    def _refer(self, found: Part, reference: str, place: str, resolver: Any) -> None:
+        try:
+            target = resolver.lookup(reference)
+        except (*_UNKNOWN, TypeError):  # a part that isn't valid may be in its way
+            self._note("$ref", place.rpartition("/")[0])
+            return
+        name = self._names.get(id(target.contents))
+        if name is None:
+            name = self._names[id(target.contents)] = str(len(self._names))
+            self.definitions[name] = True  # its place in the order
+            self.definitions[name] = self.part(target.contents, _shown(reference), target.resolver)
+        found["$ref"] = f"#/$defs/{name}"
+
+    # ------------------------------------------------------------ what is written in another way
+
+    def _modern(self, schema: Part, place: str) -> Part:
+        """With the keywords of draft 2020-12, and those left out whose values aren't valid."""
+        found = {keyword: value for keyword, value in schema.items() if self._is_valid(keyword, value, place)}
+        for keyword, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+            if isinstance(found.get(keyword), bool) and found.pop(keyword) and limit in found:
+                found[keyword] = found.pop(limit)
+        if isinstance(found.get("items"), list):
+            found["prefixItems"] = found.pop("items")
+            if "additionalItems" in found:
+                found["items"] = found["additionalItems"]
+        _unevaluated(found)
+        _without_not(found)
+        _named_keys(found)
+        return found
+
+    def _is_valid(self, keyword: str, value: Any, place: str) -> bool:
+        """Whether the ``value`` is one that ``keyword`` may have. Raises `InvalidError` unless that may be left out."""
+        if keyword == "required" and isinstance(value, bool):
+            return False  # how draft 3 says it, inside of a property
+        problem = _problem(keyword, value)
+        if problem:
+            self._refuse(place, problem)
+        return not problem
+
+    # ------------------------------------------------------------ what depends on several keywords
+
+    def _strings(self, found: Part, place: str) -> None:
+        for name in _COUNTS:
+            if name in found:
+                found[name] = int(found[name])
+        if found.get("format") not in _FORMATS:
+            found.pop("format", None)
+        if "pattern" not in found:
+            return
+        patterns, is_exact = forced_patterns(found.pop("pattern"), self._takes_pattern)
+        if not is_exact:
+            self._note("pattern", place)
+        if len(patterns) == 1:
+            found["pattern"] = patterns[0]
+        elif patterns:
+            found["allOf"] = [*found.get("allOf", ()), *({"pattern": one} for one in patterns)]
+        length = {name: found[name] for name in ("format", "minLength", "maxLength") if name in found}
+        text = {"type": "string", **length, "allOf": [{"pattern": one} for one in patterns]}
+        if "format" in found and patterns and not self._compiles(text):
+            del found["format"]
+
+    def _takes_pattern(self, pattern: str) -> bool:
+        return self._compiles({"type": "string", "pattern": pattern})
+
+    def _objects(self, found: Part, place: str) -> None:
+        if found.get("additionalProperties") is False and "required" in found and not found.get("patternProperties"):
+            possible = [name for name in found["required"] if name in found.get("properties", {})]
+            if len(possible) < len(found["required"]):
+                self._note("required", place)
+                found["required"] = possible
+        names = dict.fromkeys(found.get("properties", {}), True)
+        alone: Part = {"type": "object", "properties": names, "required": found.get("required", [])}
+        if "patternProperties" in found:
+            known = {_same_pattern(one, self._takes_pattern): part for one, part in found["patternProperties"].items()}
+            found["patternProperties"] = known
+            if not self._compiles({**alone, "patternProperties": dict.fromkeys(known, True)}):
+                self._note("patternProperties", place)
+                del found["patternProperties"]
+                found.pop("additionalProperties", None)
+        for keyword in ("minProperties", "maxProperties"):
+            if keyword in found and not self._compiles({**alone, keyword: found[keyword]}):
+                self._note(keyword, place)
+                del found[keyword]
+
+    # ------------------------------------------------------------ notes
+
+    def _note(self, keyword: str, place: str) -> None:
+        self.notes.append(note(keyword, place))
+
+    def _refuse(self, place: str, problem: str) -> None:
+        if not self._lenient:
+            raise InvalidError(f"at {where(place)}: {problem}")
+        self.notes.append(f"{where(place)} ({problem})")
+
+
+def note(keyword: str, place: str) -> str:
+    """In words."""
+    return f"“{keyword}” at {where(place)}"
+
+
+def problem_of(schema: Any, answer: str) -> str | None:
+    """Why a finished ``answer`` isn't valid JSON by the original ``schema``; empty: it is; ``None``: that can't be
+    found out. Formats aren't looked at, as draft 2020-12 has it."""
+    try:
+        value = json.loads(answer)
+    except ValueError as error:
+        return str(error)
+    try:
+        error = next(_validator(schema).iter_errors(value), None)
+    except (*_UNKNOWN, TypeError):
+        return None
+    return "" if error is None else f"at {where(_pointer(error.absolute_path))}: {error.message}"
+
+
+def _validator(schema: Any) -> Any:
+    """The library's, which ignores what other dialects have and looks nothing up, with OpenAPI's ``nullable``."""
+    known = isinstance(schema, dict) and validators.validator_for(schema, default=None)
+    if not known and isinstance(schema, dict):
+        schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+    text = json.dumps(schema)
+    newest = jsonschema.Draft202012Validator
+    if '"items": [' in text and '"prefixItems"' not in text:
+        newest = jsonschema.Draft201909Validator
+    if re.search(r'"exclusiveM\w+": (?:true|false)', text):
+        newest = jsonschema.Draft4Validator
+    base = known or newest
+    own = {name: _or_null(base.VALIDATORS[name]) for name in ("type", "enum", "const") if name in base.VALIDATORS}
+    return validators.extend(base, {**own, "pattern": _pattern})(schema, registry=REGISTRY)
+
+
+def _or_null(check: Any) -> Any:
+    def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[Any]:
+        return () if instance is None and schema.get("nullable") is True else check(validator, value, instance, schema)
+
+    return checked
+
+
+def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
+    """What Python can't read isn't looked at: the grammar has forced it, or nobody can."""
+    try:
+        is_wrong = isinstance(instance, str) and not re.search(pattern, instance)
+    except re.error:
+        return
+    if is_wrong:
+        yield jsonschema.ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _resolver(schema: Any) -> Any:
+    """For references within ``schema``, and to the schemas of JSON Schema itself."""
+    whole: Part = schema if isinstance(schema, dict) else {}
+    resource = specification_with(str(whole.get("$schema")), default=DRAFT202012).create_resource(whole)
+    name = whole.get("$id", whole.get("id"))
+    return REGISTRY.with_resource(name if isinstance(name, str) else "", resource).resolver_with_root(resource)
+
+
+def where(place: str) -> str:
+    """A place, in words."""
+    return "the top level" if place == "#" else place
+
+
+# ---------------------------------------------------------------- the same in other words
+
+
+def _unevaluated(found: Part) -> None:
+    """Where nothing else can have evaluated them, what is unevaluated is what is additional."""
+    if any(keyword in found for keyword in _APPLIED_IN_PLACE):
+        return
+    for unevaluated, additional in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
+        if unevaluated in found and "contains" not in found:
+            value = found.pop(unevaluated)
+            found.setdefault(additional, value)
+
+
+def _same_pattern(pattern: str, compiles: Callable[[str], bool]) -> str:
+    """What means the same to llguidance, if there is one."""
+    patterns, is_exact = forced_patterns(pattern, compiles)
+    return patterns[0] if is_exact and len(patterns) == 1 else pattern
+
+
+def _without_not(found: Part) -> None:
+    """``not`` of types, by the other types."""
+    wanted = found.get("not")
+    if not isinstance(wanted, dict) or set(wanted) != {"type"} or "integer" in wanted["type"]:
+        return
+    others = set(_types(found) or _TYPES) - set(_types(wanted))
+    if "number" in _types(wanted):
+        others.discard("integer")
+    if others:
+        found["type"] = sorted(others)
+        del found["not"]
+
+
+def _named_keys(found: Part) -> None:
+    """``propertyNames`` of an object with nothing else about names: as properties, or a pattern of them."""
+    names = found.get("propertyNames")
+    if not isinstance(names, dict) or any(keyword in found for keyword in (*_MAPS, "$ref")):
+        return
+    value = found.get("additionalProperties", True)
+    about = {keyword: names[keyword] for keyword in names if keyword in _AS_IT_IS and keyword not in ("type", "format")}
+    if "enum" in about or "const" in about:
+        keys = [one for one in about.pop("enum", [about.pop("const", None)]) if isinstance(one, str)]
+        new: Part = {"properties": dict.fromkeys(keys, value)}
+    elif set(about) == {"pattern"}:
+        new = {"patternProperties": {about.pop("pattern"): value}}
+    elif about and set(about) <= {"minLength", "maxLength"}:
+        length = f"{about.pop('minLength', 0)},{about.pop('maxLength', '')}"
+        new = {"patternProperties": {f"^[\\s\\S]{{{length}}}$": value}}
+    else:
+        return
+    if not about and all(keyword in ("type", "enum", "const", *_AS_IT_IS) for keyword in names if keyword != "$schema"):
+        del found["propertyNames"]
+        found |= {**new, "additionalProperties": False}
+
+
+def _says_nothing(keyword: str, value: Any) -> bool:
+    """Whether every answer is valid by it."""
+    if keyword == "propertyNames" and isinstance(value, dict):
+        return value.get("type") == "string" and not any(one in value for one in (*_AS_IT_IS[:5], *_COUNTS, *_LISTS))
+    nothing: tuple[Any, ...] = {"uniqueItems": (False,), "not": (False,), "contains": (), "if": ()}.get(
+        keyword, (True, {})
+    )
+    return any(value is one or (one == {} and value == {}) for one in nothing)
+
+
+# ---------------------------------------------------------------- values of keywords
+
+
+def _problem(keyword: str, value: Any) -> str:
+    """What is wrong with the ``value`` of a keyword; empty: nothing."""
+    if keyword == "type":
+        unknown = [one for one in _types({"type": value}) if one not in _TYPES]
+        return f"Invalid type: {unknown[0] if unknown else value}" if unknown or not value else ""
+    if keyword in _COUNTS:
+        is_right = not isinstance(value, bool) and isinstance(value, int | float) and value >= 0 and value == int(value)
+    elif keyword in _NUMBERS:
+        is_right = isinstance(value, int | float) and (not isinstance(value, bool) or keyword.startswith("exclusive"))
+    elif keyword in (*_LISTS, "enum", "required"):
+        is_right = isinstance(value, list) and (keyword != "required" or all(isinstance(one, str) for one in value))
+    elif keyword in _MAPS:
+        is_right = isinstance(value, dict)
+    else:
+        is_right = keyword not in ("pattern", "$ref", "format") or isinstance(value, str)
+    return "" if is_right else f"“{keyword}” can't be {json.dumps(value)[:40]}"
+
+
+def _types(schema: Part) -> list[Any]:
+    found = schema.get("type", [])
+    return found if isinstance(found, list) else [found]
+
+
+# ---------------------------------------------------------------- places
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _pointer(path: Iterable[str | int]) -> str:
+    return "/".join(("#", *(_escaped(str(one)) for one in path)))
+
+
+def _shown(reference: str) -> str:
+    """Where the definition is that is meant."""
+    return reference if reference.startswith("#") else f"“{reference}”"

@@ -1,0 +1,143 @@
+"""Schemas as other programs write them: what is forced, what is left to the model, and the check of what comes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.helper.grammars import answer, check_answer
+from app.helper.messages import CheckAnswer, CheckGrammar, GrammarChecked, GrammarFailed
+from tests.support.grammars import accepts
+
+TEXT = {"type": "string"}
+ZOD_EMAIL = (
+    r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"  # zod 4's
+)
+
+
+def checked(schema: Any, *, lenient: bool = False) -> GrammarChecked:
+    found = answer(CheckGrammar("json_schema", json.dumps(schema), lenient))
+    assert isinstance(found, GrammarChecked), found
+    return found
+
+
+def of(kind: str, *, key: str = "a", **more: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {key: {"type": kind, **more}}, "required": [key]}
+
+
+EXACT: list[tuple[Any, list[Any], list[Any]]] = [
+    (True, [1, "x", {"a": []}], []),
+    ({"type": "string", "format": "password"}, ["x"], [1]),
+    ({"$schema": "https://example.org/own.json", "$id": "no address %", **TEXT}, ["x"], [1]),
+    ({"type": "string", "nullable": True}, ["x", None], [1]),
+    ({"type": "string", "enum": ["x"], "nullable": True}, ["x", None], ["y"]),
+    ({"type": "array", "uniqueItems": False}, [[1, 1]], [1]),
+    ({"type": "number", "minimum": 0, "exclusiveMinimum": True}, [1], [0, -1]),
+    ({"type": "object", "properties": {"a": {"type": "string", "required": True}}}, [{"a": "x"}], [{"a": 1}]),
+    ({"type": "array", "items": [TEXT, {"type": "null"}], "additionalItems": False}, [["x", None]], [["x", None, 1]]),
+    ({"type": "object", "propertyNames": TEXT, "additionalProperties": TEXT}, [{"b": "x"}], [{"b": 1}]),
+    ({"type": "object", "propertyNames": {"enum": ["a"]}, "additionalProperties": TEXT}, [{"a": "x"}], [{"b": "x"}]),
+    ({"type": "object", "propertyNames": {"pattern": "^[a-z]$"}}, [{"a": 1}], [{"A": 1}]),
+    ({"type": "object", "propertyNames": {"maxLength": 2}}, [{"ab": 1}], [{"abc": 1}]),
+    ({**of("string"), "unevaluatedProperties": False}, [{"a": "x"}], [{"a": "x", "b": 1}]),
+    ({"type": "object", "properties": {"a": TEXT, "b": {"not": {}}}}, [{"a": "x"}], [{"b": 1}]),
+    ({"not": {"type": ["null", "number"]}}, ["x", True], [None, 1]),
+    ({"$ref": "#/components/schemas/X", "components": {"schemas": {"X": TEXT}}}, ["x"], [1]),
+    ({"properties": {"a": TEXT, "b": {"$ref": "#/properties/a"}}}, [{"b": "x"}], [{"b": 1}]),
+    (
+        {"type": "object", "properties": {"next": {"$ref": "#"}}, "additionalProperties": False},
+        [{"next": {}}],
+        [{"x": 1}],
+    ),
+    ({"$ref": "#here", "$defs": {"a": {"$anchor": "here", **TEXT}}}, ["x"], [1]),
+    ({"type": "string", "pattern": ZOD_EMAIL, "format": "email"}, ["a.b@c.de"], [".a@b.cd", "a..b@c.de", "a@b"]),
+    ({"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*\d)\S{4,}$"}, ["abC1"], ["abc1", "abCd", "aC1"]),
+    ({"type": "string", "pattern": "^(?!(?:con|prn)$)[a-z]+$"}, ["cons", "pr"], ["con", "prn"]),
+    ({"type": "string", "pattern": "^(?!-)[a-z-]*$"}, ["a-", ""], ["-a"]),
+    ({"type": "string", "pattern": "^[^[&&]+$"}, ["a", "b]"], ["[", "&"]),
+    (
+        {
+            "discriminator": {"propertyName": "t"},
+            "oneOf": [of("string", key="t", const="a"), of("string", key="t", const="b")],
+        },
+        [{"t": "a"}, {"t": "b"}],
+        [{"t": "c"}],
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), EXACT, ids=[json.dumps(one[0])[:60] for one in EXACT])
+def test_what_can_be_said_in_other_words_is_forced(schema: Any, valid: list[Any], invalid: list[Any]) -> None:
+    found = checked(schema)
+    assert found.notes == []
+    assert [value for value in valid if not accepts(found.grammar, value)] == []
+    assert [value for value in invalid if accepts(found.grammar, value)] == []
+
+
+LEFT: list[tuple[Any, str, Any, Any]] = [
+    ({"properties": {"a": {"uniqueItems": True}}}, "“uniqueItems” at #/properties/a", {"a": [1]}, {"a": [1, 1]}),
+    ({"oneOf": [of("string"), of("string", key="b")]}, "“oneOf”", {"a": "x"}, {"a": "x", "b": "y"}),
+    ({"if": of("string"), "then": {"required": ["b"]}}, "“if”", {"a": 1}, {"a": "x"}),
+    ({"contains": {"type": "null"}}, "“contains”", [None], [1]),
+    ({"dependentRequired": {"a": ["b"]}}, "“dependentRequired”", {"b": 1}, {"a": 1}),
+    ({"not": of("string")}, "“not”", {"a": 1}, {"a": "x"}),
+    ({"properties": {"a": TEXT, "b": TEXT}, "minProperties": 2}, "“minProperties”", {"a": "x", "b": "y"}, {"a": "x"}),
+    ({"patternProperties": {"^a": TEXT, "b$": {"minLength": 2}}}, "“patternProperties”", {"ab": "xy"}, {"ab": "x"}),
+    ({"pattern": r"\bfoo\b"}, "“pattern”", "a foo", "afoo"),
+    (
+        {"allOf": [of("string")], "unevaluatedProperties": False},
+        "“unevaluatedProperties”",
+        {"a": ""},
+        {"a": "", "b": 1},
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "note", "valid", "invalid"), LEFT, ids=[one[1] for one in LEFT])
+def test_the_rest_is_left_to_the_model_and_checked(schema: Any, note: str, valid: Any, invalid: Any) -> None:
+    found, source = checked(schema), json.dumps(schema)
+    assert found.notes == [note if " at " in note else f"{note} at the top level"]
+    assert accepts(found.grammar, valid) and accepts(found.grammar, invalid)
+    assert check_answer(CheckAnswer(source, json.dumps(valid))).problem == ""
+    assert check_answer(CheckAnswer(source, json.dumps(invalid))).problem
+
+
+def test_nothing_is_looked_up() -> None:
+    schema = {"properties": {"a": {"$ref": "https://example.com/other.json"}}}
+    assert checked(schema).notes == ["“$ref” at #/properties/a"]
+    assert check_answer(CheckAnswer(json.dumps(schema), '{"a": 1}')).problem is None
+    assert checked({"$ref": "https://json-schema.org/draft/2020-12/schema"}).notes
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "problem"),
+    [
+        ({"type": "string", "nullable": True}, None, ""),
+        ({"type": "string", "pattern": r"^\p{L}$"}, "ab", ""),  # Python can't read it; the grammar forces it
+        ({"items": [TEXT]}, [1], "at #/0: 1 is not of type 'string'"),
+        ({"$schema": "https://example.org/own", "type": "object", "properties": {"a/b": TEXT}}, {"a/b": 1}, "#/a~1b"),
+    ],
+)
+def test_a_finished_answer_is_checked(schema: Any, value: Any, problem: str) -> None:
+    found = check_answer(CheckAnswer(json.dumps(schema), json.dumps(value)))
+    assert found.problem is not None and problem in found.problem and bool(problem) == bool(found.problem)
+
+
+@pytest.mark.parametrize(
+    ("schema", "notes"),
+    [
+        (of("str"), ["#/properties/a (Invalid type: str)"]),
+        (of("integer", minimum=5, maximum=3), ["“minimum” at #/properties/a"]),
+        ({"type": "object", "properties": []}, ["the top level (“properties” can't be [])"]),
+        ({**of("string"), "required": ["b"], "additionalProperties": False}, ["“required” at the top level"]),
+    ],
+)
+def test_parameters_of_tools_are_always_taken(schema: Any, notes: list[str]) -> None:
+    assert checked(schema, lenient=True).notes == notes
+
+
+@pytest.mark.parametrize("schema", [False, of("integer", minimum=5, maximum=3), {"not": True}, {"enum": []}])
+def test_a_schema_without_a_valid_answer_is_refused(schema: Any) -> None:
+    assert isinstance(answer(CheckGrammar("json_schema", json.dumps(schema))), GrammarFailed)
