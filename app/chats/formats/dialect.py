@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import Any, Literal
 
 from markdown_it import MarkdownIt
@@ -49,7 +50,7 @@ _STOP = re.compile(rf"[\n!$&*<\[\\\]_`~]|{_WEB}", re.IGNORECASE)
 _STOP_OR_MAIL = re.compile(rf"[\n!$&*<\[\\\]_`~]|{_WEB}|{_MAIL}", re.IGNORECASE)
 _CJK_SIGNS = "\u3000-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff3d\uff5b-\uff65“”‘’…"
 _ADDRESS = re.compile(
-    rf"(?:https?://|(?=www\.))[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*(?::\d+)?(?![@:]\S)(?:[/?#][^\s<{_CJK_SIGNS}]*)?",
+    rf"(?:https?://|(?=www\.))[A-Za-z0-9_-]++(?:\.[A-Za-z0-9_-]++)*+(?::\d++)?+(?![@:]\S)(?:[/?#][^\s<{_CJK_SIGNS}]*)?",
     re.IGNORECASE,
 )
 _MAIL_ADDRESS = re.compile(_MAIL)
@@ -84,7 +85,8 @@ class _State(StateInline):
         token = super().push(ttype, tag, nesting)
         before = self.tokens[-2] if len(self.tokens) > 1 else None
         end = before.meta[AT] + len(before.content) if before is not None and before.type == "text" else 0
-        token.meta[AT] = max(self.pos, end)  # of a run of marks, each is a token
+        is_address = before is not None and (before.type, before.markup) == ("link_open", "autolink")
+        token.meta[AT] = max(self.pos + is_address, end)  # of a run of marks, each is a token
         return token
 
     def scanDelims(self, start: int, canSplitWord: bool) -> Scanned:  # noqa: N802, N803
@@ -179,6 +181,19 @@ def _without_signs_behind(address: str) -> str:
         if shorter == address:
             return address
         address = shorter
+
+
+def _tildes(state: StateInline, silent: bool) -> bool:
+    """Only two of them strike something out. (One does so for GitHub, but models mean "about" by it.)"""
+    end = state.pos
+    while end < state.posMax and state.src[end] == "~":
+        end += 1
+    if end - state.pos in (0, 2):
+        return False
+    if not silent:
+        state.append_pending(state.src[state.pos : end])
+    state.pos = end
+    return True
 
 
 def _tag(state: StateInline, silent: bool) -> bool:
@@ -345,10 +360,13 @@ class _Shown(MarkdownIt):
     def validateLink(self, _url: str) -> bool:  # noqa: N802
         return True
 
+    def normalizeLinkText(self, link: str) -> str:  # noqa: N802
+        return link
+
 
 def new_parser(kind: type[MarkdownIt] = MarkdownIt, renderer: type[RendererHTML] = RendererHTML) -> MarkdownIt:
     """A parser of its own; its environments are made by `environment`."""
-    options = {"maxNesting": 100, "tasklists": True, "alerts": True, "strikethrough_single_tilde": True}
+    options = {"maxNesting": 100, "tasklists": True, "alerts": True}
     parser = kind("commonmark", options, renderer_cls=renderer)
     parser.inline = _Inline()
     parser.enable(["table", "strikethrough"]).disable(["html_block", "html_inline", "linkify"])
@@ -359,6 +377,7 @@ def new_parser(kind: type[MarkdownIt] = MarkdownIt, renderer: type[RendererHTML]
     formulas.use_formulas(parser)
     parser.inline.ruler.at("text", _text)
     parser.inline.ruler.after("text", "address", _address)
+    parser.inline.ruler.before("strikethrough", "tildes", _tildes)
     parser.inline.ruler.before("link", "footnote", _footnote)
     parser.inline.ruler.before("autolink", TAG, _tag)
     parser.core.ruler.before("block", "mask_bars", _mask_bars)
@@ -381,7 +400,7 @@ def parse_inline(token: Token, env: dict[str, Any]) -> list[Token]:
 
 
 _LABEL = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999})\]:", re.DOTALL)
-_DEFINITION = re.compile(r"^[ >]*(?=\[[^\]\n^][^\]]{0,500}\]:)", re.MULTILINE)
+_DEFINITION = re.compile(r"^(?:[ >]*>)? {0,3}(?=\[(?!\^)(?:[^\]\\]|\\.){1,500}\]:)", re.MULTILINE)
 _NOTE = re.compile(r"^[ >]{0,8}\[\^([^\]\[\s]+)\]:", re.MULTILINE)
 _USE = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999}+)\](?!:)", re.DOTALL)
 
@@ -393,13 +412,12 @@ def environment(text: str) -> dict[str, Any]:
     if "]:" not in text:
         return env
     env["notes"] = frozenset(normalizeReference(label) for label in _NOTE.findall(text))
-    begins = [found.end() for found in _DEFINITION.finditer(text)][:_MAX_DEFINITIONS]
-    if begins:
+    found = list(islice(_DEFINITION.finditer(text), _MAX_DEFINITIONS))
+    if found:
         env["wanted"] = frozenset(normalizeReference(label) for label in _USE.findall(text))
-    for begin in begins:
-        end = text.find("\n\n", begin, begin + _MAX_DEFINITION)
-        part = text[begin : end if end >= 0 else begin + _MAX_DEFINITION]
-        found = _LABEL.match(part)
-        if found is not None and normalizeReference(found[1]) in env["wanted"]:
-            parser().parse(part, env)
+    ends = [*(one.start() for one in found[1:]), len(text)][: len(found)]
+    for one, end in zip(found, ends, strict=True):
+        above = text[text.rfind("\n", 0, max(0, one.start() - 1)) + 1 : one.start()].strip(" >\n")
+        if not above or _LABEL.match(above) or above[0] == "#":  # it can't interrupt a paragraph
+            parser().parse(text[one.end() : min(end, one.end() + _MAX_DEFINITION)], env)
     return env

@@ -101,7 +101,8 @@ def formula_at(text: str, at: int) -> Formula | None:
 def _is_tex(tex: str, opening: str, following: str) -> bool:
     """Whether this is no ordinary text in escaped brackets or between two dollar signs."""
     if opening == r"\[":
-        return following not in ("(", "[") and not _ESCAPED_TEXT.fullmatch(tex)
+        is_text = _ESCAPED_TEXT.fullmatch(tex) is not None or not any(map(str.isalnum, tex))
+        return following not in ("(", "[") and not is_text
     if opening in _DISPLAY:
         return True
     if _TEX_SIGNS.search(tex) is None and _WORDS.search(tex):

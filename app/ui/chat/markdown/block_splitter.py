@@ -116,7 +116,7 @@ class BlockSplitter:
             return []
         partial = "" if self._is_held_back(self._partial) else self._partial
         blocks = self._blocks([*self._lines, partial] if partial else self._lines)
-        return [block for block in blocks if not _may_become_table(block)]
+        return [shown for block in blocks if (shown := _without_row(block)) is not None]
 
     def _is_held_back(self, partial: str) -> bool:
         """Whether this beginning of a line does not yet say what it will be."""
@@ -266,14 +266,13 @@ def _size_to_cut(block: Block) -> int | None:
     return None
 
 
-def _may_become_table(block: Block) -> bool:
-    """A first row whose second line has not come yet."""
-    return (
-        block.kind is Kind.PARAGRAPH
-        and not block.closed
-        and block.text.count("\n") <= 1
-        and block.text.lstrip().startswith("|")
-    )
+def _without_row(block: Block) -> Block | None:
+    """The block without a last line that may begin a table, as long as the next one has not come."""
+    head, _, last = block.text.rstrip("\n").rpartition("\n")
+    is_row = block.kind in (Kind.PARAGRAPH, Kind.ITEM, Kind.QUOTE) and last.lstrip(" >").startswith("|")
+    if block.closed or not is_row:
+        return block
+    return replace(block, text=head) if head.strip() else None
 
 
 # ---------------------------------------------------------------- an unfinished last block, made presentable

@@ -160,7 +160,9 @@ class _Unit:
 
 def language_of(info: str) -> str:
     """The language that code is in, from what stands behind its fence."""
-    words = visible(info).split()
+    from markdown_it.common.utils import unescapeAll
+
+    words = visible(unescapeAll(info)).split()
     return words[0].strip("{}.") if words else ""
 
 

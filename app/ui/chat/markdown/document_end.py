@@ -59,7 +59,7 @@ class DocumentEnd:
         without ``source``, none of it."""
         start = self.cursor.position()
         self.cursor.insertText(text, characters)
-        if source < 0:
+        if source < 0 or not text:
             return
         if size >= 0 or text.isascii() or max(text, default="") <= "\uffff":
             end = source + (len(text) if size < 0 else size)

@@ -138,7 +138,7 @@ class InlineWriter:
         elif token.type == formulas.INLINE:
             self.write_formula(token.meta["formula"], look, form, at)
         elif token.type == "image":
-            self._write_image(token, at)
+            self._write_image(token, look.link, at)
         else:
             self.write_note(token.content, at)
 
@@ -148,17 +148,17 @@ class InlineWriter:
         source = self._line.content if self._line is not None else ""
         return begin + (source[begin : begin + len(token.content)].replace("\n", " ") != token.content)
 
-    def _write_image(self, token: Token, at: int) -> None:
+    def _write_image(self, token: Token, link: str, at: int) -> None:
         """What stands for an image: its description."""
-        look, text = Look(italic=True, quiet=True), text_of(token.children or ()).strip()
+        look, text = Look(italic=True, quiet=True, link=link), text_of(token.children or ()).strip()
         self._insert("[", look)
         text = visible(text).replace("\n", " ") or NO_IMAGE
-        self._insert(text, look, at + 2, -1 if text == token.content else len(token.content))
+        self._insert(text, look, at + 2, -1 if text == token.content else max(1, len(token.content)))
         self._insert("]", look)
 
     def write_note(self, label: str, at: int = -1) -> None:
         """Write the number of a footnote."""
-        self._insert(label, Look(raised=1), at if at < 0 else at + 2)
+        self._insert(f"[{label}]", Look(raised=1), at, len(label) + 3)
 
     def _insert(self, text: str, look: Look, at: int = -1, size: int = -1) -> None:
         characters = self._formats.characters(look)
