@@ -9,16 +9,19 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from typing import Any
 
 from app.client.async_process import GenerationFailedError, TooLargeError
 from app.errors import KnownError
 from app.protocol.commands import Generate
-from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived
+from app.protocol.events import Figures, GenerationFinished, GenerationStarted, PairLoaded, RoundsReceived
 from app.protocol.statistics import Statistics
+from app.server import figures as shown
 from app.server.engine import AnswerEvent, Engine
 from app.server.errors import ApiError, invalid
 from app.server.limits import MAX_WAITING
 from app.server.metrics import Metrics
+from app.server.warnings import Warnings
 
 _log = logging.getLogger("slipstream.server")
 _LONGEST_RETRY_SECONDS = 60
@@ -32,11 +35,15 @@ class Answer:
         has_tokens: Whether something of it has been written.
         seed: What it is written with; ``None`` before that is known.
         statistics: The figures up to the last event that was read.
+        valid: Whether it is valid by its schema; ``None``: that wasn't checked.
+        warnings: What was left out of the request; the engine's own notes are added when it is begun.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, warnings: Warnings | None = None) -> None:
+        self.warnings = warnings or Warnings()
         self.has_begun = self.has_tokens = False
         self.seed: int | None = None
+        self.valid: bool | None = None
         self.statistics = Statistics()
         self._events: asyncio.Queue[AnswerEvent | ApiError] = asyncio.Queue()
 
@@ -44,8 +51,22 @@ class Answer:
         """Another event; an error is the last one."""
         if isinstance(event, GenerationStarted):
             self.seed = event.seed
+            for note in event.notes:
+                self.warnings.add(note, "A part of a schema is left to the model.")
         self.has_tokens |= isinstance(event, RoundsReceived)
         self._events.put_nowait(event)
+
+    def figures(self, figures: Figures, pair: PairLoaded) -> dict[str, Any]:
+        """What goes at the root of the answer, or of the last part of a streamed one, in all dialects."""
+        return {
+            "timings": shown.timings(figures),
+            "metrics": shown.vllm_metrics(figures),
+            "slipstream": {
+                **shown.own_figures(figures, self.seed or 0, pair.plain_pass_seconds),
+                "warnings": self.warnings.sentences,
+                **({} if self.valid is None else {"valid": self.valid}),
+            },
+        }
 
     async def events(self, ping_seconds: float | None = None) -> AsyncGenerator[AnswerEvent | None, None]:
         """Up to `GenerationFinished`; ``None`` whenever there was nothing for ``ping_seconds``. Raises `ApiError`."""
@@ -65,6 +86,8 @@ class Answer:
                 case RoundsReceived():
                     for round_ in event.rounds:
                         self.statistics.add(round_)
+                case GenerationFinished():
+                    self.valid = event.valid
             yield event
             if isinstance(event, GenerationFinished):
                 return
@@ -84,12 +107,12 @@ class Answers:
         """How long answers take, the latest counting most."""
 
     @contextlib.asynccontextmanager
-    async def begun(self, command: Generate) -> AsyncIterator[Answer]:
+    async def begun(self, command: Generate, warnings: Warnings | None = None) -> AsyncIterator[Answer]:
         """An answer, which is canceled at the end of the ``async with``. Raises `ApiError` if too many wait."""
         if self._metrics.running + self._metrics.waiting > MAX_WAITING:
             raise self.too_many()
         self._metrics.waiting += 1
-        answer = Answer()
+        answer = Answer(warnings)
         task = asyncio.ensure_future(self._write(command, answer))
         task.add_done_callback(lambda _: self._has_left(answer))  # even if it is canceled before it begins
         try:

@@ -10,7 +10,6 @@ import msgspec
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, PromptProgressed, RoundsReceived
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
-from app.server import figures as shown
 from app.server.answers import Answer
 from app.server.errors import ApiError
 from app.server.http import server_sent
@@ -127,7 +126,7 @@ class AnthropicReplies:
         return {"stop_reason": reason, "stop_sequence": finished.stop_string}
 
     def _figures(self, figures: Figures) -> Json:
-        return shown.all_dialects(figures, self._answer.seed or 0, self._pair.plain_pass_seconds)
+        return self._answer.figures(figures, self._pair)
 
 
 def _call(call: ToolCall) -> Json:

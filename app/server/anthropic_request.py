@@ -2,94 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
-from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
-from app.protocol.tools import ToolUse
-from app.server.chat_request import Asked, content_of, continuing
-from app.server.errors import not_supported
-from app.server.fields import AnthropicMessage, Block, Function, MessagesRequest, NamedChoice, NamedFunction, ToolChoice
+from app.server.chat_request import Asked, budget, continuing
+from app.server.fields import AnthropicMessage, MessagesRequest
+from app.server.history import ROLES, History
 from app.server.images import RequestImages
 from app.server.settings import command_for
-from app.server.tool_request import check_alone, check_known, earlier_call, result, tool_use
+from app.server.tool_request import check_alone, tool_use
+from app.server.warnings import Warnings
 
 _CALL, _RESULT = "tool_use", "tool_result"
 _THOUGHT_BLOCKS = ("thinking", "redacted_thinking")
 
 
-def asked_by_messages(request: MessagesRequest, pair: PairLoaded, images: RequestImages) -> Asked:
+def asked_by_messages(
+    request: MessagesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None
+) -> Asked:
     """What to ask the engine. Raises `ApiError`.
 
     Without ``thinking`` the model isn't to think, as at Anthropic's: clients take the first block for the answer.
     """
-    use = _tool_use(request, pair)
-    if request.output_config and request.output_config.format:
-        request.response_format = request.output_config.format
+    warnings = warnings or Warnings()
+    choice = request.tool_choice
+    several = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
+    use = tool_use(request.tools or [], choice, pair, warnings, several=several, custom=True)
+    request.response_format = (request.output_config and request.output_config.format) or request.output_format
     check_alone(request, use)
-    messages: list[Message] = []
-    for message in request.messages:
-        messages += _turn(message, messages, pair, images)
+    history = History(images, warnings)
+    if request.system:
+        history.add("system", request.system)
+    last = max((at for at, one in enumerate(request.messages) if ROLES.get(one.role) == "assistant"), default=-1)
+    for at, message in enumerate(request.messages):
+        history.is_past = at < last
+        _add(history, message)
+    messages = history.whole()
     begun = messages.pop() if messages and messages[-1].role == "assistant" else None
-    system, _ = content_of(request.system, images)
-    if system:
-        messages.insert(0, Message(role="system", content=system))
     thinking = request.thinking
     level = "on" if thinking and thinking.type != "disabled" else "off"
     command = msgspec.structs.replace(
-        command_for(request, pair, messages),
+        command_for(request, pair, messages, warnings),
         stop=list(filter(None, request.stop_sequences or [])),
         thinking=level if level in pair.thinking else "",
-        thinking_budget=thinking.budget_tokens if thinking else None,
+        thinking_budget=budget(thinking.budget_tokens) if thinking else None,
         tools=use,
     )
-    return continuing(command, begun)
+    return continuing(command, begun, warnings)
 
 
-def _turn(
-    message: AnthropicMessage, earlier: Sequence[Message], pair: PairLoaded, images: RequestImages
-) -> list[Message]:
+def _add(history: History, message: AnthropicMessage) -> None:
     """The messages that one of Anthropic's is made of: the results of calls are messages of their own."""
-    if isinstance(message.content, str):
-        return [Message(role=message.role, content=message.content)]
-    results: list[Message] = []
-    others: list[Block] = []
-    for block in message.content:
-        if block.type in (_CALL, _RESULT):
-            check_known(pair)
-        if block.type == _RESULT:
-            text, seen = content_of(block.content, images)
-            if seen:
-                raise not_supported("This server only takes text in the result of a tool.")
-            results.append(result(block.tool_use_id, text, earlier))
-        else:
-            others.append(block)
-    calls = tuple(earlier_call(one.id, one.name, one.input or {}) for one in others if one.type == _CALL)
-    thought = "".join(block.thinking or "" for block in others)
-    said = [block for block in others if block.type not in (*_THOUGHT_BLOCKS, _CALL)]
-    text, seen = content_of(said, images)
-    if results and not said:
-        return results
-    thinking = thought if message.role == "assistant" else ""
-    own = Message(role=message.role, content=text, thinking=thinking, images=seen, tool_calls=calls)
-    return [*results, own]
+    if not isinstance(message.content, list):
+        blocks: list[Any] = [] if message.content is None else [message.content]
+    else:
+        blocks = message.content
+    said = [block for block in blocks if _kind(block) not in (_RESULT, *_THOUGHT_BLOCKS)]
+    for block in blocks:
+        if _kind(block) == _RESULT:
+            history.result(block.get("tool_use_id"), block.get("content"))
+    if ROLES.get(message.role) == "assistant":
+        thought = "".join(str(block.get("thinking") or "") for block in blocks if _kind(block) in _THOUGHT_BLOCKS)
+        calls = [block for block in said if _kind(block) == _CALL]
+        said = [block for block in said if _kind(block) != _CALL]
+        history.answer(said, thought, [(one.get("id"), one.get("name"), one.get("input")) for one in calls])
+    elif said or len(blocks) == 0:
+        history.add(message.role, said)
 
 
-def _tool_use(request: MessagesRequest, pair: PairLoaded) -> ToolUse | None:
-    if any(tool.type not in (None, "custom") for tool in request.tools or []):
-        raise not_supported("This server only takes tools that are functions.")
-    functions = [Function(one.name, one.description, one.input_schema) for one in request.tools or []]
-    wanted = request.tool_choice
-    choice: ToolChoice | None = None
-    match wanted.type if wanted else "auto":
-        case "any":
-            choice = "required"
-        case "none":
-            choice = "none"
-        case "tool":
-            assert wanted is not None
-            choice = NamedChoice("function", NamedFunction(wanted.name))
-    several = not (wanted and wanted.disable_parallel_tool_use)
-    return tool_use(functions, choice, pair, several=several)
+def _kind(block: Any) -> str:
+    return str(block.get("type")) if isinstance(block, dict) else "text"

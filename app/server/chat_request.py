@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
-from app.protocol.commands import CheckText, Generate, Image, Message
+from app.protocol.commands import CheckText, Generate, Message
 from app.protocol.events import PairLoaded
-from app.protocol.options import Role, TemplateVariables
-from app.server.errors import invalid, not_supported
-from app.server.fields import ChatMessage, ChatRequest, ImageUrl, Part
+from app.protocol.limits import MAX_COUNT
+from app.protocol.options import TemplateVariables
+from app.protocol.tools import ToolUse
+from app.server.errors import invalid
+from app.server.fields import ChatMessage, ChatRequest
+from app.server.history import ROLES, History
 from app.server.images import RequestImages
-from app.server.settings import command_for, most_tokens
-from app.server.tool_request import called, chat_tools, check_alone, check_known, result, tool_use
+from app.server.settings import command_for, likely, most_tokens
+from app.server.tool_request import check_alone, tool_use
+from app.server.warnings import Warnings, quoted
 
-_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
-_IMAGE_PARTS = ("image_url", "input_image")
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
-ROLES: dict[str, Role] = {"developer": "system", "system": "system", "user": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True)
@@ -29,48 +31,46 @@ class Asked:
     """A chat request for an engine; the tokens of ``continued`` have yet to be put into ``command``."""
 
     command: Generate
+    warnings: Warnings
     continued: CheckText | None = None
     """The beginning of the answer, where the request has it."""
 
 
-def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages) -> Asked:
-    """What to ask the engine. Raises `ApiError`."""
-    _check_supported(request)
-    several = request.parallel_tool_calls is not False
-    use = tool_use(chat_tools(request.tools or []), request.tool_choice, pair, several=several)
-    messages = merged(_messages(request.messages, pair, images))
-    variables = template_variables(request.chat_template_kwargs or {}, pair)
-    level = thinking_level(request.reasoning_effort, pair.thinking)
+def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None) -> Asked:
+    """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""
+    warnings = warnings or Warnings()
+    use = _tool_use(request, pair, warnings)
+    check_alone(request, use)
+    messages = _messages(request.messages, images, warnings)
     begun = None
     if messages[-1].role == "assistant" and request.continue_final_message is not False:
         begun = messages.pop()
     elif request.continue_final_message:
         raise invalid("Only an answer can be continued, and the last message isn't the assistant's.")
-    command = command_for(request, pair, messages)
-    check_alone(request, use)
+    command = command_for(request, pair, messages, warnings)
     longest = request.max_completion_tokens
     command = msgspec.structs.replace(
         command,
-        max_tokens=command.max_tokens if longest is None else most_tokens(longest),
-        thinking=level,
-        thinking_budget=None if request.thinking_budget_tokens == -1 else request.thinking_budget_tokens,
-        template_variables=variables,
+        max_tokens=command.max_tokens if longest is None else most_tokens(longest, warnings),
+        thinking=thinking_level(request.reasoning_effort, pair.thinking, warnings),
+        thinking_budget=budget(request.thinking_budget_tokens),
+        template_variables=template_variables(request.chat_template_kwargs or {}, pair, warnings),
         tools=use,
-        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        logprobs=_logprobs(request, use, warnings),
     )
     if begun and request.continue_final_message == "reasoning_content":
         begun = msgspec.structs.replace(begun, content="")
-    return continuing(command, begun)
+    return continuing(command, begun, warnings)
 
 
-def continuing(command: Generate, begun: Message | None) -> Asked:
+def continuing(command: Generate, begun: Message | None, warnings: Warnings) -> Asked:
     """``command`` for an answer that has begun with a message, if there is one. Raises `ApiError`."""
     if begun and begun.tool_calls:
         raise invalid("The results of the last calls are missing.")
+    if not command.messages:
+        command = msgspec.structs.replace(command, messages=[Message(role="user", content="")])
     if begun is None or not (begun.content or begun.thinking):
-        return Asked(command)
-    if command.tools:
-        raise not_supported("This server can't continue an answer that may call tools.")
+        return Asked(command, warnings)
     question = CheckText(
         request=0,
         text=begun.content,
@@ -78,26 +78,30 @@ def continuing(command: Generate, begun: Message | None) -> Asked:
         thinking=command.thinking,
         template_variables=command.template_variables,
     )
-    return Asked(command, question)
+    return Asked(command, warnings, question)
 
 
-def template_variables(wanted: dict[str, bool | int | float | str | None], pair: PairLoaded) -> TemplateVariables:
+def template_variables(wanted: Mapping[str, Any], pair: PairLoaded, warnings: Warnings) -> TemplateVariables:
     """Those of the template's variables that it declares. Clients send ``enable_thinking`` to any model."""
-    declared = pair.template_variables
-    return {name: value for name, value in wanted.items() if name in declared and value is not None}
+    declared = {name: value for name, value in wanted.items() if name in pair.template_variables and value is not None}
+    for name, value in declared.items():
+        if not isinstance(value, bool | int | float | str):
+            warnings.add(f"The variable {quoted(name)} was left out: it is neither text nor number.")
+    return {name: value for name, value in declared.items() if isinstance(value, bool | int | float | str)}
 
 
-def thinking_level(effort: str | None, levels: Sequence[str]) -> str:
+def thinking_level(effort: str | None, levels: Sequence[str], warnings: Warnings) -> str:
     """The model's level for an effort in OpenAI's words, or in its own; empty: as if nothing had been said.
 
-    The nearest of those it has, rather less than more. Raises `ApiError` for a word that nobody knows.
+    The nearest of those it has, rather less than more.
     """
     if effort is None or effort in levels:
         return effort or ""
     if effort in _OFF:
         return "off" if "off" in levels else ""
     if effort not in _LESS_EFFORT:
-        raise invalid(f"reasoning_effort can be none, {', '.join(_LESS_EFFORT)}.")
+        warnings.add(f"The effort {quoted(effort)} isn't known here; the model thinks as it usually does.")
+        return ""
     place = _LESS_EFFORT.index(effort)
     for level in (*reversed(_LESS_EFFORT[:place]), *_LESS_EFFORT[place:], "on"):
         if level in levels:
@@ -105,68 +109,56 @@ def thinking_level(effort: str | None, levels: Sequence[str]) -> str:
     return ""
 
 
-def merged(messages: Sequence[Message]) -> list[Message]:
-    """With one system prompt: many templates know only one, and some clients send several."""
-    texts = []
-    for message in messages:
-        if message.role != "system":
-            break
-        texts.append(message.content)
-    if len(texts) < 2:
-        return list(messages)
-    return [Message(role="system", content="\n\n".join(texts)), *messages[len(texts) :]]
+def budget(tokens: int | None) -> int | None:
+    """Tokens to think; ``None``, like a negative number: no limit."""
+    return None if tokens is None or tokens < 0 else min(tokens, MAX_COUNT)
 
 
-def content_of(content: str | Sequence[Part] | None, images: RequestImages) -> tuple[str, tuple[Image, ...]]:
-    """The text and the images of a message. Raises `ApiError` for other content."""
-    if content is None or isinstance(content, str):
-        return content or "", ()
-    texts: list[str] = []
-    seen: list[Image] = []
-    for part in content:
-        if part.type in _TEXT_PARTS:
-            texts.append(part.text or "")
-        elif part.type in _IMAGE_PARTS:
-            url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
-            seen.append(images.from_url(url or ""))
-        elif part.type == "image":
-            seen.append(_anthropic_image(part, images))
+def _tool_use(request: ChatRequest, pair: PairLoaded, warnings: Warnings) -> ToolUse | None:
+    """With the old ``functions``, of which an answer calls one."""
+    several = request.parallel_tool_calls is not False and not request.functions
+    choice = request.tool_choice
+    if request.functions and choice is None:
+        choice = request.function_call
+        choice = {"type": "function", **choice} if isinstance(choice, dict) else choice
+    return tool_use([*(request.tools or []), *(request.functions or [])], choice, pair, warnings, several=several)
+
+
+def _messages(sent: Sequence[ChatMessage], images: RequestImages, warnings: Warnings) -> list[Message]:
+    history = History(images, warnings)
+    last = max((at for at, one in enumerate(sent) if ROLES.get(one.role) == "assistant"), default=-1)
+    for at, message in enumerate(sent):
+        history.is_past = at < last
+        if message.role in ("tool", "function"):
+            history.result(message.tool_call_id, message.content, message.name)
+        elif ROLES.get(message.role) == "assistant":
+            thought = message.reasoning_content or message.reasoning or ""
+            history.answer(message.content, thought, _calls(message))
         else:
-            raise not_supported("This server only takes text and images in messages.")
-    return "\n".join(texts), tuple(seen)
+            history.add(message.role, message.content)
+    return history.whole()
 
 
-def _anthropic_image(part: Part, images: RequestImages) -> Image:
-    if part.source is None or part.source.type != "base64":
-        raise invalid("An image has to be in the request itself, as base64. Nothing is fetched.")
-    return images.from_base64(part.source.data or "")
-
-
-def _messages(sent: Sequence[ChatMessage], pair: PairLoaded, images: RequestImages) -> list[Message]:
-    found: list[Message] = []
-    for message in sent:
-        if message.role == "function":
-            raise not_supported("This server takes the results of tools with the role tool, not function.")
-        content, seen = content_of(message.content, images)
-        if message.role == "tool" or message.tool_calls:
-            check_known(pair)
-        if message.role == "tool":
-            found.append(result(message.tool_call_id, content, found))
-            continue
-        role: Role = ROLES[message.role]
-        if role != "assistant":
-            found.append(Message(role=role, content=content, images=seen))
-            continue
-        thought = message.reasoning_content or message.reasoning or ""
-        calls = called(message.tool_calls or [])
-        found.append(Message(role=role, content=content, thinking=thought, images=seen, tool_calls=calls))
+def _calls(message: ChatMessage) -> list[tuple[Any, Any, Any]]:
+    """The id, the name and the arguments of each."""
+    found: list[tuple[Any, Any, Any]] = []
+    for call in message.tool_calls or []:
+        if call.function:
+            found.append((call.id, call.function.name, call.function.arguments))
+        elif call.custom:
+            found.append((call.id, call.custom.get("name"), {"input": call.custom.get("input")}))
+    if message.function_call:
+        found.append((None, message.function_call.name, message.function_call.arguments))
     return found
 
 
-def _check_supported(request: ChatRequest) -> None:
-    if request.functions:
-        raise not_supported("This server takes functions as tools only.")
-    if request.tools and request.logprobs:
-        raise not_supported("This server doesn't give logprobs together with tools.")
-    if request.top_logprobs is not None and not request.logprobs:
-        raise invalid("top_logprobs needs logprobs to be true.")
+def _logprobs(request: ChatRequest, use: ToolUse | None, warnings: Warnings) -> int | None:
+    others = request.top_logprobs or 0
+    if not request.logprobs:
+        if others:
+            warnings.add("The top_logprobs were left out: logprobs isn't true.")
+        return None
+    if use:
+        warnings.add("The logprobs were left out: this server doesn't give them together with tools.")
+        return None
+    return likely(others, warnings)

@@ -22,18 +22,6 @@ def usage(figures: Figures) -> dict[str, Any]:
     }
 
 
-def all_dialects(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[str, Any]:
-    """What goes at the root of an answer, or of the last part of a streamed one.
-
-    ``plain_pass_seconds``: one pass of the target over one token, 0 if that wasn't measured.
-    """
-    return {
-        "timings": timings(figures),
-        "metrics": vllm_metrics(figures),
-        "slipstream": own_figures(figures, seed, plain_pass_seconds),
-    }
-
-
 def timings(figures: Figures) -> dict[str, Any]:
     """llama-server's; without ``draft_n`` where nothing was drafted, as there."""
     processed, written = figures.prompt_tokens - figures.cached_tokens, figures.completion_tokens
@@ -73,7 +61,7 @@ def vllm_metrics(figures: Figures) -> dict[str, Any]:
 
 def own_figures(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[str, Any]:
     """What `app.protocol.statistics` defines. ``speed_up_estimate`` is the decode speed ÷ that of plain passes as they
-    were measured when the pair was loaded, with an empty context.
+    were measured when the pair was loaded, with an empty context; ``plain_pass_seconds`` is 0 if that wasn't measured.
     """
     draft, speed = figures.draft, figures.decode_tokens_per_second
     return {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import msgspec
 
 from app.errors import KnownError
-from app.protocol.commands import CountPrompt, Generate, Message
+from app.protocol.commands import CountPrompt, Message
 from app.protocol.events import (
     GenerationFinished,
     GenerationStarted,
@@ -32,10 +34,12 @@ from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Re
 from app.server.responses_replies import ResponsesReplies
 from app.server.responses_request import asked_by_responses
 from app.server.said import Reader
-from app.server.settings import command_for
+from app.server.settings import command_for, likely
+from app.server.unread import unread
+from app.server.warnings import Warnings
 
 Events = AsyncGenerator[AnswerEvent | None, None]
-Finished = Callable[[GenerationFinished], None]
+Finished = Callable[[GenerationFinished, Warnings], None]
 
 
 class Generation:
@@ -52,11 +56,13 @@ class Generation:
         request = parsed(body, ChatRequest)
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
-            command = await self._whole_command(asked(request, pair, images), images)
+            wanted = await self._whole(asked(request, pair, images, unread(body)), images)
+            command = wanted.command
             reader = Reader(pair, command.tools, logprobs=command.logprobs is not None)
-            dialect = ChatDialect(logprobs=command.logprobs is not None)
+            old = bool(request.functions and not request.tools)
+            dialect = ChatDialect(logprobs=command.logprobs is not None, old_calls=old)
             make = partial(OpenAIReplies, dialect, reader, request, pair, model)
-            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+            return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def messages(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
         """``/v1/messages``. Raises `ApiError`."""
@@ -64,9 +70,9 @@ class Generation:
         request = parsed(body, MessagesRequest)
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
-            command = await self._whole_command(asked_by_messages(request, pair, images), images)
-            make = partial(AnthropicReplies, Reader(pair, command.tools), pair, model)
-            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+            wanted = await self._whole(asked_by_messages(request, pair, images, unread(body)), images)
+            make = partial(AnthropicReplies, Reader(pair, wanted.command.tools), pair, model)
+            return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
         """``/v1/responses``. Raises `ApiError`."""
@@ -74,16 +80,16 @@ class Generation:
         request = parsed(body, ResponsesRequest)
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
-            command = await self._whole_command(asked_by_responses(request, pair, images), images)
-            make = partial(ResponsesReplies, Reader(pair, command.tools), request, pair, model)
-            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+            wanted = await self._whole(asked_by_responses(request, pair, images, unread(body)), images)
+            make = partial(ResponsesReplies, Reader(pair, wanted.command.tools), request, pair, model)
+            return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def count(self, body: bytes) -> Reply:
         """``/v1/messages/count_tokens``. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, MessagesRequest)
         with RequestImages(pair) as images:
-            command = await self._whole_command(asked_by_messages(request, pair, images), images)
+            command = (await self._whole(asked_by_messages(request, pair, images), images)).command
             question = CountPrompt(
                 request=0,
                 messages=command.messages,
@@ -103,31 +109,32 @@ class Generation:
         """``/v1/completions``: the prompt as it is. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, CompletionRequest)
-        prompt = _prompt(request)
-        command = command_for(request, pair, [Message(role="user", content=prompt)])
-        command = msgspec.structs.replace(command, raw=True, logprobs=_logprobs(request))
+        warnings = unread(body)
+        prompt = _prompt(request, warnings)
+        command = command_for(request, pair, [Message(role="user", content=prompt)], warnings)
+        command = msgspec.structs.replace(command, raw=True, logprobs=_logprobs(request, warnings))
         has_logprobs = command.logprobs is not None
         reader, dialect = Reader(pair, logprobs=has_logprobs), CompletionDialect(logprobs=has_logprobs)
         make = partial(OpenAIReplies, dialect, reader, request, pair, model)
         async with AsyncExitStack() as stack:
-            return await self._reply(command, make, finished, stack, stream=bool(request.stream))
+            return await self._reply(Asked(command, warnings), make, finished, stack, stream=bool(request.stream))
 
-    async def _whole_command(self, wanted: Asked, images: RequestImages) -> Generate:
+    async def _whole(self, wanted: Asked, images: RequestImages) -> Asked:
         """With the tokens of an answer that has begun, and its ``images`` in files. Raises `ApiError`."""
         await images.write()
         if wanted.continued is None:
-            return wanted.command
+            return wanted
         try:
             found = await self._engine.check_text(wanted.continued)
         except KnownError:
             raise unavailable(self._engine.why_unavailable) from None
         if found.tokens is None:
             raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
-        return msgspec.structs.replace(wanted.command, continued=found.tokens)
+        return replace(wanted, command=msgspec.structs.replace(wanted.command, continued=found.tokens))
 
     async def _reply(
         self,
-        command: Generate,
+        wanted: Asked,
         make: Callable[[Answer], Replies],
         finished: Finished,
         stack: AsyncExitStack,
@@ -135,13 +142,31 @@ class Generation:
         stream: bool,
     ) -> Reply | StreamReply:
         """What is in ``stack`` is kept until the answer has been sent."""
-        answer = await stack.enter_async_context(self._answers.begun(command))
-        replies = make(answer)
+        answer = await stack.enter_async_context(self._answers.begun(wanted.command, wanted.warnings))
         if not stream:
-            return json_reply(await _whole(answer, replies, finished))
+            return json_reply(await self._checked(wanted, answer, make, finished, stack))
         events = answer.events(self._ping_seconds)
+        replies = make(answer)
         first = await anext(events)  # a request that is refused gets a status of its own
-        return StreamReply(_parts(first, events, replies, finished), stack.pop_all())
+        return StreamReply(_parts(answer, first, events, replies, finished), stack.pop_all())
+
+    async def _checked(
+        self,
+        wanted: Asked,
+        answer: Answer,
+        make: Callable[[Answer], Replies],
+        finished: Finished,
+        stack: AsyncExitStack,
+    ) -> dict[str, Any]:
+        """An answer as a whole; one that isn't valid by its schema is asked for once more, where that can help."""
+        pieces, last = await _whole(answer, finished)
+        if last.valid is False and wanted.command.sampling.temperature > 0:
+            again = msgspec.structs.replace(wanted.command, seed=(answer.seed or 0) + 1)
+            with contextlib.suppress(ApiError):
+                second = await stack.enter_async_context(self._answers.begun(again, wanted.warnings))
+                pieces, last = await _whole(second, finished)
+                answer = second
+        return make(answer).whole(pieces, last)
 
 
 def loaded_pair(engine: Engine) -> PairLoaded:
@@ -151,26 +176,26 @@ def loaded_pair(engine: Engine) -> PairLoaded:
     return engine.pair
 
 
-async def _whole(answer: Answer, replies: Replies, finished: Finished) -> dict[str, Any]:
+async def _whole(answer: Answer, finished: Finished) -> tuple[list[Piece], GenerationFinished]:
     pieces: list[Piece] = []
     async for event in answer.events():
         if isinstance(event, RoundsReceived):
             pieces += (piece for round_ in event.rounds for piece in round_.pieces)
         elif isinstance(event, GenerationFinished):
-            finished(event)
-            return replies.whole(pieces, event)
+            finished(event, answer.warnings)
+            return pieces, event
     raise AssertionError("an answer always ends")
 
 
 async def _parts(
-    first: AnswerEvent | None, events: Events, replies: Replies, finished: Finished
+    answer: Answer, first: AnswerEvent | None, events: Events, replies: Replies, finished: Finished
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield _part(first, replies)
         async for event in events:
             yield _part(event, replies)
             if isinstance(event, GenerationFinished):
-                finished(event)
+                finished(event, answer.warnings)
         yield replies.end
     except ApiError as error:  # the status has been sent
         yield replies.encoded(replies.failed(error))
@@ -192,19 +217,19 @@ def _json(event: AnswerEvent, replies: Replies) -> Iterator[dict[str, Any]]:
             return replies.finish(event)
 
 
-def _logprobs(request: CompletionRequest) -> int | None:
+def _logprobs(request: CompletionRequest, warnings: Warnings) -> int | None:
     """Here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone."""
     wanted = request.logprobs
-    return None if wanted is None or wanted is False else int(wanted)
+    return None if wanted is None or wanted is False else likely(wanted, warnings)
 
 
-def _prompt(request: CompletionRequest) -> str:
+def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
     if request.echo:
         raise not_supported("This server doesn't do echo.")
     if request.suffix:
         raise not_supported("This server doesn't do suffix: it only writes what follows a prompt.")
     if request.best_of not in (None, 1):
-        raise invalid("This server writes one answer to a request, so best_of has to be 1.")
+        warnings.add("This server writes one answer to a request, whatever best_of is.")
     prompt = request.prompt
     if isinstance(prompt, list):
         if len(prompt) > 1 or not isinstance(prompt[0], str):

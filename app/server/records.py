@@ -11,6 +11,7 @@ from app.protocol.events import GenerationFinished
 from app.protocol.serving import RequestEnded
 from app.server.errors import ApiError
 from app.server.guard import Headers
+from app.server.warnings import Warnings
 
 _log = logging.getLogger("slipstream.server")
 _CLIENT = re.compile(rb"[A-Za-z0-9._+-]{1,40}(?:/[A-Za-z0-9._+-]{1,20})?")
@@ -29,8 +30,10 @@ class Record:
         self._begun = time.monotonic()
         self._has_ended = False
 
-    def finished(self, event: GenerationFinished) -> None:
-        """An answer was written."""
+    def finished(self, event: GenerationFinished, warnings: Warnings) -> None:
+        """An answer was written, although something was left out of the request."""
+        if warnings.sentences:
+            _log.info("%s %s: %s", self._path, self._client, warnings.for_log)
         figures, seconds = event.figures, time.monotonic() - self._begun
         _log.info(
             "%s %s: %d + %d tokens in %.1f s, %s",

@@ -74,6 +74,8 @@ class Dialect(Protocol):
     """The type of a whole answer."""
     part: str
     """Of a part of one."""
+    calls_reason: str
+    """Why an answer ends that has calls."""
 
     def choice(self, said: Said) -> Json:
         """Of a whole answer."""
@@ -93,15 +95,20 @@ class ChatDialect:
 
     prefix, whole, part = "chatcmpl-", "chat.completion", "chat.completion.chunk"
 
-    def __init__(self, *, logprobs: bool) -> None:
+    def __init__(self, *, logprobs: bool, old_calls: bool = False) -> None:
+        """``old_calls``: a call is a ``function_call``, as the request has ``functions``."""
         self._logprobs = logprobs
         self._calls = 0
+        self._old_calls = old_calls
+        self.calls_reason = "function_call" if old_calls else "tool_calls"
 
     def choice(self, said: Said) -> Json:
         message: Json = {"role": "assistant", "content": said.text or (None if said.calls else "")}
         if said.thinking:
             message["reasoning_content"] = said.thinking
-        if said.calls:
+        if said.calls and self._old_calls:
+            message["function_call"] = _call(said.calls[0])["function"]
+        elif said.calls:
             message["tool_calls"] = [_call(call) for call in said.calls]
         return {"message": message, "logprobs": self._likely(said)}
 
@@ -114,7 +121,8 @@ class ChatDialect:
         if said.text or said.pieces:
             yield {"delta": {"content": said.text}, "logprobs": self._likely(said)}
         for call in said.calls:
-            yield {"delta": {"tool_calls": [{"index": self._calls, **_call(call)}]}, "logprobs": None}
+            new = {"tool_calls": [{"index": self._calls, **_call(call)}]}
+            yield {"delta": {"function_call": _call(call)["function"]} if self._old_calls else new, "logprobs": None}
             self._calls += 1
 
     def nothing(self) -> Json:
@@ -128,6 +136,7 @@ class CompletionDialect:
     """``/v1/completions``; what a model thinks is part of its text there."""
 
     prefix, whole, part = "cmpl-", "text_completion", "text_completion"
+    calls_reason = ""
 
     def __init__(self, *, logprobs: bool) -> None:
         self._logprobs = logprobs
@@ -230,8 +239,8 @@ class OpenAIReplies:
     def _choice(self, choice: Json, finished: GenerationFinished | None) -> Json:
         reason = _REASONS[finished.finish_reason] if finished else None
         if finished and finished.finish_reason == "end" and self._reader.has_calls:
-            reason = "tool_calls"
+            reason = self._dialect.calls_reason
         return {"index": 0, **choice, "finish_reason": reason}
 
     def _figures(self, figures: Figures) -> Json:
-        return shown.all_dialects(figures, self._answer.seed or 0, self._pair.plain_pass_seconds)
+        return self._answer.figures(figures, self._pair)

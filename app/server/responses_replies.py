@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, PromptProgressed, RoundsReceived
 from app.protocol.tools import ToolCall
 from app.server import figures as shown
@@ -18,6 +16,7 @@ from app.server.fields import ResponsesRequest
 from app.server.http import server_sent
 from app.server.replies import Json
 from app.server.said import Reader, Said
+from app.server.tool_request import namespaced
 
 _KINDS = {"message": ("output_text", "msg_"), "reasoning": ("reasoning_text", "rs_")}
 """Of items of text: the type of their only part, and how their ids begin."""
@@ -31,6 +30,7 @@ class ResponsesReplies:
 
     def __init__(self, reader: Reader, request: ResponsesRequest, pair: PairLoaded, model: str, answer: Answer) -> None:
         self._reader = reader
+        self._namespaced = namespaced(request.tools or [])
         self._pair = pair
         self._answer = answer
         self._items: list[Json] = []
@@ -138,13 +138,15 @@ class ResponsesReplies:
             "call_id": call.id,
             "name": call.name,
         }
+        if own := self._namespaced.get(call.name):
+            item |= {"name": own.name, "namespace": own.namespace}
         index = len(self._items)
         started = {**item, "arguments": "", "status": "in_progress"}
         self._items.append({**item, "arguments": call.arguments, "status": "completed"})
         place = self._place()
         yield self._event("response.output_item.added", output_index=index, item=started)
         yield self._event("response.function_call_arguments.delta", **place, delta=call.arguments)
-        yield self._event("response.function_call_arguments.done", **place, name=call.name, arguments=call.arguments)
+        yield self._event("response.function_call_arguments.done", **place, name=item["name"], arguments=call.arguments)
         yield self._event("response.output_item.done", output_index=index, item=self._items[-1])
 
     def _place(self, content_index: int | None = None) -> Json:
@@ -166,7 +168,7 @@ class ResponsesReplies:
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "output": self._items,
             "usage": _usage(finished.figures),
-            **shown.all_dialects(finished.figures, self._answer.seed or 0, self._pair.plain_pass_seconds),
+            **self._answer.figures(finished.figures, self._pair),
         }
 
 
@@ -183,17 +185,8 @@ def _echoed(request: ResponsesRequest) -> Json:
         "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
         "temperature": request.temperature,
         "text": {"format": _format(request)},
-        "tool_choice": msgspec.to_builtins(request.tool_choice or "auto"),
-        "tools": [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": True,
-            }
-            for tool in request.tools or []
-        ],
+        "tool_choice": request.tool_choice or "auto",
+        "tools": request.tools or [],
         "top_p": request.top_p,
     }
 

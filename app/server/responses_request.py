@@ -3,99 +3,109 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
-from app.server.chat_request import ROLES, Asked, content_of, continuing, merged, thinking_level
-from app.server.errors import invalid, not_supported
-from app.server.fields import CalledFunction, ChatToolCall, Function, Item, ResponsesRequest
+from app.server.chat_request import Asked, continuing, thinking_level
+from app.server.errors import not_supported
+from app.server.fields import Item, ResponsesRequest
+from app.server.history import ROLES, History
 from app.server.images import RequestImages
 from app.server.settings import command_for, most_tokens
-from app.server.tool_request import called, check_alone, check_known, result, tool_use
+from app.server.tool_request import Namespaced, check_alone, tool_use
+from app.server.warnings import Warnings, quoted
+
+_CALL, _RESULT = "_call", "_call_output"
+"""How the types of calls and of their results end. Those of tools that run at OpenAI's have no result of their own."""
+_AT_THE_SERVER = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 
 
-def asked_by_responses(request: ResponsesRequest, pair: PairLoaded, images: RequestImages) -> Asked:
+def asked_by_responses(
+    request: ResponsesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None
+) -> Asked:
     """What to ask the engine. Raises `ApiError`."""
-    _check_supported(request)
-    if any(tool.type != "function" for tool in request.tools or []):
-        raise not_supported("This server only takes tools that are functions.")
-    functions = [Function(one.name, one.description, one.parameters) for one in request.tools or []]
-    use = tool_use(functions, request.tool_choice, pair, several=request.parallel_tool_calls is not False)
+    warnings = warnings or Warnings()
+    _check_supported(request, warnings)
+    several = request.parallel_tool_calls is not False
+    use = tool_use(request.tools or [], request.tool_choice, pair, warnings, several=several)
     if request.text and request.text.format:
         request.response_format = request.text.format
     check_alone(request, use)
-    messages = _messages(request, pair, images)
-    begun = messages.pop() if messages[-1].role == "assistant" else None
+    messages = _messages(request, images, warnings)
+    begun = messages.pop() if messages and messages[-1].role == "assistant" else None
     effort = request.reasoning.effort if request.reasoning else None
-    command = command_for(request, pair, messages)
+    command = command_for(request, pair, messages, warnings)
     longest = request.max_output_tokens
     command = msgspec.structs.replace(
         command,
-        max_tokens=command.max_tokens if longest is None else most_tokens(longest),
-        thinking=thinking_level(effort, pair.thinking),
+        max_tokens=command.max_tokens if longest is None else most_tokens(longest, warnings),
+        thinking=thinking_level(effort, pair.thinking, warnings),
         tools=use,
     )
-    return continuing(command, begun)
+    return continuing(command, begun, warnings)
 
 
-def _messages(request: ResponsesRequest, pair: PairLoaded, images: RequestImages) -> list[Message]:
+def _messages(request: ResponsesRequest, images: RequestImages, warnings: Warnings) -> list[Message]:
     items = [Item(role="user", content=request.input)] if isinstance(request.input, str) else request.input
-    found = [Message(role="system", content=request.instructions)] if request.instructions else []
-    for item in items:
-        match item.type:
-            case "message":
-                _add_message(found, item, images)
-            case "function_call":
-                check_known(pair)
-                call = ChatToolCall(CalledFunction(item.name, item.arguments), item.call_id)
-                last = _answer(found)
-                found[-1] = msgspec.structs.replace(last, tool_calls=(*last.tool_calls, *called([call])))
-            case "function_call_output":
-                check_known(pair)
-                output, seen = content_of(item.output, images)
-                if seen:
-                    raise not_supported("This server only takes text in the result of a tool.")
-                found.append(result(item.call_id, output, found))
-            case "reasoning":
-                last = _answer(found)
-                found[-1] = msgspec.structs.replace(last, thinking=last.thinking + _thought(item))
-            case _:
-                raise not_supported("This server only takes messages, function calls, their outputs and reasoning.")
-    if not found:
-        raise invalid("The request has no input.")
-    return merged(found)
+    history = History(images, warnings)
+    if request.instructions:
+        history.add("system", request.instructions)
+    last = max((at for at, item in enumerate(items) if _is_answer(item)), default=-1)
+    for at, item in enumerate(items):
+        history.is_past = at < last
+        if item.type == "message" and not _is_answer(item):
+            history.add(item.role or "user", item.content)
+        elif item.type.endswith(_RESULT):
+            history.result(item.call_id, item.output, item.name)
+        elif item.type in ("message", "reasoning") or item.type.endswith(_CALL):
+            _add_to_answer(history, item)
+        else:
+            _add_other(history, item, warnings)
+    return history.whole()
 
 
-def _add_message(found: list[Message], item: Item, images: RequestImages) -> None:
-    content, seen = content_of(item.content, images)
-    role = ROLES[item.role or "user"]
-    if role == "assistant":
-        last = _answer(found)
-        text = f"{last.content}\n{content}" if last.content else content
-        found[-1] = msgspec.structs.replace(last, content=text, images=(*last.images, *seen))
+def _is_answer(item: Item) -> bool:
+    if item.type == "message":
+        return ROLES.get(item.role or "") == "assistant"
+    return item.type == "reasoning" or item.type.endswith(_CALL)
+
+
+def _add_to_answer(history: History, item: Item) -> None:
+    if item.type == "message":
+        history.answer(item.content, goes_on=True)
+    elif item.type == "reasoning":
+        history.answer("", _thought(item), goes_on=True)
+    elif item.type in _AT_THE_SERVER:
+        history.answer(msgspec.to_builtins(item), goes_on=True)
     else:
-        found.append(Message(role=role, content=content, images=seen))
+        name = str(item.name or item.type.removesuffix(_CALL))
+        if isinstance(item.namespace, str) and item.namespace:
+            name = Namespaced(item.namespace, name).whole
+        arguments = item.arguments
+        if arguments is None and (item.input is not None or item.action is not None):
+            arguments = {"input": item.input} if item.input is not None else item.action
+        history.answer("", calls=[(item.call_id, name, arguments)], goes_on=True)
 
 
-def _answer(found: list[Message]) -> Message:
-    """The answer at the end, which may have several items; a new one where there is none."""
-    if not found or found[-1].role != "assistant":
-        found.append(Message(role="assistant", content=""))
-    return found[-1]
+def _add_other(history: History, item: Item, warnings: Warnings) -> None:
+    if item.content or item.output:
+        history.add("user", item.content or item.output)
+    else:
+        warnings.add(f"An item of the type {quoted(item.type)} was left out of the input: it has no text.")
 
 
 def _thought(item: Item) -> str:
-    parts: Sequence[object] = item.content if isinstance(item.content, list) else []
-    texts = [*parts, *(item.summary or [] if not parts else [])]
-    return "\n".join(getattr(part, "text", "") or "" for part in texts)
+    parts: Sequence[Any] = item.content if isinstance(item.content, list) else item.summary or []
+    return "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
 
 
-def _check_supported(request: ResponsesRequest) -> None:
+def _check_supported(request: ResponsesRequest, warnings: Warnings) -> None:
     if request.previous_response_id or request.conversation or request.prompt:
         raise not_supported("This server stores nothing: send the whole chat as input.")
     if request.background:
-        raise not_supported("This server doesn't do answers in the background.")
+        warnings.add("This server doesn't answer in the background: this is the whole answer.")
     if request.top_logprobs:
-        raise not_supported("This server gives logprobs in chat completions only.")
+        warnings.add("The top_logprobs were left out: this server gives logprobs in chat completions only.")

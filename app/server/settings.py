@@ -2,70 +2,139 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import msgspec
 
 from app.protocol.commands import Generate, Message
 from app.protocol.events import PairLoaded
-from app.protocol.limits import MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import AnswerFormat, FormatKind, Sampling
+from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, MAX_GRAMMAR_CHARACTERS, MAX_LOGPROBS
+from app.protocol.options import AnswerFormat, DrafterChoice, DraftLength, FormatKind, Sampling
 from app.server.errors import invalid
-from app.server.fields import Settings
+from app.server.fields import OwnOptions, Settings
+from app.server.warnings import Warnings, quoted
 
-_LEAST_TOP_P = 1e-6
-"""The engine's is above 0; OpenAI's may be 0, which leaves the most likely token."""
+_RANGES: dict[str, tuple[float, float]] = {
+    "temperature": (0, 10),
+    "top_p": (1e-6, 1),  # OpenAI's may be 0, which leaves the most likely token
+    "min_p": (0, 1),
+    "frequency_penalty": (-10, 10),
+    "presence_penalty": (-10, 10),
+    "repetition_penalty": (1e-6, 10),
+    "top_k": (0, MAX_COUNT),
+    "penalty_window": (0, MAX_COUNT),
+}
+_SILENT = {("top_p", 0)}
+"""What the nearest value means exactly."""
+_DRAFTERS: dict[str, DrafterChoice] = {name: name for name in get_args(DrafterChoice)} | {
+    "auto": "chain",  # `auto` is what the server was started with
+    "off": "none",
+}
+_MOST_BIAS = 100
 
 
-def command_for(request: Settings, pair: PairLoaded, messages: list[Message]) -> Generate:
+def command_for(request: Settings, pair: PairLoaded, messages: list[Message], warnings: Warnings) -> Generate:
     """An answer to ``messages``. Raises `ApiError`.
 
     Nothing of it is stored, and a chat that is too long is refused: whoever sends it decides what leaves it.
     """
-    _check_supported(request)
+    if request.n not in (None, 1):
+        warnings.add("This server gives one answer to a request, whatever n is.")
+    own = request.slipstream or OwnOptions()
     return Generate(
         request=0,
         messages=messages,
-        sampling=_sampling(request, pair.sampling),
-        seed=None if request.seed in (None, -1) else request.seed,
-        max_tokens=most_tokens(request.max_tokens),
+        sampling=_sampling(request, pair.sampling, warnings),
+        seed=None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63,
+        max_tokens=most_tokens(request.max_tokens, warnings),
         stop=_stops(request),
         format=_format(request),
         overflow="stop",
         private=True,
-        logit_bias=request.logit_bias or {},
-        accept="exact" if request.slipstream and request.slipstream.exact else "coupled",
+        logit_bias=_biases(request.logit_bias or {}, warnings),
+        accept="exact" if own.exact else "coupled",
+        drafter=_drafter(own.drafter, pair, warnings),
+        draft_length=_draft_length(request, own, warnings),
     )
 
 
-def most_tokens(wanted: int | None) -> int | None:
-    """``None``, like -1: until the context is full. Raises `ApiError`."""
-    if wanted == 0:
-        raise invalid("The request asks for an answer of 0 tokens.")
-    return None if wanted in (None, -1) else wanted
+def most_tokens(wanted: int | float | None, warnings: Warnings) -> int | None:
+    """``None``, like a negative number: until the context is full."""
+    if wanted is None or wanted < 0:
+        return None
+    if wanted < 1:
+        warnings.add("An answer of 0 tokens was wanted; it has one.")
+    return int(min(max(wanted, 1), MAX_COUNT))
 
 
-def _check_supported(request: Settings) -> None:
-    if request.n not in (None, 1):
-        raise invalid("This server gives one answer to a request, so n has to be 1.")
+def likely(others: int, warnings: Warnings) -> int:
+    """How many likely tokens there are with each one of the answer."""
+    if others > MAX_LOGPROBS:
+        warnings.add(f"There are at most {MAX_LOGPROBS} likely tokens with each one of an answer.")
+    return int(min(max(others, 0), MAX_LOGPROBS))
 
 
-def _sampling(request: Settings, usual: Sampling) -> Sampling:
+def _drafter(wanted: str | None, pair: PairLoaded, warnings: Warnings) -> DrafterChoice:
+    """``auto``: what the server was started with."""
+    if wanted is None:
+        return "auto"
+    choice = _DRAFTERS.get(wanted)
+    has = {"model": pair.draft is not None, "mtp": pair.has_head}
+    if choice is None or not has.get(choice, True):
+        warnings.add(f"There is no drafter {quoted(wanted)} here; the server chose another one.")
+        return "auto"
+    return choice
+
+
+def _draft_length(request: Settings, own: OwnOptions, warnings: Warnings) -> DraftLength:
+    nested = request.speculative.n_max if request.speculative else None
+    given = (one for one in (own.draft_length, request.speculative_n_max, nested) if one is not None)
+    length = next(given, -1)
+    if isinstance(length, str) or length < 0:
+        return "auto"
+    if length > MAX_DRAFT_LENGTH:
+        warnings.add(f"A draft has at most {MAX_DRAFT_LENGTH} tokens here.")
+    return min(length, MAX_DRAFT_LENGTH)
+
+
+def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Sampling:
     """``usual``: what the target's file recommends."""
     repetition = request.repeat_penalty if request.repetition_penalty is None else request.repetition_penalty
+    if repetition is not None and repetition <= 0:
+        warnings.add("A repetition penalty of 0 or less was left out.")
+        repetition = None
     wanted = {
         "temperature": request.temperature,
-        "top_k": _or_all(request.top_k, 0),
-        "top_p": None if request.top_p is None else max(request.top_p, _LEAST_TOP_P),
+        "top_k": _whole(request.top_k, 0),
+        "top_p": request.top_p,
         "min_p": request.min_p,
         "repetition_penalty": repetition,
         "frequency_penalty": request.frequency_penalty,
         "presence_penalty": request.presence_penalty,
-        "penalty_window": _or_all(request.repeat_last_n, 2**30),
+        "penalty_window": _whole(request.repeat_last_n, MAX_COUNT),
     }
-    return msgspec.structs.replace(usual, **{name: value for name, value in wanted.items() if value is not None})
+    found = {name: _nearest(name, value, warnings) for name, value in wanted.items() if value is not None}
+    return msgspec.structs.replace(usual, **found)
 
 
-def _or_all(value: int | None, everything: int) -> int | None:
-    return everything if value == -1 else value
+def _whole(value: int | float | None, everything: int) -> int | None:
+    if value is None:
+        return None
+    return everything if value < 0 else int(min(value, MAX_COUNT))
+
+
+def _nearest(name: str, value: int | float, warnings: Warnings) -> int | float:
+    least, most = _RANGES[name]
+    nearest = min(max(value, least), most)
+    if nearest != value and (name, value) not in _SILENT:
+        warnings.add(f"The {name} was taken as {nearest:g}, the nearest that there is.")
+    return nearest
+
+
+def _biases(wanted: dict[int, int | float], warnings: Warnings) -> dict[int, float]:
+    if any(abs(bias) > _MOST_BIAS for bias in wanted.values()):
+        warnings.add(f"Values of logit_bias were taken as {_MOST_BIAS} or -{_MOST_BIAS}, the nearest that there are.")
+    return {token: min(max(bias, -_MOST_BIAS), _MOST_BIAS) for token, bias in wanted.items()}
 
 
 def _stops(request: Settings) -> list[str]:
@@ -81,13 +150,14 @@ def _format(request: Settings) -> AnswerFormat | None:
         raise invalid("The request has both a response_format and a grammar.")
     schema = bytes(wanted.json_schema.schema if wanted.json_schema else wanted.schema)
     if schema not in (b"", b"null"):
-        return _checked("json_schema", schema.decode("utf-8", "replace"))
+        strict = True in (wanted.strict, wanted.json_schema.strict if wanted.json_schema else None)
+        return _checked("json_schema", schema.decode("utf-8", "replace"), strict=strict)
     if wanted.type == "json_schema":
         raise invalid("The response_format has no schema.")
     return AnswerFormat(kind="json_object")
 
 
-def _checked(kind: FormatKind, source: str) -> AnswerFormat:
+def _checked(kind: FormatKind, source: str, *, strict: bool = False) -> AnswerFormat:
     if len(source) > MAX_GRAMMAR_CHARACTERS:
         raise invalid(f"The format of the answer is longer than {MAX_GRAMMAR_CHARACTERS:,} characters.")
-    return AnswerFormat(kind=kind, source=source)
+    return AnswerFormat(kind=kind, source=source, strict=strict)

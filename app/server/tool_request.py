@@ -1,20 +1,21 @@
-"""Tools in a request: what the model may call, and earlier calls with their results."""
+"""Tools in a request: what the model may call. Those that aren't functions are left out with a warning."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from app import decoders
-from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
-from app.protocol.tools import ID_LENGTH, MAX_TOOLS, Tool, ToolCall, ToolUse
-from app.server.errors import invalid, not_supported
-from app.server.fields import ChatTool, ChatToolCall, Function, Settings, ToolChoice
+from app.protocol.tools import ID_LENGTH, MAX_TOOLS, Tool, ToolUse
+from app.server.errors import ApiError, invalid, not_supported
+from app.server.fields import Settings
+from app.server.warnings import Warnings, quoted
 
 NO_TOOLS = (
     "The loaded model's chat template doesn't write tool calls in a form that this server knows. "
@@ -22,47 +23,55 @@ NO_TOOLS = (
 )
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
-_NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_NOT_READ = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_FREE = {None: "auto", "auto": "auto", "none": "none", "required": "required", "any": "required"}
+"""What doesn't name a tool, in OpenAI's words."""
 
 
-def check_known(pair: PairLoaded) -> None:
-    """Raises `ApiError` unless it is known how the model calls tools."""
-    if not pair.tool_format:
-        raise not_supported(NO_TOOLS)
+@dataclass(frozen=True)
+class Namespaced:
+    """A function in a ``namespace``, as Codex sends those of MCP servers: its calls go back with both names."""
+
+    namespace: str
+    name: str
+
+    @property
+    def whole(self) -> str:
+        """What the model calls it."""
+        return self.namespace + ("" if self.namespace.endswith("_") else "__") + self.name
 
 
-def chat_tools(tools: Iterable[ChatTool]) -> list[Function]:
-    """The functions among ``tools``, in OpenAI's form. Raises `ApiError` for others."""
-    found = []
-    for tool in tools:
-        if tool.type != "function":
-            raise not_supported("This server only takes tools that are functions.")
-        if tool.function is None:
-            raise invalid("A tool has no function.")
-        found.append(tool.function)
-    return found
+def is_name(name: Any) -> bool:
+    """Whether a tool can have this name."""
+    return isinstance(name, str) and bool(_NAME.fullmatch(name))
 
 
 def tool_use(
-    functions: Sequence[Function], choice: ToolChoice | None, pair: PairLoaded, *, several: bool
+    sent: Sequence[Any],
+    choice: Any,
+    pair: PairLoaded,
+    warnings: Warnings,
+    *,
+    several: bool = True,
+    custom: bool = False,
 ) -> ToolUse | None:
-    """What the model may call; ``None``: nothing. Raises `ApiError`."""
-    if not functions:
-        if choice not in (None, "none", "auto"):
-            raise invalid("The request has a tool_choice without tools.")
+    """What the model may call; ``None``: nothing. ``custom``: tools of this type are functions, as Anthropic's are.
+
+    Raises `ApiError` where the request wants a call that there can't be.
+    """
+    tools = _usable(_functions(sent, custom=custom, warnings=warnings), warnings)
+    wanted, named, allowed = _choice(choice, warnings)
+    if allowed is not None:
+        tools = [tool for tool in tools if tool.name in allowed]
+    if named:
+        _check_named(named, [tool.name for tool in tools], sent)
+    elif wanted == "required" and not tools:
+        raise invalid("The request wants a call, and has no tool that this server can offer.")
+    if wanted == "none" or not tools:
         return None
-    names = [one.name for one in functions]
-    if len(names) > MAX_TOOLS or len(set(names)) < len(names):
-        raise invalid(f"A request may have {MAX_TOOLS} tools, each with a name of its own.")
-    if not all(map(_NAME.fullmatch, names)):
-        raise invalid("The name of a tool may have up to 128 letters, digits and signs out of _ . : / -")
-    if choice == "none":
-        return None
-    check_known(pair)
-    tools = [
-        Tool(name=one.name, description=one.description or "", parameters=one.parameters or {}) for one in functions
-    ]
-    return ToolUse(tools=tools, required=choice not in (None, "auto"), only=_named(choice, names), several=several)
+    if not pair.tool_format:
+        raise not_supported(NO_TOOLS)
+    return ToolUse(tools=tools, required=wanted == "required", only=named, several=several)
 
 
 def check_alone(request: Settings, use: ToolUse | None) -> None:
@@ -72,29 +81,16 @@ def check_alone(request: Settings, use: ToolUse | None) -> None:
         raise not_supported("This server doesn't support tools together with an answer format.")
 
 
-def called(calls: Iterable[ChatToolCall]) -> tuple[ToolCall, ...]:
-    """Earlier calls in OpenAI's form. Raises `ApiError`."""
-    return tuple(earlier_call(call.id, call.function.name, _object(call.function.arguments)) for call in calls)
-
-
-def earlier_call(identity: str, name: str, arguments: dict[str, Any]) -> ToolCall:
-    """An earlier call. Raises `ApiError`."""
-    if not _NAME.fullmatch(name):
-        raise invalid("A message has a call without a valid name.")
-    try:
-        return ToolCall(template_id(identity), name, msgspec.json.encode(arguments).decode())
-    except _NOT_READ:
-        raise invalid("A message has a call with arguments that are no JSON.") from None
-
-
-def result(identity: str, content: str, earlier: Sequence[Message]) -> Message:
-    """The result of a call in one of the ``earlier`` messages. Raises `ApiError` if there is none."""
-    known = template_id(identity)
-    calls = (call for message in reversed(earlier) for call in message.tool_calls)
-    name = next((call.name for call in calls if call.id == known), None)
-    if name is None:
-        raise invalid("A message has the result of a call that isn't in any earlier message.")
-    return Message(role="tool", content=content, tool_call_id=known, tool_name=name)
+def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:
+    """The functions in namespaces, by what the model calls them."""
+    found = [
+        Namespaced(str(group.get("name") or ""), str(tool.get("name") or ""))
+        for group in sent
+        if isinstance(group, dict) and group.get("type") == "namespace" and isinstance(group.get("tools"), list)
+        for tool in group["tools"]
+        if isinstance(tool, dict)
+    ]
+    return {one.whole: one for one in found}
 
 
 def template_id(identity: str) -> str:
@@ -104,19 +100,103 @@ def template_id(identity: str) -> str:
     return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
 
 
-def _named(choice: ToolChoice | None, names: Sequence[str]) -> str:
-    if choice is None or isinstance(choice, str):
-        return ""
-    if choice.type != "function":
-        raise not_supported("This server only takes “none”, “auto”, “required” or one function as tool_choice.")
-    name = choice.function.name if choice.function else choice.name or ""
-    if name not in names:
-        raise invalid("The tool_choice names a tool that the request doesn't have.")
-    return name
+def as_object(arguments: Any) -> str | None:
+    """The arguments of an earlier call as a JSON object; ``None`` if they aren't one.
 
-
-def _object(text: str) -> dict[str, Any]:
+    Clients send text, an object, nothing for a call without arguments (PHP's an empty list), or text in text.
+    """
+    for _ in range(2):
+        if not isinstance(arguments, str):
+            break
+        try:
+            arguments = decoders.decode(arguments, object) if arguments.strip() else {}
+        except _NOT_READ:
+            return None
+    if arguments is None or arguments == []:
+        return "{}"
     try:
-        return decoders.decode(text, dict[str, Any])
+        return msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else None
     except _NOT_READ:
-        raise invalid("A message has a call whose arguments aren't a JSON object.") from None
+        return None
+
+
+def _functions(sent: Iterable[Any], *, custom: bool, warnings: Warnings) -> list[dict[str, Any]]:
+    """The functions in any API's form, those of namespaces with their whole names."""
+    found: list[dict[str, Any]] = []
+    for tool in sent:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        inner = tool.get("function") if isinstance(tool, dict) and "function" in tool else tool
+        if kind == "namespace" and isinstance(tool.get("tools"), list):
+            members = _functions(tool["tools"], custom=custom, warnings=warnings)
+            space = str(tool.get("name") or "")
+            found += [{**one, "name": Namespaced(space, str(one.get("name") or "")).whole} for one in members]
+        elif isinstance(inner, dict) and (kind in (None, "function") or (custom and kind == "custom")):
+            found.append(inner)
+        else:
+            name = tool.get("name") if isinstance(tool, dict) else ""
+            warnings.add(f"The tool {quoted(name or kind)} was left out: this server only offers functions.")
+    return found
+
+
+def _usable(functions: Iterable[dict[str, Any]], warnings: Warnings) -> list[Tool]:
+    found: dict[str, Tool] = {}
+    for one in functions:
+        name, description = one.get("name"), one.get("description")
+        if not is_name(name):
+            warnings.add(
+                f"The tool {quoted(name)} was left out: a name has up to 128 letters, digits and signs out of _ . : / -"
+            )
+        elif name in found:
+            warnings.add(f"The tool {quoted(name)} is there more than once; the first one counts.")
+        elif len(found) >= MAX_TOOLS:
+            warnings.add(f"The tool {quoted(name)} was left out: a request may have {MAX_TOOLS}.")
+        else:
+            shown = description if isinstance(description, str) else ""
+            strict = one.get("strict") is True
+            found[str(name)] = Tool(name=str(name), description=shown, parameters=_parameters(one), strict=strict)
+    return list(found.values())
+
+
+def _parameters(function: dict[str, Any]) -> dict[str, Any]:
+    """The schema, without PHP's empty lists for empty objects."""
+    schema = function.get("parameters") or function.get("input_schema")
+    if not isinstance(schema, dict):
+        return {}
+    return {**schema, "properties": {}} if schema.get("properties") in ([], None) and "properties" in schema else schema
+
+
+def _choice(choice: Any, warnings: Warnings) -> tuple[str, str, set[str] | None]:
+    """``auto``, ``none`` or ``required``; the name of the one tool to be called; the names of those that may be."""
+    if choice is None or isinstance(choice, str):
+        if choice not in _FREE:
+            warnings.add(f"The tool_choice {quoted(choice)} isn't known here; the model decides.")
+        return _FREE.get(choice, "auto"), "", None
+    if not isinstance(choice, dict):
+        raise invalid("The tool_choice is neither a word nor a tool.")
+    kind = choice.get("type")
+    if kind in ("auto", "none", "any", "required"):
+        return _FREE[kind], "", None
+    inside = (choice[key] for key in ("function", "custom", "allowed_tools") if isinstance(choice.get(key), dict))
+    inner = next(inside, choice)
+    if kind == "allowed_tools":
+        tools = inner.get("tools")
+        functions = _functions(tools if isinstance(tools, list) else [], custom=True, warnings=warnings)
+        mode = "required" if inner.get("mode") in ("required", "any") else "auto"
+        return mode, "", {str(one.get("name")) for one in functions}
+    name = inner.get("name") or ("" if kind in ("function", "tool") else kind)
+    if not isinstance(name, str) or not name:
+        raise invalid("The tool_choice names no tool.")
+    return "required", name, None
+
+
+def _check_named(named: str, names: Sequence[str], sent: Iterable[Any]) -> None:
+    if named in names:
+        return
+    kinds = [tool.get(key) for tool in sent if isinstance(tool, dict) for key in ("name", "type")]
+    if named in kinds:
+        raise _left_out(named)
+    raise invalid("The tool_choice names a tool that the request doesn't have.")
+
+
+def _left_out(named: str) -> ApiError:
+    return not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")

@@ -25,6 +25,7 @@ TOOLS = [chat_form(WEATHER), chat_form(LIGHT)]
 CLAUDES = [
     {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in (WEATHER, LIGHT)
 ]
+PATCH: Json = {"type": "custom", "name": "patch"}
 WARM: Json = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 600}
 HISTORY: list[Json] = [
     {"role": "user", "content": "Well?"},
@@ -164,29 +165,18 @@ def test_tokens_of_a_message_are_counted(mistral: Served) -> None:
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
-        ({"tools": [{"type": "web_search"}]}, 501),
-        ({"functions": [{"name": "f"}]}, 501),
-        ({"tools": TOOLS, "response_format": {"type": "json_object"}}, 501),
-        ({"tools": TOOLS, "logprobs": True}, 501),
-        ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, 501),
-        ({"tools": TOOLS, "messages": [*HISTORY[:1], {"role": "assistant", "content": "So"}]}, 501),
-        ({"tools": TOOLS, "messages": HISTORY[:2]}, 400),
-        ({"tools": [*TOOLS, TOOLS[0]]}, 400),
-        ({"tools": [{"type": "function", "function": {"name": "no spaces"}}]}, 400),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "array"}}}]}, 400),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}]}, 400),
-        ({"tools": [{"type": "function"}]}, 400),
-        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "h"}}}, 400),
-        ({"messages": [{"role": "tool", "tool_call_id": "unknown", "content": "x"}]}, 400),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, 400),
+        ({"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}, 501),
         (
             {
-                "messages": [
-                    {"role": "assistant", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "[]"}}]},
-                    {"role": "tool", "tool_call_id": "a", "content": "x"},
-                ]
+                "tools": [*TOOLS, {"type": "custom", "name": "patch"}],
+                "tool_choice": {"type": "custom", "name": "patch"},
             },
-            400,
+            501,
         ),
+        ({"tools": TOOLS, "response_format": {"type": "json_object"}}, 501),
+        ({"tools": TOOLS, "messages": HISTORY[:2]}, 400),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "h"}}}, 400),
     ],
 )
 def test_what_is_refused(mistral: Served, fields: dict[str, Any], status: int) -> None:

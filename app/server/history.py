@@ -1,0 +1,254 @@
+"""The chat in a request, as messages for an engine: the same for all forms of requests.
+
+A request fails only where an answer would be wrong, so what can't be shown to the model further back is left out with a
+warning.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from app.protocol.commands import Image, Message
+from app.protocol.options import Role
+from app.protocol.tools import ToolCall
+from app.server.errors import ApiError, invalid, not_supported
+from app.server.fields import Content
+from app.server.images import RequestImages
+from app.server.tool_request import as_object, is_name, template_id
+from app.server.warnings import Warnings, quoted
+
+ROLES: dict[str, Role] = {
+    "developer": "system",
+    "system": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+}
+_IMAGES = ("image_url", "input_image", "image")
+_FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
+_TEXTS = ("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "query", "url")
+"""What of other parts is text, in this order."""
+_TEXT_KINDS = ("text/", "application/json", "application/xml")
+_HEADER = re.compile(r"\s*x-anthropic-[\w-]+:.*(?:\n|\Z)", re.IGNORECASE)
+"""A line for Anthropic's own server, with other digits in each request: nothing behind it would be cached."""
+_UNSEEN = "[An image that you can't see.]"
+_UNREAD = "[A file that you can't read.]"
+
+
+class History:
+    """Takes messages in the order of the chat.
+
+    Attributes:
+        messages: Those so far.
+        is_past: Whether an answer follows in the chat: nobody asks any more about what can't be used here.
+    """
+
+    def __init__(self, images: RequestImages, warnings: Warnings) -> None:
+        self.messages: list[Message] = []
+        self.is_past = False
+        self._images = images
+        self._warnings = warnings
+        self._open: list[ToolCall] = []
+        """Calls whose results haven't come."""
+        self._named: dict[str, str] = {}
+        """The name of each call that is shown as text, by its id."""
+        self._calls = 0
+
+    def add(self, role: str, content: Content) -> None:
+        """A message of any role but the assistant's and tools'. Raises `ApiError`."""
+        if role not in ROLES:
+            self._warnings.add(f"The role {quoted(role)} isn't known here; its messages were taken as the user's.")
+        known = ROLES.get(role, "user")
+        text, seen = self._content(content, known)
+        if known == "system" and not self.messages:
+            text = self._without_headers(text)
+        self.messages.append(Message(role=known, content=text, images=seen))
+
+    def answer(
+        self, content: Content, thinking: str = "", calls: Sequence[tuple[Any, Any, Any]] = (), *, goes_on: bool = False
+    ) -> None:
+        """A message of the assistant's, whose ``calls`` are an id, a name and arguments each.
+
+        ``goes_on``: it is a part of the answer that comes last, if one does. Raises `ApiError`.
+        """
+        text, seen = self._content(content, "assistant")
+        known, written = [], [text] if text else []
+        for identity, name, arguments in calls:
+            call = self._call(identity, name, arguments)
+            if isinstance(call, str):
+                written.append(call)
+            else:
+                known.append(call)
+        new = Message(
+            role="assistant", content="\n".join(written), thinking=thinking, images=seen, tool_calls=tuple(known)
+        )
+        if goes_on and self.messages and self.messages[-1].role == "assistant":
+            last = self.messages.pop()
+            new = msgspec.structs.replace(
+                last,
+                content="\n".join(filter(None, (last.content, new.content))),
+                thinking=last.thinking + new.thinking,
+                images=(*last.images, *seen),
+                tool_calls=(*last.tool_calls, *known),
+            )
+        self.messages.append(new)
+
+    def result(self, identity: Any, content: Content, name: Any = None) -> None:
+        """The result of a call; without an id, of the first one without a result, with this ``name`` if it has one."""
+        text, seen = self._content(content, "tool")
+        call = self._called(identity, name)
+        if call is None:
+            known = self._named.get(template_id(str(identity or "")))
+            if known is None:
+                self._warnings.add("A result of a call that isn't in the chat is shown to the model as text.")
+            title = f"Result of {known or name or 'a tool'}:\n"
+            self.messages.append(Message(role="user", content=title + text, images=seen))
+            return
+        self._open = [one for one in self._open if one is not call]
+        self.messages.append(Message(role="tool", content=text, images=seen, tool_call_id=call.id, tool_name=call.name))
+
+    def whole(self) -> list[Message]:
+        """All messages: system messages at the beginning as one, since many templates know only one, and images in
+        results as the user's, who follows."""
+        first = next((at for at, one in enumerate(self.messages) if one.role != "system"), len(self.messages))
+        found: list[Message] = self.messages[:first]
+        if first > 1:
+            found = [Message(role="system", content="\n\n".join(one.content for one in found))]
+        shown: tuple[Image, ...] = ()
+        for message in self.messages[first:]:
+            if message.role == "tool":
+                shown += message.images
+                found.append(msgspec.structs.replace(message, images=()))
+                continue
+            if shown and message.role != "user":
+                found.append(_shown(shown))
+            elif shown:
+                message = msgspec.structs.replace(message, images=(*shown, *message.images))  # noqa: PLW2901
+            shown = ()
+            found.append(message)
+        return [*found, _shown(shown)] if shown else found
+
+    # ------------------------------------------------------------ calls
+
+    def _call(self, identity: Any, name: Any, arguments: Any) -> ToolCall | str:
+        """A call, or its text where it can't be given to templates as one."""
+        self._calls += 1
+        known = template_id(str(identity or f"call {self._calls}"))
+        values = as_object(arguments)
+        if values is not None and is_name(name):
+            call = ToolCall(known, name, values)
+            self._open.append(call)
+            return call
+        self._warnings.add(f"A call of {quoted(name)} whose arguments aren't a JSON object is shown as text.")
+        self._named[known] = str(name or "a tool")
+        return f"{name or ''}({arguments if isinstance(arguments, str) else _json(arguments)})"
+
+    def _called(self, identity: Any, name: Any) -> ToolCall | None:
+        if not identity:
+            return next((one for one in self._open if not name or one.name == name), None)
+        known = template_id(str(identity))
+        calls = (call for message in reversed(self.messages) for call in message.tool_calls)
+        return next((call for call in calls if call.id == known), None)
+
+    # ------------------------------------------------------------ contents
+
+    def _content(self, content: Content, role: Role) -> tuple[str, tuple[Image, ...]]:
+        if content is None or isinstance(content, str):
+            return content or "", ()
+        texts: list[str] = []
+        seen: list[Image] = []
+        for part in content if isinstance(content, list) else [content]:
+            if isinstance(part, dict) and part.get("type") in _IMAGES:
+                try:
+                    seen.append(_image(part, self._images))
+                except ApiError as error:
+                    texts.append(self._unusable(error, role, _UNSEEN))
+            else:
+                texts.append(self._text(part, role))
+        return "\n".join(texts), tuple(seen)
+
+    def _text(self, part: Any, role: Role) -> str:
+        kind = part.get("type") if isinstance(part, dict) else "text"
+        if isinstance(part, str):
+            return part
+        text = _text_file(part) if kind in _FILES else _all_text(part)
+        if text:
+            return text
+        if kind in _FILES:
+            return self._unusable(not_supported("This server takes text and images, no other files."), role, _UNREAD)
+        if not isinstance(part, dict) or part.get("text") is None:
+            self._warnings.add(f"A part of the type {quoted(kind)} was left out of a message: it has no text.")
+        return ""
+
+    def _unusable(self, error: ApiError, role: Role, instead: str) -> str:
+        """Raises ``error`` where the user asks about it now."""
+        if role == "user" and not self.is_past:
+            raise error
+        self._warnings.add(f"{error.message} It was left out of an earlier message or a result, and the model is told.")
+        return instead
+
+    def _without_headers(self, text: str) -> str:
+        while match := _HEADER.match(text):
+            self._warnings.add("A line for another server (x-anthropic-…) was left out of the system prompt.")
+            text = text[match.end() :]
+        return text
+
+
+def _shown(images: tuple[Image, ...]) -> Message:
+    return Message(role="user", content="This is what the tool has shown.", images=images)
+
+
+def _image(part: dict[str, Any], images: RequestImages) -> Image:
+    """OpenAI's or Anthropic's. Raises `ApiError`."""
+    source, url = part.get("source"), part.get("image_url")
+    if isinstance(source, dict):
+        if source.get("type") != "base64":
+            raise invalid("An image has to be in the request itself, as base64. Nothing is fetched.")
+        return images.from_base64(str(source.get("data") or ""))
+    return images.from_url(str((url.get("url") if isinstance(url, dict) else url) or ""))
+
+
+def _all_text(value: Any) -> str:
+    """The text in a part of any kind."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "\n".join(filter(None, map(_all_text, value)))
+        case dict():
+            texts = [_all_text(value[name]) for name in _TEXTS if value.get(name)]
+            texts += [_json(value[name]) for name in ("input", "action", "arguments") if value.get(name)]
+            return "\n".join(filter(None, texts))
+    return ""
+
+
+def _text_file(part: dict[str, Any]) -> str:
+    """The text of a file; empty: it isn't in the request, or it is no text."""
+    inner = part.get("file") or part.get("source") or part
+    if not isinstance(inner, dict):
+        return ""
+    title = part.get("title") or inner.get("filename") or part.get("filename") or ""
+    if inner.get("type") in ("text", "content"):
+        text = _all_text(inner.get("data") or inner.get("content"))
+    else:
+        head, _, data = str(inner.get("file_data") or inner.get("data") or "").rpartition(";base64,")
+        kind = head.removeprefix("data:") or str(inner.get("media_type"))
+        if not kind.startswith(_TEXT_KINDS):
+            return ""
+        try:
+            text = base64.b64decode(data, validate=True).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            return ""
+    return "\n".join(filter(None, (str(title), text))) if text else ""
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
