@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.chats.attachments import Content
 from app.errors import KnownError
 from app.helper import Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
-from app.helper.messages import FileNotRead, FileReason, ReadFile
+from app.helper.messages import DrawPage, FileNotRead, FileReason, ReadFile
 
 _SENTENCES: dict[FileReason, str] = {
     "unreadable": "{name} can't be read: {detail}.",
@@ -24,22 +24,48 @@ _SENTENCES: dict[FileReason, str] = {
     "Save it as .docx or PDF and attach that.",
     "encrypted": "{name} is protected with a password. Attach a copy that isn't.",
     "protected": "{name} is protected against copying (DRM), so only the apps of its shop can read it.",
-    "no_text": "This PDF has no text: {name} may be a scan, which is only pictures of pages. "
-    "Run text recognition (OCR) on it in another app first.",
+    "no_text": "This PDF has no text that can be read: {name} may be a scan, which is only pictures of pages. "
+    "Run text recognition (OCR) on it in another app first, or load a model that sees images and attach its pages.",
     "damaged": "{name} is damaged, so it can't be read.",
 }
 
 
+class NoTextError(KnownError):
+    """A PDF file without text; its pages can be attached as pictures."""
+
+
 def content_of(path: str, name: str, helper: Helper) -> Content:
-    """The text of a file. ``name``: how to call it. Raises `KnownError`."""
+    """The text of a file. ``name``: how to call it. Raises `KnownError`, `NoTextError` if pictures may help."""
     try:
         found = helper.read_file(ReadFile(path))
     except HelperError as error:
         raise KnownError(_failure(error, name)) from error
     if isinstance(found, FileNotRead):
-        detail = f"{int(found.detail):,}" if found.detail.isdecimal() else found.detail
-        raise KnownError(_SENTENCES[found.reason].format(name=name, detail=detail))
+        raise _refusal(found, name)
     return Content("text", name, found.text.encode(), found.media_type)
+
+
+def pages_of(path: str, name: str, most: int, helper: Helper) -> tuple[list[Content], int]:
+    """The first ``most`` pages of a PDF file as pictures, and how many it has. Raises `KnownError`."""
+    drawn: list[Content] = []
+    pages = 1
+    while len(drawn) < min(most, pages):
+        try:
+            page = helper.draw_page(DrawPage(path, len(drawn)))
+        except HelperError as error:
+            raise KnownError(_failure(error, name)) from error
+        if isinstance(page, FileNotRead):
+            raise _refusal(page, name)
+        called = f"{name}, page {len(drawn) + 1}.png"
+        drawn.append(Content("image", called, page.png, "image/png", page.width, page.height))
+        pages = page.pages
+    return drawn, pages
+
+
+def _refusal(found: FileNotRead, name: str) -> KnownError:
+    detail = f"{int(found.detail):,}" if found.detail.isdecimal() else found.detail
+    sentence = _SENTENCES[found.reason].format(name=name, detail=detail)
+    return NoTextError(sentence) if found.reason == "no_text" else KnownError(sentence)
 
 
 def _failure(error: HelperError, name: str) -> str:

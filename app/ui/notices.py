@@ -32,6 +32,7 @@ class Action(enum.StrEnum):
     MEASURE = "Measure speed without a draft"
     LOAD_DOWNLOADED = "Load"
     GET_PROJECTOR = "Get it"
+    ATTACH_PAGES = "Attach the pages as pictures"
     SHOW_DOWNLOADS = "Show downloads"
     USE_BEGINNING = "Use the beginning"
     RAISE_CONTEXT = "Raise the context"
@@ -49,7 +50,7 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind")
+PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind", "scans")
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -164,6 +165,12 @@ def answer_not_finished(cause: ServerFailure, *, has_begun: bool, can_continue: 
         return Notice("warning", text, (Action.ENTER_KEY, Action.ASK_AGAIN))
     other = (Action.CONTINUE,) if can_continue else ()
     return Notice("warning", text, (Action.ASK_AGAIN, *other, Action.DISMISS))
+
+
+def has_no_text(name: str) -> Notice:
+    """A PDF file is a scan, and the loaded model sees images."""
+    text = f"{name} has no text that can be read. It may be a scan, and this model can see its pages."
+    return Notice("info", text, (Action.ATTACH_PAGES, Action.DISMISS))
 
 
 def no_model() -> Notice:

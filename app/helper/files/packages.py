@@ -6,6 +6,7 @@ How the parts of Office's files find each other is in ECMA-376, part 2 (Open Pac
 from __future__ import annotations
 
 import contextlib
+import errno
 import posixpath
 import zipfile
 import zlib
@@ -36,6 +37,10 @@ def unpacked(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
         raise RefusedError("damaged") from None
     except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError, LookupError):
         raise RefusedError("damaged") from None  # LookupError: an encoding that nobody knows
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a place before the beginning of the file
+            raise
+        raise RefusedError("damaged") from None
     except RuntimeError:  # a password is needed
         raise RefusedError("encrypted") from None
 

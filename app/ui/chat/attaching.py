@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QImage
 
 from app.chats.attachments import Content
-from app.chats.reading_files import content_of
+from app.chats.reading_files import content_of, pages_of
 from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ChatsRead, ReadChats
@@ -43,6 +43,16 @@ class FileReader(QObject):
     def read(self, path: str, done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
         """The text of a file, or an image."""
         self._lane.submit(lambda: self._content(path), done, failed)
+
+    def read_pages(
+        self,
+        path: str,
+        most: int,
+        done: Callable[[tuple[list[Content], int]], None],
+        failed: Callable[[KnownError], None],
+    ) -> None:
+        """The first ``most`` pages of a PDF file as images, and how many it has."""
+        self._lane.submit(lambda: pages_of(path, name_of(path), most, self._helper), done, failed)
 
     def read_image(self, image: QImage, done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
         """An image that was pasted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,11 +14,12 @@ from shiboken6 import isValid
 
 from app.chats.attachments import Content
 from app.chats.model import Attachment
+from app.chats.reading_files import NoTextError
 from app.errors import KnownError
 from app.ui import notices
 from app.ui.chat.attaching import MOST_ATTACHMENTS, PASTED, FileReader, name_of
 from app.ui.chat.beginning import cut_to_fit
-from app.ui.chat.chips import Chip, chips_of
+from app.ui.chat.chips import Chip, Choices, chips_of
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.drop_area import DropArea
@@ -30,6 +32,8 @@ from app.ui.widgets.questions import ask, open_in_folder
 
 SUBJECT = "attachments"
 IMAGES_SUBJECT = "blind"
+SCANS_SUBJECT = "scans"
+_PDF = "application/pdf"
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
 _PICTURE = 40
 """The height of a thumbnail."""
@@ -37,6 +41,7 @@ _MODEL = ".gguf"
 _MOST_CUTS = 5
 """How often a text is made shorter until it fits: how many tokens a part of it takes is only estimated."""
 
+_MOST = f"No more than {MOST_ATTACHMENTS} files can be attached to a message."
 _ONLY_AN_ADDRESS = (
     "The browser passed on only the address of this picture, and Slipstream fetches nothing from the internet. Copy "
     "the picture in the browser and paste it here, or save it and drop the file."
@@ -50,6 +55,7 @@ class AttachmentsPresenter(QObject):
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
         blindness: What to say if the loaded model can't see images; ``None`` if it can, or none is loaded.
+        sees: Whether a model is loaded that can see images.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -65,6 +71,7 @@ class AttachmentsPresenter(QObject):
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
         self.blindness: Callable[[], Notice | None] = lambda: None
+        self.sees: Callable[[], bool] = lambda: False
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
@@ -74,6 +81,10 @@ class AttachmentsPresenter(QObject):
         self._connections: list[QMetaObject.Connection] = []
         self._failures: list[str] = []
         """Of what was attached last."""
+        self._pdf_files: dict[str, str] = {}
+        """Where those are whose text is attached, by its checksum."""
+        self._scans: list[tuple[ChatModel, str]] = []
+        """PDF files without text that were attached last, and to which chat."""
         self._cuts = 0
         """How often more may be cut off."""
         area.takes_pictures = True
@@ -92,8 +103,8 @@ class AttachmentsPresenter(QObject):
             QObject.disconnect(connection)
         self._model = model
         self._cuts = 0
-        self._connections = [model.unsent.attachments_changed.connect(self._refresh)]
-        self._refresh()
+        self._connections = [model.unsent.attachments_changed.connect(self.refresh)]
+        self.refresh()
 
     def close(self) -> None:
         """Stop reading files."""
@@ -117,7 +128,8 @@ class AttachmentsPresenter(QObject):
         if model is None:
             return
         self._failures = []
-        self._notice_list.remove(SUBJECT, IMAGES_SUBJECT)
+        self._scans = []
+        self._notice_list.remove(SUBJECT, IMAGES_SUBJECT, SCANS_SUBJECT)
         models = [path for path in paths if path.lower().endswith(_MODEL)]
         if models:
             self.open_model(models[0])
@@ -159,7 +171,54 @@ class AttachmentsPresenter(QObject):
         )
 
     def _attach_file(self, model: ChatModel, path: str) -> None:
-        self._attach(model, name_of(path), partial(self._reader.read, path))
+        def read(done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
+            def found(content: Content) -> None:
+                if content.media_type == _PDF:
+                    self._pdf_files[hashlib.sha256(content.data).hexdigest()] = path
+                done(content)
+
+            self._reader.read(path, found, failed)
+
+        self._attach(model, name_of(path), read, path=path)
+
+    # ------------------------------------------------------------ pages of PDF files
+
+    def _choices_of(self, attachment: Attachment) -> Choices:
+        path = self._pdf_files.get(attachment.sha256, "")
+        if not path or self._model is None or not self.sees():
+            return ()
+        return [("Attach the pages as pictures", partial(self._attach_pages, self._model, path, attachment))]
+
+    @Slot()
+    def attach_scans(self) -> None:
+        """Attach the pages of PDF files that have no text."""
+        scans, self._scans = self._scans, []
+        self._notice_list.remove(SCANS_SUBJECT)
+        for model, path in scans:
+            if isValid(model):
+                self._attach_pages(model, path)
+
+    def _attach_pages(self, model: ChatModel, path: str, in_place_of: Attachment | None = None) -> None:
+        """As images, in the place of its text if that is attached."""
+        unsent, name = model.unsent, name_of(path)
+        unsent.attach([one for one in unsent.attachments if one != in_place_of])
+        room = MOST_ATTACHMENTS - len(unsent.attachments) - len(unsent.reading)
+        begun = unsent.begin_reading(name)
+
+        def done(found: tuple[list[Content], int]) -> None:
+            if not isValid(model) or not unsent.end_reading(begun):
+                return
+            images, pages = found
+            for image in images:
+                model.attach(image)
+            if len(images) < pages:
+                self._tell(KnownError(f"Only {len(images)} of the {pages:,} pages of {name} are attached. {_MOST}"))
+
+        def failed(error: KnownError) -> None:
+            if isValid(model) and unsent.end_reading(begun):
+                self._tell(error)
+
+        self._reader.read_pages(path, room, done, failed)
 
     @Slot(QImage)
     def attach_image(self, image: QImage) -> None:
@@ -176,10 +235,10 @@ class AttachmentsPresenter(QObject):
             self._failures = []
             self._tell(KnownError(_ONLY_AN_ADDRESS))
 
-    def _attach(self, model: ChatModel, name: str, read: _Read) -> None:
+    def _attach(self, model: ChatModel, name: str, read: _Read, *, path: str = "") -> None:
         unsent = model.unsent
         if len(unsent.attachments) + len(unsent.reading) >= MOST_ATTACHMENTS:
-            self._tell(KnownError(f"No more than {MOST_ATTACHMENTS} files can be attached to a message."))
+            self._tell(KnownError(_MOST))
             return
         begun = unsent.begin_reading(name)
 
@@ -192,7 +251,12 @@ class AttachmentsPresenter(QObject):
                     self._notice_list.show(IMAGES_SUBJECT, notice)
 
         def failed(error: KnownError) -> None:
-            if isValid(model) and unsent.end_reading(begun):
+            if not isValid(model) or not unsent.end_reading(begun):
+                return
+            if isinstance(error, NoTextError) and self.sees():
+                self._scans.append((model, path))
+                self._notice_list.show(SCANS_SUBJECT, notices.has_no_text(name))
+            else:
                 self._tell(error)
 
         read(done, failed)
@@ -262,7 +326,8 @@ class AttachmentsPresenter(QObject):
             self._cut()
 
     @Slot()
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Show what is attached; another model may see what the last one didn't."""
         model, part = self._model, self._composer.attachments
         if model is None:
             return
@@ -272,6 +337,7 @@ class AttachmentsPresenter(QObject):
             *(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of),
             load=load,
             height=height,
+            choices_of=self._choices_of,
         )
         for number, name in unsent.reading.items():
             chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))

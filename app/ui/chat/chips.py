@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QIcon, QImage, QKeyEvent, QPixmap
-from PySide6.QtWidgets import QFrame, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
 
 from app.chats.model import Attachment
@@ -28,6 +28,10 @@ LoadThumbnail = Callable[[Attachment, int, Callable[[QImage], None]], object]
 """`app.ui.chat.thumbnails.Thumbnails.load`."""
 
 
+Choices = Sequence[tuple[str, Callable[[], object]]]
+"""What a menu says, and what it does."""
+
+
 class Chip(QFrame):
     """One attachment, or a file that is being read."""
 
@@ -41,9 +45,10 @@ class Chip(QFrame):
         remove: Callable[[], object] | None = None,
         tag: str = "",
         picture: QSize = _NO_PICTURE,
+        choices: Choices = (),
     ) -> None:
         """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by.
-        ``picture``: the size of the one that `show_picture` will show.
+        ``picture``: the size of the one that `show_picture` will show. ``choices``: of the menu.
         """
         super().__init__(parent)
         self.name = visible(name)
@@ -67,8 +72,17 @@ class Chip(QFrame):
             self.remove = icon_button("close", "", f"Remove {self.name}")
             themes.set_role(self.remove, "chip")
             self.remove.clicked.connect(lambda _checked: remove())
+        self.more: QToolButton | None = None
+        if choices:
+            self.more = icon_button("more", "", f"More for {self.name}")
+            themes.set_role(self.more, "chip")
+            menu = QMenu(self.more)
+            for text, choose in choices:
+                menu.addAction(text).triggered.connect(partial(_call, choose))
+            self.more.setMenu(menu)
+            self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         # Not as high as the chip, whose height it would limit otherwise.
-        row(self.button, *([(self.remove, MIDDLE)] if self.remove else []), gap=0, on=self)
+        row(self.button, *((button, MIDDLE) for button in (self.more, self.remove) if button), gap=0, on=self)
         self._set_detail(detail)
 
     def show_picture(self, image: QImage) -> None:
@@ -92,7 +106,7 @@ class Chip(QFrame):
 
     def styled_size(self) -> QSize:
         """Its size with the style that it will have once it is shown."""
-        for one in filter(None, (self, self.button, self.remove)):
+        for one in filter(None, (self, self.button, self.more, self.remove)):
             one.ensurePolished()
         layout = self.layout()
         assert layout is not None
@@ -128,7 +142,7 @@ class Chips(QWidget):
         before: QWidget | None = None
         for chip in self.chips:
             chip.show()
-            for button in filter(None, (chip.button, chip.remove)):
+            for button in filter(None, (chip.button, chip.more, chip.remove)):
                 if before is not None:
                     QWidget.setTabOrder(before, button)
                 before = button
@@ -176,6 +190,7 @@ def chips_of(
     *,
     load: LoadThumbnail | None = None,
     height: int = 0,
+    choices_of: Callable[[Attachment], Choices] = lambda _attachment: (),
 ) -> list[Chip]:
     """A chip for each attachment. ``remove`` gets its place; without it, none can be removed.
 
@@ -192,11 +207,16 @@ def chips_of(
             remove=None if remove is None else partial(remove, place),
             tag=one.sha256,
             picture=thumbnail_size(one, height) if has_picture else _NO_PICTURE,
+            choices=choices_of(one),
         )
         if load is not None and has_picture:
             load(one, round(height * parent.devicePixelRatioF()), partial(_show_picture, chip))
         chips.append(chip)
     return chips
+
+
+def _call(choose: Callable[[], object], _checked: bool = False) -> None:
+    choose()
 
 
 def _show_picture(chip: Chip, image: QImage) -> None:

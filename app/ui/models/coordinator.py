@@ -155,6 +155,10 @@ class ModelsCoordinator(QObject):
             pair.projector_refused or left_out,
         )
 
+    def sees(self) -> bool:
+        """Whether a model is loaded that can see images."""
+        return self._pair_loader.pair() is not None and self.blindness() is None
+
     def seeing_model(self) -> CatalogModel | None:
         """The loaded model, if the catalog has it and knows that it can see images."""
         from app.models.hub.catalog import load_catalog  # not needed before the first picture

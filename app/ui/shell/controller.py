@@ -234,6 +234,7 @@ class Controller(QObject):
         self._engine.state_changed.connect(self._refresh_menus)
         self._engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.pair_changed.connect(self._on_pair_changed)
+        pair_loader.pair_changed.connect(self.attachments.refresh)
         self.compare.engine_wanted.connect(self.models.put_off_trial)
 
     def _connect_chats(self) -> None:
@@ -280,8 +281,10 @@ class Controller(QObject):
         chat_commands.load_thumbnail = self.attachments.thumbnails.load
         self.attachments.open_model = commands.opening.open_file
         self.attachments.blindness = self.models.blindness
+        self.attachments.sees = self.models.sees
         self.attachments.import_chats = self.chat_commands.import_chats
         window.menus.connect_action("attach_files", self.attachments.choose)
+        commands.connect_notice(Action.ATTACH_PAGES, self.attachments.attach_scans)
         commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
         commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
         chat_commands.open_models = commands.opening.open_models

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, QObject, QSize, Qt, QUrl
-from PySide6.QtGui import QImage
+from PySide6.QtGui import QAction, QImage
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Attachment, StoredMessage
@@ -27,6 +27,7 @@ from app.ui.chat.images import decoded, image_file, pasted_image
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.thumbnails import Thumbnails
 from app.ui.chat.transcript import Transcript
+from tests.helper.files_to_read import pdf
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
 from tests.ui.chat.test_attachments import Desk, desk, drag, drop, mime
@@ -244,3 +245,41 @@ def test_a_damaged_image_is_refused_at_the_drop(desk: Desk, tmp_path: Path, cont
     drop(desk.area, mime(str(tmp_path / "a.png")))
     assert desk.wait_for_notice().startswith("a.png is damaged.")
     assert not desk.model.unsent.attachments
+
+
+# ------------------------------------------------------------ pages of PDF files
+
+
+def menu_of(desk: Desk, place: int) -> dict[str, QAction]:
+    chip = desk.composer.attachments.chips.chips[place]
+    return {action.text(): action for action in chip.more.menu().actions()} if chip.more else {}
+
+
+def test_the_pages_of_a_pdf_file_instead_of_its_text(desk: Desk) -> None:
+    tea = desk.file("tea.pdf", pdf(["Green tea", "Black tea"]))
+    drop(desk.area, mime(tea, desk.file("b.txt")))
+    desk.qtbot.waitUntil(lambda: len(names(desk)) == 2 and not desk.model.unsent.reading)
+    place = names(desk).index("tea.pdf")
+    assert not menu_of(desk, place)
+    desk.attachments.sees = lambda: True
+    desk.attachments.refresh()
+    assert not menu_of(desk, 1 - place)
+    menu_of(desk, place)["Attach the pages as pictures"].trigger()
+    desk.qtbot.waitUntil(lambda: len(names(desk)) == 3 and not desk.model.unsent.reading)
+    assert names(desk) == ["b.txt", "tea.pdf, page 1.png", "tea.pdf, page 2.png"]
+    images = desk.model.unsent.attachments[1:]
+    assert [(one.kind, one.width, one.height) for one in images] == [("image", 1237, 1600)] * 2
+
+
+def test_a_scan_is_offered_as_pictures_to_a_model_that_sees(desk: Desk) -> None:
+    scan = desk.file("scan.pdf", pdf([""] * 30))
+    drop(desk.area, mime(scan))
+    assert "may be a scan" in desk.wait_for_notice()
+    desk.attachments.sees = lambda: True
+    drop(desk.area, mime(desk.file("b.txt"), scan))
+    assert "this model can see its pages" in desk.wait_for_notice("scans")
+    assert notices.Action.ATTACH_PAGES in desk.notice_list.notices()["scans"].actions
+    desk.attachments.attach_scans()
+    assert desk.wait_for_notice().startswith("Only 19 of the 30 pages of scan.pdf are attached.")
+    desk.qtbot.waitUntil(lambda: len(names(desk)) == 20)
+    assert "scans" not in desk.notice_list.notices()
