@@ -62,7 +62,7 @@ def join(paths: Sequence[Path], progress: Callable[[int, int], None], is_cancele
     """
     piece = piece_of(paths[0].name)
     assert piece is not None
-    whole, new = paths[0].with_name(piece.whole), paths[0].with_name(f".{piece.whole}.joining")
+    whole, new = paths[0].with_name(piece.whole), paths[0].with_name(".joining")  # names can be too long for an ending
     try:
         total, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(whole.parent).free
         if whole.exists():

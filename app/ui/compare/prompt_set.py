@@ -17,7 +17,6 @@ from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
     QRadioButton,
-    QSpinBox,
     QSplitter,
     QWidget,
 )
@@ -34,6 +33,7 @@ from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict
 from app.ui.widgets.controls import ElidedLabel, explain, label
+from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
@@ -208,8 +208,9 @@ class PromptChoice(QWidget):
             self.choose_file()
 
 
-def _spin(name: str, low: int, high: int, step: int, value: int) -> QSpinBox:
-    box = QSpinBox(minimum=low, maximum=high, singleStep=step, value=value)
+def _spin(name: str, low: int, high: int, step: int, value: int) -> Whole:
+    box = Whole(low, high, step)
+    box.setValue(value)
     box.setAccessibleName(name)
     return box
 

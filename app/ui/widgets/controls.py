@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Sequence
 from functools import lru_cache
@@ -21,7 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.text import visible
+from app.models.text import is_right_to_left, visible
 from app.ui.widgets import theme
 from app.ui.widgets.layouts import column
 
@@ -70,10 +71,15 @@ def label(
 
 def show_text(target: QLabel, text: str, role: str | None = None) -> None:
     """Show this in a label that is only visible while it says something."""
-    target.setText(text)
+    target.setText(from_left(text))
     target.setVisible(bool(text))
     if role is not None:
         theme.set_role(target, role)
+
+
+def from_left(text: str) -> str:
+    """A sentence in English that begins with a name in Hebrew or Arabic, marked: it would be shown from the right."""
+    return f"\u200e{text}" if is_right_to_left(text) and re.search(r" [a-z]{2,}\b", text) else text
 
 
 class ElidedLabel(QLabel):
@@ -101,7 +107,7 @@ class ElidedLabel(QLabel):
 
     def _fit(self) -> None:
         space = self.contentsRect().width()
-        super().setText(self.fontMetrics().elidedText(self._whole, self._mode, space))
+        super().setText(self.fontMetrics().elidedText(from_left(self._whole), self._mode, space))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

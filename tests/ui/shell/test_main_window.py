@@ -358,6 +358,19 @@ def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Run
     assert composer.hasFocus()
 
 
+def test_a_window_that_was_on_a_screen_that_is_gone_is_on_one_that_is_there(qtbot: QtBot) -> None:
+    settings = Settings()
+    for place in ((9000, 4000), None):
+        window = MainWindow(settings)
+        qtbot.addWidget(window)
+        if place is not None:
+            window.move(*place)
+        window.show()
+        qtbot.waitExposed(window)
+        window.store(settings)
+    assert window.screen().availableGeometry().contains(window.geometry().center())
+
+
 @pytest.mark.usefixtures("dressed")
 @pytest.mark.parametrize("introduced", [False, True])
 def test_an_empty_chat_needs_no_scroll_bar_at_the_start(qtbot: QtBot, introduced: bool) -> None:

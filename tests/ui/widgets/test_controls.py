@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.ui.shell.bars import UndoBar
-from app.ui.widgets.controls import ElidedLabel
+from app.ui.widgets.controls import ElidedLabel, label, show_text
 
 
 def test_a_line_without_room_ends_in_an_ellipsis(qtbot: QtBot) -> None:
@@ -29,3 +30,29 @@ def test_a_long_title_in_the_undo_bar_is_cut_and_what_was_done_stays(qtbot: QtBo
     [line] = bar.findChildren(ElidedLabel)
     qtbot.waitUntil(lambda: "…" in QLabel.text(line))
     assert QLabel.text(line).endswith("trash.")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_marked"),
+    [
+        ("שלום.gguf is in 2 pieces.", True),
+        ("“مخطط الشاي” was moved to the trash.", True),
+        ("שלום עולם", False),
+        ("שלום.txt", False),
+        ("Tea שלום is in 2 pieces.", False),
+        ("Tea", False),
+    ],
+)
+def test_sentences_that_begin_with_a_name_from_the_right_are_read_from_the_left(
+    qtbot: QtBot, text: str, is_marked: bool
+) -> None:
+    shown = ElidedLabel()
+    qtbot.addWidget(shown)
+    shown.resize(2000, 30)
+    shown.setText(text)
+    plain = label()
+    qtbot.addWidget(plain)
+    show_text(plain, text)
+    for written in (plain.text(), QLabel.text(shown)):
+        assert written == ("\u200e" if is_marked else "") + text
+    assert shown.text() == text
