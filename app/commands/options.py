@@ -143,6 +143,28 @@ def check_main_gpu(options: argparse.Namespace) -> None:
         wrong_usage("--main-gpu needs --split-mode none")
 
 
+def add_drafter_options(group: argparse._ArgumentGroup) -> None:
+    """What drafts, and how much."""
+    group.add_argument(
+        "--draft-length",
+        type=_draft_length,
+        default="auto",
+        metavar="N",
+        help=f"auto (default: as many tokens as save time), or from 0 (off) to {MAX_DRAFT_LENGTH}",
+    )
+    group.add_argument(
+        "--drafter",
+        type=lambda name: "none" if name == "off" else name,
+        choices=get_args(DrafterChoice),
+        default="auto",
+        help=(
+            "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
+            "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft; none, also "
+            "called off: decode without any draft"
+        ),
+    )
+
+
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
     """How to answer. ``seed`` says what happens without a seed, ``max_tokens`` is the default limit."""
     sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
@@ -174,22 +196,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         "many tokens; give it twice for both",
     )
     drafting = parser.add_argument_group("drafting")
-    drafting.add_argument(
-        "--draft-length",
-        type=_draft_length,
-        default="auto",
-        metavar="N",
-        help=f"auto (default: as many tokens as save time), or from 0 (off) to {MAX_DRAFT_LENGTH}",
-    )
-    drafting.add_argument(
-        "--drafter",
-        choices=get_args(DrafterChoice),
-        default="auto",
-        help=(
-            "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
-            "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft"
-        ),
-    )
+    add_drafter_options(drafting)
     add_head_option(drafting)
     drafting.add_argument(
         "--propose",

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.commands.options import add_head_option, add_model_options, whole
+from app.commands.options import add_drafter_options, add_head_option, add_model_options, whole
 from app.commands.output import show_progress
 from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
 from app.errors import KnownError
@@ -19,6 +19,7 @@ from app.protocol.serving import DEFAULT_PORT
 from app.server import headless
 from app.server.guard import Guard, is_loopback
 from app.server.key_file import key_from
+from app.server.own_engine import Drafting
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +57,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     server.add_argument("--quiet", action="store_true", help="don't log requests on standard error")
     add_model_options(parser)
     drafting = parser.add_argument_group("drafting")
+    add_drafter_options(drafting)
     add_head_option(drafting)
     drafting.add_argument(
         "--exact",
@@ -63,7 +65,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         default=None,
         help='load the target so that requests with {"slipstream": {"exact": true}} take the least time',
     )
-    parser.set_defaults(drafter="auto")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         load,
         guard,
         headless.Address(options.host, options.port),
-        drafter=drafter_choice(options),
+        drafting=Drafting(drafter_choice(options), options.draft_length),
         on_progress=show_load_progress,
         on_ready=_show_ready,
     )

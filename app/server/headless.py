@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from app.models.gguf import read_header
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, PairLoaded
-from app.protocol.options import DrafterChoice
 from app.server.guard import Guard
 from app.server.limits import Limits
 from app.server.model_info import ModelInfo
-from app.server.own_engine import OwnEngine
+from app.server.own_engine import Drafting, OwnEngine
 from app.server.service import ModelService
 from app.server.serving import Server
 
@@ -34,7 +33,7 @@ async def serve(
     guard: Guard,
     address: Address,
     *,
-    drafter: DrafterChoice = "auto",
+    drafting: Drafting | None = None,
     limits: Limits | None = None,
     on_progress: Callable[[LoadProgressed], None] = lambda _: None,
     on_ready: Ready = lambda *_: None,
@@ -45,7 +44,7 @@ async def serve(
     """
     limits = limits or Limits()
     model = ModelInfo(read_header(load.target))
-    engine = OwnEngine(load, drafter)
+    engine = OwnEngine(load, drafting)
     server = Server(ModelService(engine, model, guard, limits), limits)
     try:
         addresses = await server.open(address.host, address.port)

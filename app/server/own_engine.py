@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,11 +15,19 @@ from app.client.process import EngineEndedError
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
 from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, PromptCounted, TextChecked, Tokenized
-from app.protocol.options import DrafterChoice
+from app.protocol.options import DrafterChoice, DraftLength
 
 _log = logging.getLogger("slipstream.server")
 _MOST_ENDS = 3
 """How often an engine may end without an answer in between."""
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """How a server drafts."""
+
+    drafter: DrafterChoice = "auto"
+    length: DraftLength = "auto"
 
 
 class OwnEngine:
@@ -26,10 +35,11 @@ class OwnEngine:
 
     why_unavailable = "The model isn't loaded now. Try again in a moment."
 
-    def __init__(self, command: Load, drafter: DrafterChoice = "auto") -> None:
+    def __init__(self, command: Load, drafting: Drafting | None = None) -> None:
+        """``drafting``: for requests that say nothing about it."""
         self.pair: PairLoaded | None = None
         self._command = command
-        self._drafter = drafter
+        self._drafting = drafting or Drafting()
         self._process: AsyncEngineProcess | None = None
         self._ends = 0
 
@@ -63,7 +73,12 @@ class OwnEngine:
             await self._process.close()
 
     async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
-        command = msgspec.structs.replace(command, drafter=self._drafter)
+        usual = self._drafting
+        command = msgspec.structs.replace(
+            command,
+            drafter=usual.drafter if command.drafter == "auto" else command.drafter,
+            draft_length=usual.length if command.draft_length == command.drafter == "auto" else command.draft_length,
+        )
         async with aclosing(self._loaded().generate(command)) as events:
             async for event in events:
                 if isinstance(event, GenerationFinished):

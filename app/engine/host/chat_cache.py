@@ -33,9 +33,10 @@ _TOKEN_SECONDS = 0.01
 """Used until it is known how long processing a token takes; as on a slow machine."""
 _TELLING_TOKENS = 32
 """Fewer tokens say nothing about the time per token, because the fixed cost of a call dominates."""
-_LOST_SHARE = 4
+_LOST_SHARE, _PRIVATE_LOST_SHARE = 4, 20
 """A copy is only made if at least this fraction of the cache's content would be lost: rewriting the last message of a
-long chat isn't worth a second copy of the whole chat.
+long chat isn't worth a second copy of the whole chat. Programs ask between the turns of a chat for its title or what
+comes next, with the same long beginning; then they go on with the chat.
 """
 
 
@@ -46,6 +47,8 @@ class SavedState(State):
     owner: str
     seconds: float
     """How long processing its tokens again would take."""
+    private: bool = False
+    """It never goes to disk, and is overwritten before a chat is answered that isn't private."""
 
     @property
     def size(self) -> int:
@@ -82,8 +85,8 @@ class ChatCaches:
     def add(self, new: SavedState) -> None:
         """Add ``new`` and remove the copies it makes redundant. The limit is enforced by `trim`."""
         for other in self.in_memory(new.owner):
-            if covers(new.tokens, new.least, other.tokens):
-                self._saved.remove(other)
+            if other.private == new.private and covers(new.tokens, new.least, other.tokens):
+                self._drop(other)
         self._saved.append(new)
 
     def use(self, saved: SavedState) -> None:
@@ -98,9 +101,15 @@ class ChatCaches:
     def remove(self, copy: SavedState | StateFile) -> None:
         """Delete ``copy``."""
         if isinstance(copy, SavedState):
-            self._saved.remove(copy)
+            self._drop(copy)
         elif self.files:
             self.files.delete(copy)
+
+    def _drop(self, saved: SavedState) -> None:
+        self._saved.remove(saved)
+        if saved.private:
+            saved.data.fill(0)
+            saved.tokens.fill(0)
 
     def held_bytes(self) -> int:
         """Bytes of memory in use; may be called from another thread."""
@@ -109,19 +118,27 @@ class ChatCaches:
     def trim(self) -> None:
         """Remove the least recently used from memory until the rest is within the limit, and write them to disk."""
         while self.held_bytes() > self.limit:
-            saved = self._saved.pop(0)
+            saved = next((one for one in self._saved if one.private), self._saved[0])
+            self._drop(saved)
             unwritten = self.files.unwritten_bytes() if self.files else 0  # it stays in memory until it is written
             if not unwritten or unwritten + saved.size <= self.limit // 2:
                 self._write(saved)
 
+    def erase_private(self, owner: str) -> None:
+        """Overwrite the private ones of ``owner``."""
+        for saved in self.in_memory(owner):
+            if saved.private:
+                self._drop(saved)
+
     def put_away(self, owner: str) -> None:
         """Remove all of ``owner`` from memory and write them to disk."""
+        self.erase_private(owner)
         for saved in reversed(self.in_memory(owner)):
             self._saved.remove(saved)
             self._write(saved)
 
     def _write(self, saved: SavedState) -> None:
-        if self.files and self.limit and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
+        if self.files and self.limit and not saved.private and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
             self.files.put(saved.owner, saved)
 
     def flush(self, seconds: float) -> None:
@@ -149,7 +166,7 @@ class ChatSwitcher:
         self._is_canceled = is_canceled
         self._token_seconds = _TOKEN_SECONDS
         self._is_private = False
-        """Whether the content of the cache must not be copied."""
+        """Whether the content of the cache may only be copied for the time in which private chats are answered."""
 
     def usable(self, tokens: Sequence[int]) -> int:
         """How many tokens `begin` would leave in the cache, if nothing fails; changes nothing."""
@@ -161,14 +178,15 @@ class ChatSwitcher:
         """Make the cache contain as much as is available of the beginning of ``tokens``, and nothing else; returns its
         length.
 
-        No copy is ever made of a ``private`` chat.
+        Copies of a ``private`` chat stay in memory, until a chat comes that isn't.
         """
         if not private:
             self.leave_private()
         wanted, shared = np.array(tokens, np.int32), self._shared(tokens)
         held = len(self._cache.tokens)
-        if _LOST_SHARE * (held - shared) >= held and self._takes_time(held - shared):
-            self.save()
+        share = _PRIVATE_LOST_SHARE if self._is_private else _LOST_SHARE
+        if share * (held - shared) >= held and self._takes_time(held - shared):
+            self._copy()
         while not self._is_canceled() and (best := self._best(wanted, shared)):
             if self._restore(best, wanted, keep=private):
                 break
@@ -179,7 +197,8 @@ class ChatSwitcher:
         return len(self._cache.tokens)
 
     def leave_private(self) -> None:
-        """Another chat is about to be answered: if the chat in the cache is private, overwrite it."""
+        """Another chat is about to be answered: overwrite what there is of private ones."""
+        self._caches.erase_private(self._owner)
         if self._is_private:
             self._cache.clear(overwrite=True)
             self._is_private = False
@@ -197,8 +216,10 @@ class ChatSwitcher:
 
     def save(self) -> None:
         """Copy the content, unless it is private, there is such a copy already or no memory for it."""
-        if self._is_private:
-            return
+        if not self._is_private:
+            self._copy()
+
+    def _copy(self) -> None:
         held = np.array(self._cache.tokens, np.int32)
         for saved in self._caches.in_memory(self._owner):
             if covers(saved.tokens, saved.least, held):
@@ -213,7 +234,8 @@ class ChatSwitcher:
             log.info("a cache of %d MiB is not saved: %s", size // _MIB, error)
             return
         seconds = len(held) * self._token_seconds
-        self._caches.add(SavedState(state.tokens, state.data, state.least, self._owner, seconds))
+        new = SavedState(state.tokens, state.data, state.least, self._owner, seconds, self._is_private)
+        self._caches.add(new)
 
     def put_away(self) -> None:
         """The cache is about to be closed: its content goes to disk if worthwhile, and nothing stays in memory."""
@@ -241,7 +263,7 @@ class ChatSwitcher:
     def _restore(self, copy: SavedState | StateFile, wanted: Tokens, *, keep: bool) -> bool:
         """Restore ``copy``; returns False, and deletes ``copy``, if that fails.
 
-        A copy in memory is removed if the cache can make a new one, unless ``keep`` is set.
+        A copy in memory is removed if the cache can make a new one, unless ``keep`` is set and it isn't private.
         """
         state = self._caches.read(copy, self._is_canceled) if isinstance(copy, StateFile) else copy
         if state is None:
@@ -251,7 +273,11 @@ class ChatSwitcher:
             self._caches.remove(copy)
             return False
         if isinstance(copy, SavedState):
-            if not keep and state.least == 0 and common_length(state.tokens, wanted) == len(state.tokens):
+            if (
+                (copy.private or not keep)
+                and state.least == 0
+                and common_length(state.tokens, wanted) == len(state.tokens)
+            ):
                 self._caches.remove(copy)  # the cache has all of it now, and soon more
             else:
                 self._caches.use(copy)

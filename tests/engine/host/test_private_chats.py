@@ -76,6 +76,48 @@ def test_its_own_next_turn_goes_on_from_the_cache(engine: Engine) -> None:
     assert second.started.cached_tokens >= first.started.prompt_tokens
 
 
+def turns(text: str, answer: str) -> list[Message]:
+    said = (("user", text), ("assistant", answer), ("user", "And?"))
+    return [Message(role=role, content=content) for role, content in said]
+
+
+def test_it_goes_on_after_two_other_private_chats_and_is_erased_before_one_that_is_not(
+    engine: Engine, home: Path
+) -> None:
+    """As a program asks for the title of a chat in between."""
+    first = tell(engine, SECRET, private=True)
+    for title in ("A title for it, please. " * 9, "What to ask next? " * 9):
+        tell(engine, title, private=True)
+    second = tell(engine, "", messages=turns(SECRET, first.text), private=True)
+    assert second.started.cached_tokens >= first.started.prompt_tokens
+    kept = [state for state in engine.caches._saved if state.private]
+    assert kept and any(state.data.any() for state in kept)
+    tell(engine, "Last " * 30)
+    assert saved_texts(engine) == [] and not any(state.data.any() or state.tokens.any() for state in kept)
+    engine.unload()
+    assert len(files(home)) <= 2, "those of the last chat, for the target and the draft"
+
+
+def test_copies_of_private_chats_never_become_files(engine: Engine, home: Path) -> None:
+    tell(engine, SECRET, private=True)
+    tell(engine, "A title. " * 30, private=True)
+    engine.caches.limit = 1
+    tell(engine, "Next. " * 30, private=True)
+    assert saved_texts(engine) == []
+    engine.unload()
+    assert files(home) == []
+
+
+def test_copies_of_private_chats_make_room_first(engine: Engine) -> None:
+    tell(engine, "First " * 30)
+    tell(engine, SECRET, private=True)
+    tell(engine, "A title. " * 30, private=True)
+    assert len(saved_texts(engine)) == 4, "of both models"
+    engine.caches.limit = engine.caches.held_bytes() - 1
+    engine.caches.trim()
+    assert sum("First" in text for text in saved_texts(engine)) == 2
+
+
 def test_what_it_was_overwritten_with_is_right(engine: Engine) -> None:
     before = tell(engine, "Last " * 30)
     engine.forget()
