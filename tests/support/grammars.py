@@ -14,6 +14,8 @@ from app.helper.grammars import _tokenizer, limits
 
 _END = 256
 _MOST_ORDERS = 200
+_WEIGHTS = {_END: 20, **dict.fromkeys(b'"}]', 20), **dict.fromkeys(b"09aeiotx,:", 5)}
+"""Of bytes drawn at random: what ends texts, lists and objects is likelier, and so is ASCII."""
 
 
 def accepts(grammar: str, value: Any) -> bool:
@@ -36,10 +38,7 @@ def drawn(grammar: str, rng: random.Random, most: int = 400) -> str | None:
         allowed = [token for token in range(257) if mask[token // 8] >> token % 8 & 1]
         if not allowed or (matcher.is_accepting() and (len(allowed) == 1 or rng.random() < 0.3)):
             break
-        # What ends texts, lists and objects is likelier, and so is ASCII.
-        weights = [
-            20 if token in b'"}]' else 5 if token in b"09aeiotx,:" else 0.02 if token > 127 else 1 for token in allowed
-        ]
+        weights = [_WEIGHTS.get(token, 1 if token < 127 else 0.02) for token in allowed]
         token = rng.choices(allowed, weights)[0]
         if token == _END:
             break
