@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from app.engine.decoding.quotation import end_of
+
 _LATEST_SECONDS = 4102444800.0  # the year 2100
 _IN_MILLISECONDS = 1e11
 _IN_NANOSECONDS = 1e17
-_THINKING = re.compile(r"\s*<(think|thinking|thought|reasoning)>(.*?)</\1>\s*", re.DOTALL)
+_THINKING = re.compile(r"\s*<(think|thinking|thought|reasoning)>")
 _FENCE = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
@@ -54,7 +56,9 @@ def without_thinking(answer: str) -> tuple[str, str]:
     """What a model thought, if its answer begins with that between marks, and the answer itself."""
     if (found := _THINKING.match(answer)) is None:
         return "", answer
-    return found[2].strip("\n"), answer[found.end() :]
+    rest, closing = answer[found.end() :], f"</{found[1]}>"
+    end = end_of(rest, f"<{found[1]}>", closing)
+    return ("", answer) if end < 0 else (rest[:end].strip("\n"), rest[end + len(closing) :].lstrip())
 
 
 def file_text(name: str, content: str, language: str = "") -> str:

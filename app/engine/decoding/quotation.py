@@ -15,6 +15,8 @@ _FAR = 200
 """Characters behind a mark within which a fence has to be closed."""
 _NEAR = 80
 """And a span of code or a text in quotation marks."""
+_IN_SENTENCE = re.compile(r"[,.;:)]| +[^\W\dA-Z]")
+"""What follows a word within one."""
 _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "„": "“", "«": "»", "「": "」", "『": "』"}
 
 
@@ -27,8 +29,10 @@ class Written:
         self._fence = ""
         """How the code began that isn't closed; empty: there is none."""
         self._open = 0
-        """Marks that were opened in it."""
+        """Marks that were opened in it, up to the line."""
         self._line = ""
+        self._closed = 0
+        """Marks that were closed in the line."""
 
     def add(self, text: str) -> None:
         """The thinking goes on with ``text``."""
@@ -36,15 +40,15 @@ class Written:
         for line in lines:
             found = _FENCE.match(line)
             if self._fence:
-                self._open += self._opened(line)
-                self._fence = "" if found and _closes(self._fence, line) else self._fence
+                self._open = max(self._open + self._opened(line) - self._closed, 0)
+                self._fence = "" if _closes(self._fence, line) else self._fence
             elif found:
                 self._fence, self._open = found[1], 0
+            self._closed = 0
 
     def add_mark(self, mark: str) -> None:
         """The thinking goes on with a quoted ``mark``."""
-        if self._fence and self._unclosed() > 0:
-            self._open -= 1
+        self._closed += 1
         self._line += mark
 
     def quotes(self, behind: str) -> bool | None:
@@ -62,15 +66,12 @@ class Written:
         before = self._line[-2:-1]
         return self._line[-1:] in _QUOTES and (not before.strip() or before in "([{=,:")
 
-    def _unclosed(self) -> int:
-        return self._open + self._opened(self._line)
-
     def _opened(self, line: str) -> int:
         return sum(line.count(opening) for opening in self._openings)
 
     def _in_fence(self, behind: str) -> bool | None:
         line, (rest, *lines) = self._line, behind[:_FAR].split("\n")
-        if self._unclosed() > 0:
+        if self._open + self._opened(line) > self._closed:
             return True
         if any(line.count(one) % 2 and (line.endswith(one) or one in rest[:_NEAR]) for one in "\"'"):
             return True
@@ -86,7 +87,7 @@ class Written:
         if self._has_quote() and (not behind or behind.startswith(_QUOTES[line[-1]])):
             return bool(behind) or None
         if not (ticks := _open_span(line)):
-            return False
+            return self._in_sentence(behind)
         is_whole = bool(ends) or len(rest) > _NEAR
         for found in _TICKS.finditer(rest[:_NEAR]):
             if found.end() == len(rest) and not ends:
@@ -95,6 +96,25 @@ class Written:
             if found.group() == ticks:
                 return not is_opening
         return False if is_whole else None
+
+    def _in_sentence(self, behind: str) -> bool | None:
+        """Of a pair of marks, if the sentence goes on behind it."""
+        if self._opened(self._line) <= self._closed or self._line.lstrip().startswith(tuple(self._openings)):
+            return False
+        rest = behind.lstrip(" ")
+        return bool(_IN_SENTENCE.match(behind)) if rest else None
+
+
+def end_of(thinking: str, opening: str, closing: str) -> int:
+    """Where in a complete text that begins with ``thinking`` the ``closing`` mark is that ends it; −1: nowhere."""
+    written, at = Written((opening,)), 0
+    while (end := thinking.find(closing, at)) >= 0:
+        written.add(thinking[at:end])
+        at = end + len(closing)
+        if not written.quotes(f"{thinking[at : at + _FAR]}\n"):
+            return end
+        written.add_mark(closing)
+    return -1
 
 
 def _closes(fence: str, line: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.records import Batch, ChatRecord
+from app.chats.formats.values import without_thinking
 
 DATA = Path(__file__).parent.parent.parent / "data" / "imports"
 QUESTION, THOUGHT = "How hot should the water be?", "Green tea gets bitter above that."
@@ -190,3 +191,10 @@ def archive_of(target: Path, folder: Path) -> Path:
         for one in sorted(folder.rglob("*")):
             archive.write(one, one.relative_to(folder.parent))
     return path
+
+
+def test_a_mark_that_is_quoted_in_thinking_does_not_end_it() -> None:
+    thought = "It stays in `</think>`.\n\n```\n<think>\n</think>\n```\nSo."
+    assert without_thinking(f"<think>\n{thought}\n</think>\n\nYes: `</think>`.") == (thought, "Yes: `</think>`.")
+    assert without_thinking("<think>Open `code.</think>Yes.") == ("Open `code.", "Yes.")
+    assert without_thinking("<think>Only `</think>` so far") == ("", "<think>Only `</think>` so far")

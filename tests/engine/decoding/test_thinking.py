@@ -207,6 +207,11 @@ QUOTED = [
     "> ```\n> {}\n> ```",
     "````\n```\n{}\n```\n````",
     "```\n<think>{}\n<think>\n{}\n```",
+    "This keeps `preserve_thinking`: only after `last_query_index` stays the `<think>…{}` block; so it is.",
+    "Outer <think>inner{} continues",
+    "Between <think> and {}, that is. And <think>{}.",
+    "In `</tool_call>` and `{}`, both",
+    "Jinja:\n```jinja\n{%- if '{}' in content %}\n{%- set parts = content.split('{}') %}\n{%- endif %}\n```",
 ]
 UNQUOTED = [
     "The ` sign is odd.",
@@ -221,6 +226,10 @@ UNQUOTED = [
     "`a` and `b`",
     "```\ncode\n```",
     "an odd ``` one",
+    "I explain the <think> tag",
+    "<think>\nOnce more",
+    "<think>",
+    "```\n<think>`{}`\nand\n",
     "`",
     "``` ",
 ]
