@@ -26,7 +26,8 @@ _PIECE = re.compile(
 )
 _SIGNS = {r"\ldots": "…", r"\dots": "…", r"\quad": "\u2003", "--": "–", "---": "—", "``": "“", "''": "”", "~": "\xa0"}
 _FONT = re.compile(r"\\math(bb|cal|frak|scr|bf|sf|tt|it)(?:\s+([A-Za-z0-9])|([0-9]))|\\math(?:bbm|ds)(?![A-Za-z])")
-_WORD_IN_FONT = re.compile(r"\\math(bf|sf|tt)\s*\{([A-Za-z0-9]{2,})\}")
+_WORD_IN_FONT = re.compile(r"\\math(bb|cal|frak|scr|bf|sf|tt)\s*\{([^{}\\^_&]{2,})\}")
+_LETTER_OR_DIGIT = re.compile(r"[A-Za-z0-9]")
 _DOUBLE_STRUCK = re.compile(r"\\mathbb\s*\{([0-9])\}")
 _OPERATOR = re.compile(rf"\\operatorname(\*?)\s*{GROUP}")
 _SPACE = re.compile(r"\\[,;: ]|~")
@@ -41,7 +42,7 @@ _PARAGRAPH = re.compile(rf"[pmb]\s*{GROUP}")
 def mended(tex: str) -> str:
     """The same formula for latex2mathml. Raises `ValueError` for what nothing here can express."""
     tex = _FONT.sub(lambda font: rf"\math{font[1]}{{{font[2] or font[3]}}}" if font[1] else r"\mathbb", tex)
-    tex = _WORD_IN_FONT.sub(lambda word: f"{{{''.join(f'{chr(92)}math{word[1]}{{{one}}}' for one in word[2])}}}", tex)
+    tex = _WORD_IN_FONT.sub(lambda word: "{" + _LETTER_OR_DIGIT.sub(rf"\\math{word[1]}{{\g<0>}}", word[2]) + "}", tex)
     tex = _DOUBLE_STRUCK.sub(lambda digit: chr(0x1D7D8 + int(digit[1])), tex)
     tex = _OPERATOR.sub(lambda name: rf"\operatorname{name[1]}{{{_SPACE.sub(chr(0x2009), name[2])}}}", tex)
     tex = re.sub(r"\\bmod(?![A-Za-z])", r"\\;\\mathrm{mod}\\;", tex)

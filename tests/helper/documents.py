@@ -164,8 +164,8 @@ def odf(kind: str, body: str, *, is_encrypted: bool = False) -> bytes:
     )
 
 
-def epub(chapters: Sequence[str], nav: Sequence[str] = (), method: str = "") -> bytes:
-    """A book; ``nav``: which chapters are its table of contents; ``method``: how something in it is encrypted."""
+def epub(chapters: Sequence[str], nav: Sequence[str] = (), method: str = "", encrypted: str = "") -> bytes:
+    """A book; ``nav``: which chapters are its table of contents; ``method``: how the part ``encrypted`` is."""
     items = "".join(
         f'<item id="{name}" href="text/{name}%20x.xhtml" media-type="application/xhtml+xml"'
         + (' properties="nav"/>' if name in nav else "/>")
@@ -186,9 +186,11 @@ def epub(chapters: Sequence[str], nav: Sequence[str] = (), method: str = "") -> 
             f"</head><body><h1>Chapter {name}</h1><p>All about {name}.</p></body></html>"
         )
     if method:
+        cipher = (
+            f'<EncryptionMethod Algorithm="{method}"/><CipherData><CipherReference URI="{encrypted}"/></CipherData>'
+        )
         parts["META-INF/encryption.xml"] = (
             '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><EncryptedData '
-            'xmlns="http://www.w3.org/2001/04/xmlenc#"><EncryptionMethod '
-            f'Algorithm="{method}"/></EncryptedData></encryption>'
+            f'xmlns="http://www.w3.org/2001/04/xmlenc#">{cipher}</EncryptedData></encryption>'
         )
     return _packed(parts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,35 @@ def test_columns_are_read_one_after_another(read: Read, number: int) -> None:
     found = text_of(read("columns.pdf", pdf([columns(number)]))).split("\n")
     assert found[0].startswith("One title")
     assert found[1:] == [f"c{one} line {row} of some words" for one in range(number) for row in range(9)]
+
+
+def side_by_side(left: Sequence[str], right: Sequence[str]) -> str:
+    """A page that is drawn line by line."""
+    pairs = enumerate(zip(left, right, strict=True))
+    drawn = [
+        f"1 0 0 1 {x} {712 - 14 * row} Tm ({text}) Tj"
+        for row, pair in pairs
+        for x, text in zip((60, 330), pair, strict=True)
+    ]
+    return f"BT /F1 11 Tf {' '.join(drawn)} ET"
+
+
+def test_short_columns_are_columns_too(read: Read) -> None:
+    left, right = ["The committee reviewed the annual", "report and"], ["approved the budget for the", "coming year."]
+    assert text_of(read("short.pdf", pdf([side_by_side(left, right)]))).split("\n") == left + right
+
+
+def test_long_cells_of_a_table_are_no_columns(read: Read) -> None:
+    names = ["Smith, Alvaro R", "Armer, Derek A junior", "Englert, Payton", "Campbell, Clayton D", "Bollinger, E. S."]
+    posts = [
+        "Legislative correspondent",
+        "District director",
+        "Staff assistant",
+        "9 weeks of travel",
+        "Intern, from May",
+    ]
+    found = text_of(read("staff.pdf", pdf([side_by_side(names, posts)]))).split("\n")
+    assert found == [f"{name} {post}" for name, post in zip(names, posts, strict=True)]
 
 
 def test_rows_of_a_table_stay_rows(read: Read) -> None:
@@ -310,11 +339,20 @@ def test_a_book_is_read_in_its_order(read: Read) -> None:
 
 
 def test_a_protected_book(read: Read) -> None:
-    fonts = "http://www.idpf.org/2008/embedding"
-    assert read(
-        "shop.epub", documents.epub(["one"], method="http://www.w3.org/2001/04/xmlenc#aes128-cbc")
-    ) == FileNotRead("protected")
-    assert "about one" in text_of(read("fonts.epub", documents.epub(["one"], method=fonts)))
+    aes = "http://www.w3.org/2001/04/xmlenc#aes128-cbc"
+    locked = documents.epub(["one"], method=aes, encrypted="OEBPS/text/one%20x.xhtml")
+    assert read("shop.epub", locked) == FileNotRead("protected")
+    fonts = documents.epub(["one"], method=aes, encrypted="OEBPS/font.ttf")
+    assert "about one" in text_of(read("fonts.epub", fonts))
+
+
+def test_a_damaged_chapter_costs_only_itself(read: Read) -> None:
+    packed = bytearray(documents.epub(["one", "two"]))
+    place = packed.index(b"OEBPS/text/two x.xhtml") + len("OEBPS/text/two x.xhtml")
+    packed[place + 20 : place + 60] = bytes(40)
+    found = read("torn.epub", bytes(packed))
+    assert text_of(found) == "# Chapter one\n\nAll about one."
+    assert left_out(found) == ["1 chapter that couldn't be read", "1 picture"]
 
 
 # ------------------------------------------------------------ Rich Text

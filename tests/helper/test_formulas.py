@@ -131,6 +131,7 @@ def mathml(tex: str) -> str:
         (r"\mbox{if }x<\text{y}", "if x<y"),
         (r"\mathbb E\mathbb{R}\mathbb 1\mathbbm{1}\mathds{1}", "𝔼ℝ𝟙𝟙𝟙"),
         (r"\mathcal L\mathfrak g\mathbf x\mathbf{Ax}", "ℒ𝔤𝐱𝐀𝐱"),
+        (r"\mathbb{hi}\mathbf{A x1}\mathtt{x=1}", "𝕙𝕚𝐀𝐱1𝚡=1"),
         (r"\not=\not\in\not\approx\not\rightarrow\not>", "≠∉≉↛≯"),
         (r"\operatorname*{arg\,min}_x", "arg\u2009minx"),
         (r"\begin{bmatrix}[c|c] 1 & 2 \end{bmatrix}", "[12]"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import zipfile
+import zlib
 from typing import BinaryIO
 from urllib.parse import unquote
 
@@ -13,8 +14,7 @@ from app.helper.files.packages import read_part, unpacked, xml_part
 from app.helper.files.refusal import RefusedError
 
 _ENCRYPTION = "META-INF/encryption.xml"
-_FONTS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
-"""How only the fonts of a book are made unusable elsewhere."""
+_CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
@@ -22,8 +22,8 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     texts: list[str] = []
     with unpacked(file) as archive:
         names = set(archive.namelist())
-        if _is_protected(archive):
-            raise RefusedError("protected")
+        encrypted = _encrypted(archive)
+        unreadable = 0
         root = xml_part(archive, "META-INF/container.xml").find(".//{*}rootfile")
         place = root.get("full-path", "") if root is not None else ""
         book = xml_part(archive, place)
@@ -33,20 +33,29 @@ def text_of(file: BinaryIO, most: int) -> FileText:
             if item is None or "nav" in item.get("properties", "").split():  # the table of contents
                 continue
             part = posixpath.normpath(posixpath.join(posixpath.dirname(place), unquote(item.get("href", ""))))
-            if part in names:
-                texts.append(_text(read_part(archive, part)))
+            if part in encrypted:
+                raise RefusedError("protected")
+            try:
+                texts.append(_text(read_part(archive, part)) if part in names else "")
+            except (zipfile.BadZipFile, zlib.error, RefusedError):
+                unreadable += 1
             if sum(map(len, texts)) > most:
                 break
     pictures = sum(item.get("media-type", "").startswith("image/") for item in items.values())
-    return FileText("\n\n".join(filter(None, texts)), how_many(pictures, "picture"))
+    return FileText(
+        "\n\n".join(filter(None, texts)),
+        (
+            *how_many(unreadable, "chapter that couldn't be read", "chapters that couldn't be read"),
+            *how_many(pictures, "picture"),
+        ),
+    )
 
 
-def _is_protected(archive: zipfile.ZipFile) -> bool:
-    """Whether chapters are encrypted (DRM)."""
+def _encrypted(archive: zipfile.ZipFile) -> set[str]:
+    """The parts that are encrypted (DRM); in many books, these are only the fonts."""
     if _ENCRYPTION not in archive.namelist():
-        return False
-    methods = xml_part(archive, _ENCRYPTION).iter("{http://www.w3.org/2001/04/xmlenc#}EncryptionMethod")
-    return any(method.get("Algorithm") not in _FONTS for method in methods)
+        return set()
+    return {unquote(part.get("URI", "")).lstrip("/") for part in xml_part(archive, _ENCRYPTION).iter(_CIPHER)}
 
 
 def _text(data: bytes) -> str:

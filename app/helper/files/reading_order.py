@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-_LEAST_LINES = 6
-"""So many lines side by side make two columns."""
-_LEAST_LETTERS = 18
+_LEAST_LETTERS = 12
 """Lines of columns have more in the middle; shorter ones are cells of a table, which are read row by row."""
+_LEAST_CONTINUED = 0.4
+"""Of the lines of columns, so many go on in the middle of a sentence, with a small letter; cells of tables don't."""
+_LEAST_LINES = 6
+"""Side by side, in scripts without small letters."""
 _LEAST_GAP = 7.0
 """Between columns, in points."""
 
@@ -92,16 +94,29 @@ def _gaps(line: Line) -> list[tuple[float, float, int]]:
 def _border(lines: list[Line], gaps: dict[int, list[tuple[float, float, int]]]) -> float | None:
     """The place between two columns; ``None`` if the lines have none."""
     places = Counter(round(high) for found in gaps.values() for _, high, _ in found)
-    for place, _ in places.most_common(3):
+    for place, number in places.most_common(3):
         border = place - 2.0
         split = [
-            (len(lines[number][:at]), len(lines[number][at:]))
+            (_text(lines[number][:at]), _text(lines[number][at:]))
             for number, found in gaps.items()
             for low, high, at in found
             if low <= border <= high
         ]
-        lefts, rights = sorted(left for left, _ in split), sorted(right for _, right in split)
-        middle = len(split) // 2
-        if len(split) >= _LEAST_LINES and min(lefts[middle], rights[middle]) >= _LEAST_LETTERS:
+        if number > 1 and _is_prose(split):
             return border
     return None
+
+
+def _text(line: Line) -> str:
+    return "".join(one.letter for one in line).strip()
+
+
+def _is_prose(split: list[tuple[str, str]]) -> bool:
+    lefts, rights = sorted(len(left) for left, _ in split), sorted(len(right) for _, right in split)
+    begins = [text[0] for pair in split[1:] for text in pair if text]
+    cased = [letter for letter in begins if letter.isdecimal() or letter.lower() != letter.upper()]
+    continued = sum(letter.islower() for letter in cased)
+    middle = len(split) // 2
+    if min(lefts[middle], rights[middle]) < _LEAST_LETTERS:
+        return False
+    return continued >= _LEAST_CONTINUED * len(cased) if cased else len(split) >= _LEAST_LINES
