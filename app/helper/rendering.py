@@ -94,3 +94,8 @@ def answer(request: RenderMarkdown) -> MarkdownRendered:
     assert isinstance(renderer, _Renderer)
     renderer.deadline = time.monotonic() + _FORMULA_SECONDS
     return MarkdownRendered([parser.render(text, environment(text)) for text in request.texts])
+
+
+def without_pictures(text: str) -> str:
+    """A text that isn't long as HTML for word processors: without colors and fonts, formulas as their source."""
+    return _parser().render(text, environment(text))

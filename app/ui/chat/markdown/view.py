@@ -13,6 +13,7 @@ from PySide6.QtCore import QEvent, QMimeData, QPointF, QRectF, Qt, QTimer, QUrl,
 from PySide6.QtGui import QContextMenuEvent, QHelpEvent, QKeyEvent, QPainter
 from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 
+from app.helper.rendering import without_pictures
 from app.protocol.events import Piece
 from app.ui.chat.markdown.drawn_text import DrawnText
 from app.ui.chat.markdown.find_marks import FindMarks
@@ -21,6 +22,9 @@ from app.ui.chat.markdown.painting import paint_roles, units_in
 from app.ui.chat.markdown.plain_text import plain_text, text_between
 from app.ui.chat.markdown.table_menu import add_table_actions, selected_source
 from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, explanation
+
+_MOST_AS_HTML = 20_000
+"""Characters of a copy that word processors get with its formats; it takes time."""
 
 
 class MarkdownView(DrawnText):
@@ -202,6 +206,8 @@ class MarkdownView(DrawnText):
         source = self.content if is_all else selected_source(self._rendering.units, self.content, start, end)
         if source and not self._plain:
             data.setData("text/markdown", source.encode("utf-8", "replace"))
+            if len(source) <= _MOST_AS_HTML:
+                data.setHtml(without_pictures(source))
         return data
 
     def viewportEvent(self, event: QEvent) -> bool:

@@ -251,6 +251,18 @@ def test_code_keeps_its_ground_in_both_themes(qtbot: QtBot, view: MarkdownView) 
         assert cursor.charFormat().foreground().color() == chosen.text
 
 
+def test_a_copy_has_its_formats_without_the_colors_of_the_theme(qtbot: QtBot, view: MarkdownView) -> None:
+    theme.override(theme.DARK)
+    show(qtbot, view, "**Hot** and $a_1 < b$\n\n<script>x</script>\n\n```\n__init__\n```")
+    view.selectAll()
+    data = view.createMimeDataFromSelection()
+    assert "<strong>Hot</strong>" in data.html() and "<code>$a_1 &lt; b$</code>" in data.html()
+    assert not any(word in data.html() for word in ("style", "color", "<script", "<svg", "font"))
+    view.setTextCursor(view.document().find("init"))
+    assert view.createMimeDataFromSelection().html() == ""  # Markdown would make it bold
+    view.setTextCursor(QTextCursor(view.document()))
+
+
 # ---------------------------------------------------------------- drafted tokens
 
 

@@ -159,6 +159,7 @@ def test_a_table_is_copied_with_tabs_and_as_markdown_and_by_its_menu(qtbot: QtBo
     data = view.createMimeDataFromSelection()
     assert data.text() == "before\n\na\tb\n1\t2\n\nafter"
     assert bytes(data.data("text/markdown").data()).decode() == f"before\n\n{table}\n\nafter"
+    assert "<td>2</td>" in data.html() and "<strong>b</strong>" in data.html() and "style" not in data.html()
     place = view.cursorRect(view.document().find("1")).center()
     QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
     for text, copied in (("Copy table as Markdown", table), ("Copy table as text", "a\tb\n1\t2")):
