@@ -29,7 +29,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class CheckTemplate(msgspec.Struct, frozen=True, tag=True):
-    """Compile a chat template. Answered by `TemplateChecked` or `TemplateFailed`."""
+    """Compile a chat template. Answered by `TemplateChecked`."""
 
     source: str
 
@@ -49,9 +49,10 @@ class RenderTemplate(msgspec.Struct, frozen=True, tag=True):
 
 
 class TemplateChecked(msgspec.Struct, frozen=True, tag=True):
-    """``variables``: the names that a request to render it may set."""
+    """``variables``: the names that a request to render it may set. ``broken``: why it isn't valid, in one line."""
 
     variables: list[str]
+    broken: str = ""
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True):

@@ -99,7 +99,8 @@ def answer(request: TemplateRequest) -> TemplateAnswer:
     except MemoryError:
         raise
     except _UnusableError as error:
-        return error.failure
+        failure = error.failure
+        return TemplateChecked([], failure.detail) if isinstance(request, CheckTemplate) else failure
     except Exception as error:  # a template runs arbitrary code, so anything can be raised
         return TemplateFailed("failed", _line(error))
 

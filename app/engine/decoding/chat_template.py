@@ -67,7 +67,10 @@ class ChatTemplate:
         self._bos = bos
         self._eos = eos
         self._helper = process or helper.shared()
-        self.variables = frozenset(_asked(self._helper.check_template, helper_messages.CheckTemplate(source)).variables)
+        checked = _asked(self._helper.check_template, helper_messages.CheckTemplate(source))
+        if checked.broken:
+            raise UnusableTemplateError(_REASONS["broken"].format(detail=checked.broken))
+        self.variables = frozenset(checked.variables)
 
     def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str:
         """The prompt for ``chat``, up to where the answer begins. ``inputs``: by default nothing but the time.

@@ -75,8 +75,11 @@ def shown(tokenizer: ChatTokenizer, chat: list[Message], *, tools: bool = True) 
         "{{ messages[0].content.split()[0] }}",
         "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
         "{{ messages[0].parts.text }}",
+        "{{- /*\n------ messages ------\n*/ -}}\n{{ range .Messages }}{{ .Content }}{{ end }}",
+        r"{{- bos_token }}\n{%- if tools is defined %}\n{%- set date = \"26 Jul\" %}\n{%- endif %}",
+        "  \n",
     ],
-    ids=["Go", "broken", "refuses", "no Jinja", "loses words", "endless", "other fields"],
+    ids=["Go", "broken", "refuses", "no Jinja", "loses words", "endless", "other fields", "Go 2", "escaped", "empty"],
 )
 def test_a_template_that_cannot_be_rendered_is_replaced(source: str) -> None:
     used = ChatTokenizer(Letters(source)).templates
@@ -157,6 +160,12 @@ def test_tools_calls_and_results_are_text_where_the_template_knows_none(source: 
         assert part in text
     assert "switch-light" in shown(tokenizer, [QUESTION])
     assert "<tool_response>\nSunny all day." in shown(tokenizer, CALLED, tools=False)
+
+
+def test_tools_of_a_model_whose_template_is_broken() -> None:
+    for source in (GO, None):
+        text = shown(ChatTokenizer(Letters(source)), CALLED)
+        assert '"name":"get_weather"' in text and "<tool_response>\nSunny all day." in text
 
 
 def test_marks_in_tools_calls_and_results_stay_text() -> None:
