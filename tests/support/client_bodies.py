@@ -11,10 +11,10 @@ from typing import Any
 
 from tests.support.recorder import Exchange
 
-_KEPT = 60
+_KEPT = 30
 """Longer texts are replaced."""
-_FILLER = "These words stand for a text of the same kind that somebody else has written. "
-_LONGEST = 160
+_FILLER = "Here is a text that somebody else has written. "
+_LONGEST = 48
 _OURS = re.compile(r"capital of Italy|And of France|Count to a thousand|note\.txt|harbor|yes no")
 _PATH = re.compile(r"/(?:tmp|root|home|work|usr)/[\w./-]*?(?=/?(?:note\.txt|\W*$|[\s\"'`<]))")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}")
@@ -27,7 +27,7 @@ def write_bodies(name: str, exchanges: Sequence[Exchange], folder: Path) -> None
     folder.mkdir(parents=True, exist_ok=True)
     for number, one in enumerate((one for one in exchanges if one.body), 1):
         found = {"path": one.path, "body": Anonymous().of(one.body)}
-        text = json.dumps(found, ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(found, ensure_ascii=False) + "\n"
         (folder / f"{name}-{number}.json").write_text(text, "utf-8")
 
 

@@ -33,7 +33,7 @@ from tests.support.serve_process import serve_process
 QUESTION, SECOND, LONG = "What is the capital of Italy?", "And of France?", "Count to a thousand, one number a line."
 FILE = "Read note.txt and tell me what it says."
 NOTE, TOLD = "The harbor opens at nine.", "It says that the harbor opens at nine."
-_PATIENCE = 900.0
+_PATIENCE = 300.0
 _SIDE = ("Write a title of at most five words for this chat: {}", "Is this a new topic? Answer yes or no: {}")
 _ERROR = re.compile(r"\b(?:API Error|error|Error|ERROR)\b.*")
 
@@ -128,7 +128,8 @@ history.write_text(json.dumps(messages))
 """
 _LANGCHAIN = f"""{_TOOL}
 import langchain_openai
-from langchain_core.messages import HumanMessage, ToolMessage, messages_from_dict, messages_to_dict
+from langchain_core.messages import HumanMessage, ToolMessage, message_chunk_to_message
+from langchain_core.messages import messages_from_dict, messages_to_dict
 model = langchain_openai.ChatOpenAI(model="any", max_retries=0).bind_tools([read_file])
 messages = [*messages_from_dict(messages), HumanMessage(sys.argv[1])]
 while True:
@@ -136,14 +137,11 @@ while True:
     for chunk in model.stream(messages):
         print(chunk.text, end="", flush=True)
         answer = chunk if answer is None else answer + chunk
-    messages.append(answer)
+    messages.append(message_chunk_to_message(answer))
     if not answer.tool_calls:
         break
     messages += [ToolMessage(read_file(**call["args"]), tool_call_id=call["id"]) for call in answer.tool_calls]
-kept = messages_to_dict(messages)
-for one in kept:
-    one["type"] = one["type"].removesuffix("MessageChunk").lower().replace("aimessage", "ai")
-history.write_text(json.dumps(kept))
+history.write_text(json.dumps(messages_to_dict(messages)))
 """
 _OPENAI = {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "http://127.0.0.1:PORT/v1"}
 _NO_COSTS = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
@@ -279,7 +277,9 @@ class Work:
         parts = self.client.again if again else self.client.ask
         replaced = {"PROMPT": prompt, "SCRIPT": self.client.script}
         with self._started([replaced.get(part, part) for part in parts]) as process:
-            if interrupted and self.known.began.wait(_PATIENCE):
+            while interrupted and process.poll() is None and not self.known.began.wait(0.1):
+                pass
+            if interrupted and process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)
             out, error = process.communicate(timeout=_PATIENCE)
         self._judge(prompt, process.returncode, out, error, interrupted=interrupted)
