@@ -11,7 +11,7 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import Any, Literal
 
@@ -106,10 +106,12 @@ class _State(StateInline):
         return Scanned(can_open, can_close, end - start)
 
 
+@lru_cache(maxsize=512)
 def _is_sign(character: str) -> bool:
     return isMdAsciiPunct(ord(character)) or isPunctChar(character)
 
 
+@lru_cache(maxsize=512)
 def _is_cjk(character: str) -> bool:
     if character < "\u1100":
         return False

@@ -6,14 +6,17 @@ there, whatever a model writes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from markdown_it.token import Token
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextList
 
 from app.chats.formats import formulas
+from app.chats.formats.dialect import TAG, parse_inline, parser
 from app.chats.formats.formulas import GROWING, PLACES, Formula, formula_at
 from app.models.text import is_right_to_left
 from app.ui.chat.markdown.block_splitter import close_inline
@@ -36,11 +39,10 @@ from app.ui.chat.markdown.inline_writer import InlineWriter, text_of
 from app.ui.chat.markdown.places import Run
 from app.ui.chat.markdown.tables import TableRun, column_widths
 
-if TYPE_CHECKING:
-    from markdown_it.token import Token
-
 _MAX_QUOTES = 8
 _NOT_COMPLETED = (Kind.TABLE, Kind.PLAIN, Kind.INDENTED, Kind.FORMULA)
+_OF_WORDS = (Kind.PARAGRAPH, Kind.ITEM, Kind.HEADING)
+_WORDS = re.compile(r"(?:[^\W_]|[ ,])*")
 _ALIGNMENTS = {"right": Qt.AlignmentFlag.AlignRight, "center": Qt.AlignmentFlag.AlignHCenter}
 
 
@@ -141,13 +143,17 @@ class BlockWriter:
         if block.kind is Kind.CODE:
             self.end_code(self.begin_code(block.language))
             return
+        is_completed = False
         if not (block.closed or block.ends_in_code or block.kind in _NOT_COMPLETED):
-            block = replace(block, text=close_inline(block.text.rstrip("\n")))
+            text = block.text.rstrip("\n")
+            block = replace(block, text=close_inline(text))
+            is_completed = block.text != text
         if block.continued and self._cursor.position() > 0:
             form = self._cursor.blockFormat()
             form.setBottomMargin(0)
             self._cursor.setBlockFormat(form)
         self._block, self._is_first = block, True
+        self._inline.open_look = None
         self._inline.is_final = block.closed
         self._inline.offset, self._inline.first = block.start - len(block.prefix), block.start
         if block.kind is Kind.RULE:
@@ -158,6 +164,18 @@ class BlockWriter:
             self._write_formula(block)
         else:
             self._write_tokens(block)
+        if is_completed:
+            self._inline.open_look = None
+
+    def extend(self, old: Block, new: Block) -> bool:
+        """Write only the words that the last block has more than when it was written; False where more is new."""
+        shown, look = old.text.rstrip(" "), self._inline.open_look
+        is_grown = replace(new, text=old.text) == old and new.text.startswith(shown) and _WORDS.fullmatch(shown[-1:])
+        more = new.text[len(shown) :].rstrip(" ")
+        if look is None or old.kind not in _OF_WORDS or not is_grown or not _WORDS.fullmatch(more):
+            return False
+        self._end.insert(more, self.formats.characters(look), old.start + len(shown))
+        return True
 
     def _write_plain(self, block: Block) -> None:
         characters, at = self.formats.characters(Look()), block.start
@@ -187,8 +205,6 @@ class BlockWriter:
         self._end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
 
     def _write_tokens(self, block: Block) -> None:
-        from app.chats.formats.dialect import parser
-
         self._env = {**self.environment, GROWING: not block.closed}
         self._lists, self._quotes, self._item, self._note = [], 0, None, ""
         if block.continued and block.kind is Kind.PARAGRAPH:
@@ -207,7 +223,13 @@ class BlockWriter:
         elif name in ("ordered_list", "bullet_list", "list_item", "footnote_reference"):
             self._flush_item()
             self._take_list(token, name, is_open=side == "open")
-        elif token.type == formulas.BLOCK:
+        elif name not in ("paragraph", "heading", "alert_title"):
+            self._write_other(token, following)
+            self._inline.open_look = None
+
+    def _write_other(self, token: Token, following: Iterator[Token]) -> None:
+        """What is no line of text."""
+        if token.type == formulas.BLOCK:
             found = token.meta["formula"] or Formula(0, len(token.content), token.content, "", is_display=True)
             self._write_display(found, token.content, token.meta[PLACES][0][1])
         elif token.type in ("hr", "fence", "code_block", "table_open"):
@@ -245,8 +267,6 @@ class BlockWriter:
             self._note = ""
 
     def _write_text(self, line: Token, level: int, *, bold: bool = False) -> None:
-        from app.chats.formats.dialect import TAG, parse_inline
-
         tokens = parse_inline(line, self._env)
         is_shown = any(token.type not in (TAG, "softbreak", "hardbreak") for token in tokens)
         if not is_shown and self._item is None and not self._note:
@@ -303,8 +323,6 @@ class BlockWriter:
     # -- tables
 
     def _write_table(self, following: Iterator[Token]) -> None:
-        from app.chats.formats.dialect import parse_inline
-
         rows: list[list[tuple[Token, list[Token], Qt.AlignmentFlag]]] = []
         alignment = Qt.AlignmentFlag.AlignLeft
         for token in following:
@@ -410,8 +428,6 @@ def _columns(block: Block) -> int:
 
 
 def _line(content: str, places: Sequence[tuple[int, int]]) -> Token:
-    from markdown_it.token import Token
-
     return Token("inline", "", 0, content=content, meta={PLACES: places})
 
 

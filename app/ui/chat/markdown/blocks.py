@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING
+
+from markdown_it.common.utils import unescapeAll
+from markdown_it.token import Token
 
 from app.chats.formats import formulas
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
+from app.chats.formats.dialect import parser
 
 MAX_DEPTH = 8
 """Deeper lists and quotes are shown as they were written."""
@@ -90,8 +90,6 @@ _MARKER = re.compile(r">|[-*+]|\d+[.)]")
 
 def prepare() -> None:
     """Do now what would make the first message slow."""
-    from app.chats.formats.dialect import parser
-
     parser()
 
 
@@ -104,8 +102,6 @@ def blocks_of(
     ``start``: where the lines begin in the source. ``number``: of the item they begin with, if it is not what it says.
     ``is_final``: no more lines will come.
     """
-    from app.chats.formats.dialect import parser
-
     units: list[_Unit] = []
     for token in parser().parse("".join(lines), {formulas.GROWING: not is_final}):
         if token.type == "ordered_list_open" and token.level == 0 and (number is None or units):
@@ -160,8 +156,6 @@ class _Unit:
 
 def language_of(info: str) -> str:
     """The language that code is in, from what stands behind its fence."""
-    from markdown_it.common.utils import unescapeAll
-
     words = visible(unescapeAll(info)).split()
     return words[0].strip("{}.") if words else ""
 

@@ -7,7 +7,7 @@ import re
 from PySide6.QtGui import QTextBlockFormat, QTextCharFormat, QTextCursor, QTextFormat
 
 from app.ui.chat.markdown.formats import CODE, ROLE, Formats
-from app.ui.chat.markdown.places import Run
+from app.ui.chat.markdown.places import Run, add_run
 
 _Property = QTextFormat.Property
 _WIDE = re.compile("[\U00010000-\U0010ffff]|[^\U00010000-\U0010ffff]+")
@@ -63,20 +63,12 @@ class DocumentEnd:
             return
         if size >= 0 or text.isascii() or max(text, default="") <= "\uffff":
             end = source + (len(text) if size < 0 else size)
-            self._note(Run(start, self.cursor.position(), source, end, size >= 0))
+            add_run(self.runs, Run(start, self.cursor.position(), source, end, size >= 0))
             return
         for part in _WIDE.findall(text):
             end = start + (2 if part > "\uffff" and len(part) == 1 else len(part))
-            self._note(Run(start, end, source, source + len(part)))
+            add_run(self.runs, Run(start, end, source, source + len(part)))
             start, source = end, source + len(part)
-
-    def _note(self, run: Run) -> None:
-        last = self.runs[-1] if self.runs else run
-        is_joined = last.end == run.start and last.source_end == run.source and last.is_linear and run.is_linear
-        if is_joined and not last.is_one and not run.is_one:
-            last.end, last.source_end = run.end, run.source_end
-        else:
-            self.runs.append(run)
 
     def remove_last(self) -> None:
         """Take back the last character, a space."""

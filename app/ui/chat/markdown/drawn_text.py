@@ -15,6 +15,7 @@ from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
 from shiboken6 import isValid
 
+from app.chats.formats.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.browser import SafeBrowser
 from app.ui.chat.markdown.code_blocks import CodeColors
@@ -299,8 +300,6 @@ class DrawnText(SafeBrowser):
         self._feed_all()
 
     def _environment(self) -> dict[str, Any]:
-        from app.chats.formats.dialect import environment
-
         return environment("" if self._plain or self._is_raw else self.content)
 
     def _feed_all(self) -> None:

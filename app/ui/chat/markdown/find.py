@@ -2,7 +2,7 @@
 
 The marks of Markdown are taken out by one pass of a regular expression, which remembers where in the source each part
 of the shown text stands. It is quick enough to search thousands of messages; what it takes for shown differs from what
-Qt's parser shows in rare cases only, such as reference links. Everything that counts matches counts them here.
+is shown in rare cases only, such as links that are defined elsewhere. Everything that counts matches counts them here.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _TOKENS = re.compile(
         (?P<span>(?:[^`\n]|\n(?![ \t]*+\n)|(?!(?<!`)(?P=tick)(?!`))`)+)(?<!`)(?P=tick)(?!`))
     |(?P<open>!?\[(?=(?:[^\[\]\n]|\[[^\[\]\n]*\](?:{_URL})?)*\]\())
     |(?P<close>\]{_URL})
+    |(?P<line><[Bb][Rr]\ ?/?>)
+    |(?P<tag></?(?:sub|sup|kbd|summary|details)>)
     |(?P<auto><(?P<address>[A-Za-z][A-Za-z0-9+.\-]{{1,31}}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>)
     |(?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
     |(?P<bar>\|[ \t]*+)
@@ -44,7 +46,7 @@ _TOKENS = re.compile(
 _MARKS = re.compile(r"[*_~`\\\[\]<>&|#\n+=-]|\d[.)]")
 _TABLE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)*\|?[ \t]*+$", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
-_ENTITY = re.compile(r"&(?:#|[a-z])[a-z0-9]*;")
+_SPECIAL = re.compile(r"&(?:#|[a-z])[a-z0-9]*;|<(?:br ?/?|/?su[bp]|/?kbd)>")
 _TARGETS = re.compile(r"\]\([^)\n]*\)+")
 _BETWEEN = "*_~`\\[]!<> \t\n"
 
@@ -133,7 +135,7 @@ class _Reader:
             self._add("\n", start)
             if kind == "break":
                 self.open.clear()
-        elif kind == "soft":
+        elif kind in ("soft", "line"):
             self._add(" ", start)
 
     def _take_emphasis(self, token: re.Match[str], start: int) -> None:
@@ -194,7 +196,7 @@ def _may_contain(markdown: str, query: str) -> bool:
     lower = _folded(markdown)
     if query in lower or _bare_query(query) in _bare(lower):
         return True
-    return "&" in lower and _ENTITY.search(lower) is not None
+    return ("&" in lower or "<" in lower) and _SPECIAL.search(lower) is not None
 
 
 def count_matches(markdown: str, query: str, *, plain: bool = False) -> int:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from markdown_it.token import Token
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextFormat
 
 from app.chats.formats import formulas
+from app.chats.formats.dialect import AT, TAG, located
 from app.chats.formats.formulas import Formula
 from app.ui.chat.markdown.blocks import visible
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import Formats, Look
 from app.ui.chat.markdown.formula_objects import OBJECT, TYPE
 from app.ui.chat.markdown.formula_places import FormulaPlaces, WaitingFormula
-
-if TYPE_CHECKING:
-    from markdown_it.token import Token
 
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
 LINE_BREAK = "\u2028"
@@ -59,6 +57,7 @@ class InlineWriter:
     Attributes:
         is_final: Whether the block is finished: what it has of formulas is drawn, else shown as source.
         offset: Where what was parsed begins in the source.
+        open_look: How what goes on with the last line would look, where more words change nothing of it.
         first: What is before this place of the source was shown already, so it is not noted again.
     """
 
@@ -66,6 +65,7 @@ class InlineWriter:
         """``places``: without them all formulas are shown as source."""
         self.is_final = False
         self.offset = self.first = 0
+        self.open_look: Look | None = None
         self._end = end
         self._cursor = end.cursor
         self._formats = formats
@@ -113,7 +113,7 @@ class InlineWriter:
         is_begun = False
         for token in tokens:
             name, _, side = token.type.rpartition("_")
-            if token.type == "tag":
+            if token.type == TAG:
                 marks[token.info] += -1 if token.markup.startswith("</") else 1
             elif name == "link":
                 link = checked_link(str(token.attrs.get("href", ""))) if side == "open" else ""
@@ -122,9 +122,13 @@ class InlineWriter:
             elif is_begun or token.type not in ("softbreak", "hardbreak"):
                 is_begun = True
                 self._write_token(token, _marked(look, marks, link), form)
+        is_plain = (
+            bool(tokens and tokens[-1].type == "text" and tokens[-1].content) and not link and not any(marks.values())
+        )
+        self.open_look = look if is_plain and self._resumed is None else None
 
     def _write_token(self, token: Token, look: Look, form: QTextBlockFormat | None) -> None:
-        at = token.meta["at"]
+        at = token.meta[AT]
         if token.type == "text":
             self._insert(token.content.replace("\n", " "), look, at)
         elif token.type == "softbreak":
@@ -177,8 +181,6 @@ class InlineWriter:
 
     def _put(self, text: str, characters: QTextCharFormat, at: int, size: int) -> None:
         """Insert text for what stands at this place of the line."""
-        from app.chats.formats.dialect import located
-
         parts = list(located(self._line, at, len(text) if size < 0 else 1)) if self._line and at >= 0 else []
         if not parts or parts[0][2] + self.offset < self.first:
             self._end.insert(text, characters)

@@ -34,6 +34,16 @@ class Run(msgspec.Struct, gc=False):
         return first + shift, last + shift
 
 
+def add_run(runs: list[Run], run: Run) -> None:
+    """Add what was written last, joined with what stands before it where that is one stretch in both."""
+    last = runs[-1] if runs else run
+    is_joined = last.end == run.start and last.source_end == run.source and last.is_linear and run.is_linear
+    if is_joined and not last.is_one and not run.is_one:
+        last.end, last.source_end = run.end, run.source_end
+    else:
+        runs.append(run)
+
+
 class Span(msgspec.Struct, frozen=True, gc=False):
     """Document positions ``start`` to ``end`` came with piece number ``piece``."""
 

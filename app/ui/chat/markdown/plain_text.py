@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
 
+from app.chats.formats.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
 from app.ui.chat.markdown.formula_objects import OBJECT, with_sources
@@ -30,8 +31,6 @@ def code_of(markdown: str, number: int) -> str:
 
 
 def _draw(document: QTextDocument, markdown: str) -> Rendering:
-    from app.chats.formats.dialect import environment
-
     rendering = Rendering(document, Formats(themes.current(), QFont()), environment=environment(markdown))
     rendering.feed(markdown)
     rendering.finish()

@@ -16,6 +16,7 @@ from app.ui.chat.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.formula_places import FormulaPlaces, Moves
+from app.ui.chat.markdown.places import add_run
 from app.ui.chat.markdown.underlay import Unit
 
 _PORTION = 2048
@@ -60,6 +61,8 @@ class Rendering:
         """Fenced code that is being drawn."""
         self._characters_left = 0
         self._tail: tuple[Mark, int] | None = None
+        self._drawn: list[Block] = []
+        """Its blocks, as they were drawn."""
 
     def lasting_code_runs(self) -> list[CodeRun]:
         """Those that are not part of a block that is still growing, which is drawn anew each time."""
@@ -103,6 +106,8 @@ class Rendering:
         self._characters_left = MAX_CHARACTERS_PER_DRAW
         self._cursor.beginEditBlock()
         try:
+            if self._extend_tail():
+                return False
             self._remove_tail()
             # A tail behind much that is new waits too.
             done = self._draw_ready(deadline) and self._characters_left > MAX_CHARACTERS_PER_DRAW // 2
@@ -162,6 +167,7 @@ class Rendering:
         self._tail = (self.writer.save(), len(self.units))
         for block in tail:
             self._draw_block(block)
+        self._drawn = tail
         if run is None:
             return
         line = self._splitter.partial_line
@@ -171,6 +177,27 @@ class Rendering:
             self._add_unit(start, line.start, line.start + len(line.text))
         elif not run.lines:
             self.writer.code_line(run, "", -1, partial=True)
+
+    def _extend_tail(self) -> bool:
+        """Where what came adds at most words to the block at the end, write these; False if more is to be drawn."""
+        portion = self._unread[0] if len(self._unread) == 1 else None
+        if portion is None or self._tail is None or self._code is not None:
+            return False
+        self._unread.popleft()
+        self._splitter.feed(portion)
+        if self._splitter.ready:
+            return False
+        tail, drawn = self._splitter.tail(), self._drawn
+        if tail == drawn:  # what came is held back
+            return True
+        if len(tail) != len(drawn) or tail[:-1] != drawn[:-1] or not self.writer.extend(drawn[-1], tail[-1]):
+            return False
+        self._drawn, unit = tail, self.units[-1]
+        unit.end, unit.source_end = self.writer.position, tail[-1].start + len(tail[-1].text)
+        unit.spans = unit.shapes = None
+        for run in self.writer.take_runs():
+            add_run(unit.runs, run)
+        return True
 
     def _remove_tail(self) -> None:
         if self._tail is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,33 @@ def test_every_part_knows_where_it_stands_in_the_source(qapp: QApplication) -> N
                 shown = "".join(document.characterAt(place) for place in range(run.start, run.end))
                 if run.is_linear and not run.is_one:
                     assert shown.split() == text[run.source : run.source_end].split(), example
+
+
+def _drawn(pieces: list[str]) -> tuple[QTextDocument, Rendering]:
+    """What is shown of a text so far, each piece drawn as it comes."""
+    document = QTextDocument()
+    rendering = Rendering(document, Formats(theme.LIGHT, QFont()))
+    for piece in pieces:
+        rendering.feed(piece)
+        while rendering.draw(1.0):
+            pass
+    return document, rendering
+
+
+def test_a_growing_text_looks_at_each_time_as_if_it_had_come_at_once(qapp: QApplication) -> None:
+    examples = [text for _, text, _ in json.loads((DATA / "github" / "examples.json").read_text("utf-8"))]
+    examples += [part[2] for part in json.loads((DATA / "commonmark" / "examples.json").read_text("utf-8"))[::13]]
+    examples.append(
+        "**Bold words** and `code here`, then plain words that go on\n\n- item one goes\n- two [a](b) words"
+    )
+    chance = random.Random(5)
+    for text in examples:
+        at, pieces = 0, list[str]()
+        while at < len(text):
+            pieces.append(text[at : at + chance.randint(1, 6)])
+            at += len(pieces[-1])
+        for count in range(1, len(pieces) + 1, 3):
+            grown, growing = _drawn(pieces[:count])
+            whole, rendering = _drawn(["".join(pieces[:count])])
+            assert grown.toHtml() == whole.toHtml(), (text, pieces[:count])
+            assert [unit.runs for unit in growing.units] == [unit.runs for unit in rendering.units], pieces[:count]
