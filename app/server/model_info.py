@@ -68,8 +68,23 @@ class ModelInfo:
                 "thinking": pair.thinking,
                 "template_variables": pair.template_variables,
                 "tool_format": pair.tool_format or None,
+                "limits": _limits(pair),
             },
         }
+
+
+def _limits(pair: PairLoaded) -> list[str]:
+    """What this model, its chat template or this server can't do, as sentences."""
+    found = ["One answer to a request, no echo or suffix of a prompt, and no files but text and images."]
+    if pair.projector is None:
+        found.append("It sees no images: no projector (mmproj) is loaded.")
+    if pair.tool_format == "general":
+        found.append("Its chat template has no form for tools that is known here: a general form is used.")
+    if not pair.thinking:
+        found.append("How much it thinks can't be chosen.")
+    if pair.draft is None and not pair.has_head:
+        found.append("There is no draft model or MTP head: n-grams and grammars draft.")
+    return found
 
 
 def _name(pair: PairLoaded) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from app import decoders
 from app.protocol.commands import Message
 from app.protocol.events import ModelInfo, PairLoaded
 from app.server.anthropic_request import asked_by_messages
@@ -20,7 +21,8 @@ from app.server.responses_request import asked_by_responses
 
 Json = dict[str, Any]
 _EMPTY = {str: "", int: 0, float: 0.0, bool: False}
-MODEL = ModelInfo(**{one.name: _EMPTY.get(one.type) for one in msgspec.structs.fields(ModelInfo) if one.required})
+_REQUIRED = {one.name: _EMPTY.get(one.type) for one in msgspec.structs.fields(ModelInfo) if one.required}
+MODEL = decoders.convert(_REQUIRED, ModelInfo)
 BLIND = PairLoaded(request=0, target=MODEL, tool_format="hermes", thinking=["off", "on"])
 SEEING = msgspec.structs.replace(BLIND, projector="x")
 GIF = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"

@@ -23,6 +23,7 @@ from app.protocol.options import LoadSettings
 from app.server.guard import Guard
 from app.server.headless import Address, serve
 from app.server.limits import Limits
+from app.server.own_engine import Drafting
 
 PATIENCE = 60.0
 HEADERS = {"Content-Type": "application/json"}
@@ -89,6 +90,7 @@ class Served(Client):
         context_length: int = 0,
         projector: Path | None = None,
         home: Path | None = None,
+        drafting: Drafting | None = None,
     ) -> None:
         """``home``: where it keeps its files, if it outlives the test that starts it."""
         super().__init__(0)
@@ -100,6 +102,7 @@ class Served(Client):
             projector=str(projector) if projector else None,
             settings=LoadSettings(threads=1, chat_cache_mib=0, context_length=context_length),
         )
+        self._drafting = drafting
         self._guard, self._limits = guard or Guard(), limits
         self._is_ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -141,7 +144,9 @@ class Served(Client):
 
     async def _serve(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        await serve(self._load, self._guard, Address(), limits=self._limits, on_ready=self._ready)
+        await serve(
+            self._load, self._guard, Address(), drafting=self._drafting, limits=self._limits, on_ready=self._ready
+        )
 
     def _ready(self, pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: str) -> None:
         self.pair, self.port, self.model = pair, addresses[0][1], model
