@@ -145,6 +145,11 @@ def _generate(options: argparse.Namespace) -> int:
                 case GenerationFinished():
                     finished = event
         assert started is not None and finished is not None
+        thinking, text = ("".join(one.text for one in pieces if one.thinking is kind) for kind in (True, False))
+        if finished.has_only_thought(thinking, text):
+            pieces = [msgspec.structs.replace(piece, thinking=False) for piece in pieces]
+            if not options.json:
+                _show(thinking)
         if options.json:
             result = _result(pair, started, finished, pieces)
             print(visible_json(json.dumps(result, ensure_ascii=False)))

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.support.command_line import ROOT, called, slipstream
 from tests.support.gguf_files import Weights, make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
-from tests.support.thinking_models import make_thinking_model
+from tests.support.thinking_models import ENDLESS, make_thinking_model
 
 Pair = tuple[Path, Path]
 
@@ -61,6 +62,24 @@ def test_generate_json(pair: Pair) -> None:
     assert {"drafted", "verify_passes", "mean_acceptance_length", "source", "estimated_passes"} <= set(draft)
     plain = called("generate", "--target", pair[0], "--no-draft", *options, typed="Hello\n")
     assert json.loads(plain.stdout)["text"] == answer["text"]
+
+
+def test_generate_gives_out_what_was_only_thought(tmp_path: Path) -> None:
+    family = replace(ENDLESS, rows={**ENDLESS.rows, "▁then": {"</s>": 1.0}})
+    options: list[str | Path] = ["--target", make_thinking_model(tmp_path / "target.gguf", family), "--prompt", "Well?"]
+    answer = json.loads(called("generate", *options, "--json").stdout)
+    assert (answer["text"], answer["thinking"], answer["finish_reason"]) == ("so then", "", "end")
+    assert called("generate", *options).stdout == "so then\n"
+
+
+def test_a_model_whose_template_is_broken_answers_and_says_so(tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target.gguf", chat_template="{{ if .System }}{{ .System }}{{ end }}{{ .Prompt }}")
+    options: list[str | Path] = ["--target", target, "--prompt", "Well?", "--max-tokens", "2", "--json"]
+    answer = called("generate", *options)
+    assert json.loads(answer.stdout)["template"] == "chatml"
+    assert "slipstream: The model's own chat template is broken (" in answer.stderr
+    chosen = called("generate", *options, "--chat-template", "gemma")
+    assert json.loads(chosen.stdout)["template"] == "gemma" and "broken" not in chosen.stderr
 
 
 def test_generate_tells_thinking_from_the_answer(tmp_path: Path) -> None:
