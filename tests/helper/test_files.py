@@ -69,8 +69,86 @@ def test_encodings(read: Read, name: str, data: bytes, media_type: str) -> None:
     assert read(name, data) == FileRead("Grüner Tee, 緑茶\n", media_type)
 
 
-def test_what_is_no_utf_8_is_of_windows(read: Read) -> None:
-    assert text_of(read("old.txt", "„Grüner Tee“ – 5 €".encode("cp1252"))) == "„Grüner Tee“ – 5 €"
+@pytest.mark.parametrize(
+    ("text", "codec", "name"),
+    [
+        ("品名,数量\r\n红茶,三十\r\n绿茶,十二\r\n", "gbk", "GB 18030"),
+        ("id,name,note\n1,Green tea 绿茶,ok\n2,Pot,茶壶\n", "gbk", "GB 18030"),
+        ("2024-01-01 10:00:01 ERROR 文件不存在: C:\\data\\报表.xlsx\n", "gbk", "GB 18030"),
+        ("品名,數量\n紅茶,三十\n綠茶,十二\n", "big5", "Big5"),
+        ("品名,数量\n急須,十二\n", "cp932", "Shift JIS"),
+        ("名前,フリガナ\n山田太郎,ヤマダタロウ\n", "euc_jp", "EUC-JP"),
+        ("이름,나이\n김철수,34\n이영희,28\n", "cp949", "EUC-KR"),
+        ("Товар;Цена\nЧайник;тысяча\n", "cp1251", "Windows-1251"),
+        ("id;name\n1;Чайник\n2;Чашка\n", "cp1251", "Windows-1251"),
+        ("Товар;Цена\nЧайник;тысяча\n", "koi8_r", "KOI8-U"),
+        ("Товар;Цена\nЧайник;тысяча\n", "cp866", "DOS 866"),
+        ("Nazwa;Cena\nHerbata żółta;dziesięć\nŁyżka;pięć\n", "cp1250", "Windows-1250"),
+        ("Název;Cena\nŽlutý čaj;deset\nLžíce;pět\n", "iso8859_2", "ISO 8859-2"),
+        ("Όνομα;Τιμή\nΤσάι;δέκα\n", "cp1253", "Windows-1253"),
+        ("Ürün;Fiyat\nYeşil çay;on\nİğne;üç\n", "cp1254", "Windows-1254"),
+        ("שם,מחיר\nתה ירוק,עשר\n", "cp1255", "Windows-1255"),
+        ("الاسم,السعر\nشاي أخضر,عشرة\n", "cp1256", "Windows-1256"),
+        ("ชื่อ,ราคา\nชาเขียว,สิบ\n", "cp874", "Windows-874"),
+        ("„Grüner Tee“ – 5 €", "cp1252", "Windows-1252"),
+        ("It’s a user’s choice — isn’t it?\n", "cp1252", "Windows-1252"),
+        ("Nombre;Año\nMuñoz;1999\nPeña;2001\n", "cp1252", "Windows-1252"),
+        ("Namn;Ort\nÅsa;Malmö\nBjörn;Göteborg\n", "cp1252", "Windows-1252"),
+        ("25 °C ± 0.5 µm\n", "cp1252", "Windows-1252"),
+        ("Name;Größe\nGrüner Tee;groß\n", "mac_roman", "Mac Roman"),
+        ("Name;Größe\nGrüner Tee;groß\n", "cp850", "DOS 850"),
+        ("今日は天気が良い。", "utf-16-le", "UTF-16 LE"),
+        ("今天天气很好\n我们去公园散步\n", "utf-16-be", "UTF-16 BE"),
+    ],
+)
+def test_an_encoding_that_no_file_says_is_found_out_and_said(read: Read, text: str, codec: str, name: str) -> None:
+    found = read("table.csv", text.encode(codec))
+    assert (text_of(found), found.encoding if isinstance(found, FileRead) else "") == (text.replace("\r", ""), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "codec"),
+    [
+        ("plain.txt", "Name\tPort\nServer\t80\n", "utf-16-le"),
+        ("plain.reg", "Grün\n", "utf-16-be"),
+        ("mail.txt", "品名,数量\n急須,十二\n", "iso2022_jp"),
+        ("old.py", "# -*- coding: koi8-r -*-\nprint('Чай')\n", "koi8_r"),
+        ("second.py", "#!/usr/bin/python\n# vim: set fileencoding=latin-1 :\nname = 'Tükör'\n", "cp1252"),
+        ("feed.xml", '<?xml version="1.0" encoding="Shift_JIS"?>\n<a>髙島①</a>', "cp932"),
+        ("style.css", '@charset "windows-1250";\n/* ťava */', "cp1250"),
+        ("gb.xml", "<?xml version='1.0' encoding='gb2312'?><a>朱镕基</a>", "gbk"),
+    ],
+)
+def test_an_encoding_that_is_said_or_certain_needs_no_word(read: Read, name: str, text: str, codec: str) -> None:
+    found = read(name, text.encode(codec))
+    assert isinstance(found, FileRead)
+    assert (found.text, found.encoding, found.left_out) == (text, "", [])
+
+
+def test_another_encoding_can_be_chosen(helper: Helper, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("Ž".encode("cp1250"))
+    (tmp_path / "a.html").write_bytes("<p>Ž".encode("cp1250"))
+    for name in ("a.txt", "a.html"):
+        found = helper.read_file(ReadFile(str(tmp_path / name), encoding="Windows-1251"))
+        assert isinstance(found, FileRead)
+        assert (found.text, found.encoding) == ("Ћ", "Windows-1251")
+
+
+def test_bad_bytes_cost_one_character_each(read: Read) -> None:
+    found = read("a.log", ("größe – naïve\n" * 40).encode() + b"\xff\n" + "größe\n".encode() * 40)
+    assert text_of(found).count("größe") == 80 and "\n\ufffd\ngr" in text_of(found)
+    assert isinstance(found, FileRead)
+    assert (found.left_out, found.encoding) == (["1 byte that isn't UTF-8"], "")
+    cut = "größe".encode() * 100 + "ö".encode()[:1]
+    assert text_of(read("cut.txt", cut)) == "größe" * 100 + "\ufffd"
+    assert text_of(read("gbk.csv", ("红茶,三十\n" * 50).encode("gbk") + b"\xff\n")).count("红茶,三十\n") == 50
+
+
+def test_zeros_of_a_power_cut_are_left_out(read: Read) -> None:
+    found = read("a.log", b"10:01 started\n" * 300 + bytes(4096) + "10:05 größer\n".encode() * 20)
+    assert text_of(found) == "10:01 started\n" * 300 + "10:05 größer\n" * 20
+    assert isinstance(found, FileRead) and found.left_out == ["4,096 zero bytes"]
+    assert text_of(read("one.log", b"text\0text")) == "texttext"
 
 
 def test_colors_of_a_terminal_are_text(read: Read) -> None:
@@ -82,7 +160,8 @@ def test_colors_of_a_terminal_are_text(read: Read) -> None:
     [
         ("empty.txt", b"", "empty"),
         ("blank.txt", b" \n\t\n", "empty"),
-        ("nul.txt", b"text\0text", "binary"),
+        ("zeros.bin", b"text" + bytes(20) + b"text", "binary"),
+        ("table.db", b"SQLite format 3\0" + bytes(range(32)) * 8 + b"CREATE TABLE tea (name TEXT)" * 9, "binary"),
         ("noise.csv", bytes(range(1, 256)) * 20, "binary"),
         ("program.txt", b"\x7fELF\x02\x01\x01" + b"a" * 100, "binary"),
         ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"a" * 600, "old_office"),

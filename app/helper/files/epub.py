@@ -59,4 +59,4 @@ def _encrypted(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _text(data: bytes) -> str:
-    return html_text.text_of(plain.decoded(data, html_text.declared_encoding(data))).strip()
+    return html_text.text_of(plain.decoded(data, html_text.declared_encoding(data)).text).strip()

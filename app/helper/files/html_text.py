@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 
-from app.helper.files.plain import with_fewer_blank_lines
+from app.helper.files.plain import codec_of, with_fewer_blank_lines
 
 _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
-_LOOKED_AT = 2048
+_LOOKED_AT = 8192
 _HIDDEN = frozenset(("script", "style", "template", "noscript", "svg", "math", "head", "iframe", "object"))
 _BLOCKS = frozenset(
     (
@@ -26,10 +25,7 @@ _SPACE = re.compile(r"[ \t\n\r\f]+")
 def declared_encoding(data: bytes) -> str:
     """The encoding that a page says it has; empty if it says none that is known."""
     found = _ENCODING.search(data[:_LOOKED_AT])
-    try:
-        return codecs.lookup(found[1].decode("ascii")).name if found else ""
-    except (LookupError, UnicodeDecodeError):
-        return ""
+    return codec_of(found[1].decode("ascii")) if found else ""
 
 
 def text_of(page: str) -> str:

@@ -6,7 +6,7 @@ import mimetypes
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -71,7 +71,7 @@ def answer(request: ReadFile) -> FileRead | FileNotRead:
     """The text of a file, or why there is none."""
     try:
         with opened(request.path) as file:
-            found, media_type = _read(file, PurePath(request.path).name)
+            found, media_type = _read(file, PurePath(request.path).name, request)
     except RefusedError as refusal:
         return FileNotRead(refusal.reason, refusal.detail)
     except OSError as error:
@@ -103,7 +103,7 @@ def opened(path: str) -> BinaryIO:
     return file
 
 
-def _read(file: BinaryIO, name: str) -> tuple[FileText, str]:
+def _read(file: BinaryIO, name: str, request: ReadFile) -> tuple[FileText, str]:
     """The text and the media type. Raises `RefusedError`, `OSError`."""
     head = file.read(_HEAD_BYTES)
     file.seek(0)
@@ -115,9 +115,10 @@ def _read(file: BinaryIO, name: str) -> tuple[FileText, str]:
         file.seek(0)
         return kind.text_of(file, MOST_CHARACTERS), kind.media_type
     data = file.read(MOST_BYTES)
-    if _is_web_page(head, name):
-        return FileText(html_text.text_of(plain.decoded(data, html_text.declared_encoding(data)))), "text/html"
-    return FileText(plain.decoded(data)), mimetypes.guess_type(name)[0] or "text/plain"
+    if not _is_web_page(head, name):
+        return plain.decoded(data, wanted=request.encoding), mimetypes.guess_type(name)[0] or "text/plain"
+    found = plain.decoded(data, html_text.declared_encoding(data), request.encoding)
+    return found if request.as_source else replace(found, text=html_text.text_of(found.text)), "text/html"
 
 
 def _kind_of(file: BinaryIO, head: bytes, name: str) -> Kind | None:

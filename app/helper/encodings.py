@@ -1,0 +1,58 @@
+"""The encodings that a text file can be read in, by the names that people know them by."""
+
+from __future__ import annotations
+
+CODECS: dict[str, str] = {
+    "UTF-8": "utf-8",
+    "Windows-1252": "cp1252",
+    "Windows-1250": "cp1250",
+    "Windows-1251": "cp1251",
+    "Windows-1253": "cp1253",
+    "Windows-1254": "cp1254",
+    "Windows-1255": "cp1255",
+    "Windows-1256": "cp1256",
+    "Windows-1257": "cp1257",
+    "Windows-874": "cp874",
+    "GB 18030": "gb18030",
+    "Big5": "cp950",
+    "Big5 (Hong Kong)": "big5hkscs",
+    "Shift JIS": "cp932",
+    "EUC-JP": "euc_jp",
+    "EUC-KR": "cp949",
+    "KOI8-U": "koi8_u",
+    "ISO 8859-2": "iso8859_2",
+    "ISO 8859-5": "iso8859_5",
+    "ISO 8859-7": "iso8859_7",
+    "Mac Roman": "mac_roman",
+    "Mac Cyrillic": "mac_cyrillic",
+    "DOS 437": "cp437",
+    "DOS 850": "cp850",
+    "DOS 852": "cp852",
+    "DOS 866": "cp866",
+    "UTF-16 LE": "utf_16_le",
+    "UTF-16 BE": "utf_16_be",
+}
+"""Python's codec for each."""
+LANGUAGES: dict[str, str] = {
+    "UTF-8": "all languages",
+    "Windows-1252": "Western European",
+    "Windows-1250": "Central European",
+    "Windows-1251": "Cyrillic",
+    "Windows-1253": "Greek",
+    "Windows-1254": "Turkish",
+    "Windows-1255": "Hebrew",
+    "Windows-1256": "Arabic",
+    "Windows-1257": "Baltic",
+    "Windows-874": "Thai",
+    "GB 18030": "simplified Chinese",
+    "Big5": "traditional Chinese",
+    "Shift JIS": "Japanese",
+    "EUC-JP": "Japanese",
+    "EUC-KR": "Korean",
+    "KOI8-U": "Cyrillic",
+    "Mac Roman": "Western European",
+    "DOS 850": "Western European",
+    "DOS 866": "Cyrillic",
+    "UTF-16 LE": "all languages",
+}
+"""Those that a menu offers, with what is written in them."""
