@@ -14,14 +14,15 @@ from app.chats.formats.records import LeftOut
 from app.chats.formats.values import items, mapping, mappings, text
 
 _MARK = re.compile(
-    "\ue200(?P<fields>[^\ue200\ue201]*)\ue201|\ue200(?P<cut>[^\ue200\ue201\n]*)"
-    r"|【\d+(?::\d+)?†[^】\n]*】|:contentReference\[oaicite:\d+\]\{index=\d+\}"
+    "\ue200+(?P<fields>[^\ue200\ue201]*)\ue201|\ue200+(?P<cut>[^\ue200\ue201\n]*)"
+    r"|【\d+(?::\d+)?†[^】\n]{0,200}】|:contentReference\[oaicite:\d+\]\{index=\d+\}"
 )
 _OTHERS = re.compile("[\ue200-\ue206]")
 _REFERENCE = re.compile(r"turn\d+[a-z_]*\d+|L\d+(?:-L?\d+)?")
 """To a source, or lines of it."""
 _ADDRESS = re.compile(r"https?://\S+")
 _FORMULA = re.compile(r'math_block\w*"\s*:\s*\{.*?"content"\s*:\s*"(.*?)"\s*\}', re.DOTALL)
+_LONGEST_FORMULA = 10_000
 _NAMED = ("entity", "product_entity")
 _SOURCES = ("cite", "filecite", "memcite", "navlist")
 
@@ -60,7 +61,7 @@ def _shown(kind: str, fields: list[str], left_out: LeftOut) -> str:
     whole = "\ue202".join(fields)
     if kind in _NAMED:
         return _name(whole)
-    if kind == "genui" and (formula := _FORMULA.search(whole)):
+    if kind == "genui" and len(whole) < _LONGEST_FORMULA and (formula := _FORMULA.search(whole)):
         return f"\n$$\n{_unescaped(formula[1])}\n$$\n"
     if kind == "image_group":
         left_out["images"] += 1

@@ -145,7 +145,7 @@ def _without_tags(written: str, thinking: list[str]) -> str:
         return f"\n\n{document.part()}\n\n"
 
     written = _UNSUPPORTED.sub("", written)
-    if "</ant" not in written:
-        return written
-    thinking += _THOUGHT.findall(written)
-    return _ARTIFACT.sub(instead, _THOUGHT.sub("", written))
+    thoughts, end, rest = written.rpartition("</antThinking>")  # searching for ends that don't come takes forever
+    thinking += _THOUGHT.findall(thoughts + end)
+    artifacts, end, rest = (_THOUGHT.sub("", thoughts + end) + rest).rpartition("</antArtifact>")
+    return _ARTIFACT.sub(instead, artifacts + end) + rest

@@ -38,6 +38,7 @@ _LEAKING = re.compile(
     "a|b|blockquote|center|code|del|details|div|em|font|h[1-6]|i|ins|kbd|mark|ol|pre|s|small|span|strong|su[bp]|table|ul?"
 )
 """Tags that change what comes after them until they are closed."""
+_LONGEST_WITH_TAGS = 50_000
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<!--.*?-->", re.DOTALL)
 _QUOTE = re.compile(r">[^\n]*(?:\n>[^\n]*)*")
 _FILE = re.compile(r"(?:`(?P<name>[^\n]*)`\n\n)?(?P<fence>`{3,})\n(?P<text>.*?)\n(?P=fence)(?:\n\n|$)", re.DOTALL)
@@ -105,7 +106,7 @@ def _closers(body: str) -> list[str]:
         found += [one for one in ends if _ends(f"{body}\n{one}")][:1]
     tags: list[str] = []
     for token in _parser.parse(body):
-        if token.type in ("html_block", "inline"):
+        if token.type in ("html_block", "inline") and len(token.content) < _LONGEST_WITH_TAGS:
             for closes, name in _TAG.findall(_CODE.sub("", token.content)):
                 if closes and name.lower() in tags:
                     del tags[len(tags) - 1 - tags[::-1].index(name.lower()) :]
@@ -189,10 +190,9 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
 def _taken(body: str, block: re.Pattern[str], count: int) -> tuple[list[re.Match[str]], str]:
     """As many blocks of a kind as ``body`` begins with, ``count`` at most, and the rest."""
     found: list[re.Match[str]] = []
-    while len(found) < count and (one := block.match(body)) is not None:
+    while len(found) < count and (one := block.match(body, found[-1].end() if found else 0)) is not None:
         found.append(one)
-        body = body[one.end() :]
-    return found, body
+    return found, body[found[-1].end() if found else 0 :]
 
 
 def title_of(chat: ChatRecord) -> str:
