@@ -47,7 +47,7 @@ def asked_by_messages(
         command_for(request, pair, messages, warnings),
         stop=list(filter(None, request.stop_sequences or [])),
         thinking=level if level in pair.thinking else "",
-        thinking_budget=budget(thinking.budget_tokens) if thinking else None,
+        thinking_budget=budget(thinking.budget_tokens or None) if thinking else None,
         tools=use,
     )
     return continuing(command, begun, warnings)

@@ -31,7 +31,8 @@ class JsonSchema(msgspec.Struct):
 
 
 class ResponseFormat(msgspec.Struct):
-    type: Literal["text", "json_object", "json_schema"]
+    type: Literal["text", "json_object", "json_schema"] | None = None
+    """Not given: what the schema says, or text."""
     json_schema: JsonSchema | None = None
     schema: msgspec.Raw = msgspec.Raw()
     """llama-server's, with either of the JSON types; and that of ``/v1/responses``."""
@@ -151,7 +152,7 @@ class AnthropicMessage(msgspec.Struct):
 
 
 class Thinking(msgspec.Struct):
-    type: str
+    type: str = "enabled"
     budget_tokens: int | None = None
 
 

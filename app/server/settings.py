@@ -144,11 +144,11 @@ def _stops(request: Settings) -> list[str]:
 
 def _format(request: Settings) -> AnswerFormat | None:
     wanted = request.response_format
-    if wanted is None or wanted.type == "text":
+    schema = bytes((wanted.json_schema or wanted).schema) if wanted else b""
+    if wanted is None or wanted.type == "text" or not (wanted.type or schema):
         return _checked("gbnf", request.grammar) if request.grammar else None
     if request.grammar:
         raise invalid("The request has both a response_format and a grammar.")
-    schema = bytes(wanted.json_schema.schema if wanted.json_schema else wanted.schema)
     if schema not in (b"", b"null"):
         strict = True in (wanted.strict, wanted.json_schema.strict if wanted.json_schema else None)
         return _checked("json_schema", schema.decode("utf-8", "replace"), strict=strict)
