@@ -73,8 +73,11 @@ class Written:
         line, (rest, *lines) = self._line, behind[:_FAR].split("\n")
         if self._open + self._opened(line) > self._closed:
             return True
-        if any(line.count(one) % 2 and (line.endswith(one) or one in rest[:_NEAR]) for one in "\"'"):
+        strings = [one for one in "\"'" if line.count(one) % 2]
+        if any(line.endswith(one) or one in rest[:_NEAR] for one in strings):
             return True
+        if strings and not lines and len(rest) < _NEAR:
+            return None
         if rest[:1].strip():
             return False
         for one in lines[:-1]:

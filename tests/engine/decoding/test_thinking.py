@@ -340,6 +340,22 @@ def test_a_character_that_a_tag_cuts_off() -> None:
 
 
 SIGNS = ["<think>", "</think>", "<thi", "nk>", "</", "<", "\n", " ", "a", "é", "\n\n", "<response>", "</response>"]
+QUOTING_SIGNS = [
+    "<think>",
+    "</think>",
+    "</think>",
+    "`",
+    "``",
+    "```\n",
+    "\n```",
+    '"',
+    " ",
+    "\n",
+    "a",
+    "a b.",
+    "</th",
+    "\n\n",
+]
 CHANNEL_SIGNS = [*HARMONY, "analysis", "final", "assistant", "a", "\n", " ", "é"]
 
 
@@ -361,6 +377,31 @@ def expected_of_tags(text: str, opened: bool) -> tuple[str, str]:
     return thinking, text
 
 
+@pytest.mark.parametrize("by_grammar", [False, True])
+def test_quotations_are_decided_alike_however_the_text_is_cut(by_grammar: bool) -> None:
+    rng = random.Random(6)
+    marks, closed = marks_of(Letters()), 0
+    for _ in range(3000):
+        text = "".join(rng.choices(QUOTING_SIGNS, k=rng.randint(1, 16)))
+        told = []
+        for size in (1, rng.randint(2, 9), len(text)):
+            splitter = marks.splitter(
+                Letters().tokenize("<think>", special=True), Letters().piece, by_grammar=by_grammar
+            )
+            runs = [run for at in range(0, len(text), size) for run in splitter.feed(text[at : at + size])]
+            runs += splitter.finish()
+            assert "".join(run.text for run in runs) == text
+            told.append(
+                {
+                    kind: "".join(one.text for one in runs if one.shown and one.thinking is kind)
+                    for kind in (False, True)
+                }
+            )
+        assert by_grammar or told[0] == told[1] == told[2], text
+        closed += bool(told[0][False].strip())
+    assert closed > 500
+
+
 def test_random_texts_are_split_like_complete_ones() -> None:
     rng = random.Random(3)
     vocabulary = Letters(template=WRAPS)
@@ -371,7 +412,16 @@ def test_random_texts_are_split_like_complete_ones() -> None:
         assert told.both == expected_of_tags(text, opened), text
 
 
-@pytest.mark.parametrize(("marks", "signs"), [((), SIGNS), (("<think>", "</think>"), SIGNS), (HARMONY, CHANNEL_SIGNS)])
+@pytest.mark.parametrize(
+    ("marks", "signs"),
+    [
+        ((), SIGNS),
+        (("<think>", "</think>"), SIGNS),
+        ((), QUOTING_SIGNS),
+        (("<think>", "</think>"), QUOTING_SIGNS),
+        (HARMONY, CHANNEL_SIGNS),
+    ],
+)
 def test_an_answer_that_is_cut_and_goes_on_is_the_whole(marks: tuple[str, ...], signs: list[str]) -> None:
     rng = random.Random(4)
     vocabulary = Letters(*marks, template=WRAPS)
