@@ -44,9 +44,9 @@ from app import paths
 from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
+from app.markdown.dialect import parser
 from app.protocol.events import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
-from app.ui.chat.markdown import blocks
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.shell.application import Application, collect_seldom
@@ -320,7 +320,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     wait(2.0)
     choose(window, "Another chat")
     wait(0.5)
-    blocks.prepare()
+    parser()
     collect_seldom()  # both as the application does when it has begun
     before = memory_mb()
     wait(0.1)

@@ -15,10 +15,10 @@ from ziamath.config import config
 from ziamath.tex import tex2mml
 from ziamath.zmath import Math
 
-from app.chats.formats.formulas import MAX_CHARACTERS
 from app.helper import formula_tables
 from app.helper.formula_text import COLUMN_LINES, GROUP, ROW_LINE, STAND_INS, mended
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, FormulaPart, RenderFormula
+from app.markdown.formulas import MAX_CHARACTERS
 
 EM = 1000
 MAX_DEPTH = 9

@@ -12,9 +12,9 @@ from markdown_it.common.utils import escapeHtml
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from app.chats.formats.dialect import environment, new_parser
-from app.chats.formats.formulas import Formula
 from app.helper.messages import FormulaDrawn, MarkdownRendered, RenderFormula, RenderMarkdown
+from app.markdown.dialect import environment, new_parser
+from app.markdown.formulas import Formula
 
 _FORMULA_SECONDS = 1.0
 """So long formulas are drawn for one request; those left are written as source."""
@@ -98,4 +98,4 @@ def answer(request: RenderMarkdown) -> MarkdownRendered:
 
 def without_pictures(text: str) -> str:
     """A text that isn't long as HTML for word processors: without colors and fonts, formulas as their source."""
-    return _parser().render(text, environment(text))
+    return str(_parser().render(text, environment(text)))

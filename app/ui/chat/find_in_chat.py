@@ -10,8 +10,8 @@ from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 from shiboken6 import isValid
 
 from app.chats.model import StoredMessage
+from app.markdown.find import count_matches
 from app.ui.chat.find_bar import FindBar
-from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.model import ChatModel
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets.turns import turns

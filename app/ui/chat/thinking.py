@@ -12,9 +12,9 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app.markdown.find import count_matches
 from app.protocol.events import Piece
 from app.ui.chat.footer import thought_for
-from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.parts import ChatCommands
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes

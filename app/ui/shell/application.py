@@ -253,7 +253,8 @@ class _Beginning(QObject):
             engine.start()
         # While the engine's process starts there is time for the imports the first picture could do without.
         from app.chats.worker import ChatWorker
-        from app.ui.chat.markdown import blocks, view  # noqa: F401 - for the first message
+        from app.markdown.dialect import parser
+        from app.ui.chat.markdown import view  # noqa: F401 - for the first message
         from app.ui.shell.controller import Controller
 
         worker = ChatWorker(paths.chat_file())
@@ -267,7 +268,7 @@ class _Beginning(QObject):
         for connection in self._connections:
             self._controller.chat_requests.serve(connection)
         self._connections.clear()
-        blocks.prepare()
+        parser()  # made now, not with the first message
         collect_seldom()
 
     # ------------------------------------------------------------ a trial, for ``slipstream selftest``

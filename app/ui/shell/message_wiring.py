@@ -7,9 +7,9 @@ from collections.abc import Callable
 from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import StoredMessage
+from app.markdown.find import count_matches
 from app.ui.chat.find_in_chat import FindInChat
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations

@@ -251,7 +251,7 @@ def test_the_first_picture_does_without_what_it_does_not_show() -> None:
         "app.ui.chat.find_in_chat",
         "app.ui.chat.list.results",
         "app.ui.chat.list.trash",
-        "app.ui.chat.markdown.blocks",
+        "app.markdown.blocks",
         "app.ui.chat.markdown.plain_text",
         "app.ui.chat.markdown.view",
         "app.ui.chat.saver",

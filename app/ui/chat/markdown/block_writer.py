@@ -15,12 +15,12 @@ from markdown_it.token import Token
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextBlockFormat, QTextCursor, QTextList
 
-from app.chats.formats import formulas
-from app.chats.formats.dialect import TAG, parse_inline, parser
-from app.chats.formats.formulas import GROWING, PLACES, Formula, formula_at
+from app.markdown import formulas
+from app.markdown.block_splitter import close_inline
+from app.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, language_of
+from app.markdown.dialect import TAG, parse_inline, parser
+from app.markdown.formulas import GROWING, PLACES, Formula, formula_at
 from app.models.text import is_right_to_left
-from app.ui.chat.markdown.block_splitter import close_inline
-from app.ui.chat.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, language_of
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import (
@@ -70,7 +70,7 @@ class BlockWriter:
     """Writes at the end of a document.
 
     Attributes:
-        environment: What the parser must know of the whole text, see `app.chats.formats.dialect.environment`.
+        environment: What the parser must know of the whole text, see `app.markdown.dialect.environment`.
         margin: How much narrower prose is than code, in pixels.
         width: What a table may take without having to be scrolled, in pixels; 0: whatever it needs.
         wraps_code: Whether long lines of code are wrapped.

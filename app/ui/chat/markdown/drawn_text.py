@@ -15,7 +15,7 @@ from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QTextEdit, QWidget
 from shiboken6 import isValid
 
-from app.chats.formats.dialect import environment
+from app.markdown.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.browser import SafeBrowser
 from app.ui.chat.markdown.code_blocks import CodeColors

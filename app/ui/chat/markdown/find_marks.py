@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
 
-from app.ui.chat.markdown.find import find_matches
+from app.markdown.find import find_matches
 from app.ui.chat.markdown.underlay import Unit, as_qt_counts, origin_of, text_boxes
 from app.ui.widgets.theme import Theme, mix
 

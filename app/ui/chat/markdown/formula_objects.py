@@ -20,12 +20,12 @@ from PySide6.QtGui import (
     QTextFormat,
 )
 
-from app.chats.formats.formulas import Formula
+from app.markdown.formulas import Formula
 from app.ui.chat.markdown.formulas import Drawing, ascent_of, formula_service, picture_size
 from app.ui.widgets.theme import Theme
 
 OBJECT = "\ufffc"
-"""The character of a formula; no other text has it, see `app.ui.chat.markdown.blocks.visible`."""
+"""The character of a formula; no other text has it, see `app.markdown.blocks.visible`."""
 TYPE = QTextFormat.ObjectTypes.UserObject.value + 1
 SOURCE = QTextFormat.Property.UserProperty.value + 8
 """Property of a formula's character: its source."""

@@ -10,7 +10,7 @@ from itertools import accumulate
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextBlockFormat, QTextCharFormat, QTextCursor, QTextDocument
 
-from app.chats.formats.formulas import Formula
+from app.markdown.formulas import Formula
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formula_objects import OBJECT, FormulaObjects
 from app.ui.chat.markdown.formulas import FormulaService, formula_service, key_of

@@ -17,8 +17,8 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
 
 from app import helper
-from app.chats.formats.formulas import Formula
 from app.helper.messages import FormulaAnswer, FormulaDrawn, FormulaPart, RenderFormula
+from app.markdown.formulas import Formula
 from app.ui.chat.markdown.helper_service import HelperService, ends_with_the_application
 from app.ui.widgets import theme as themes
 from app.ui.widgets.theme import Theme

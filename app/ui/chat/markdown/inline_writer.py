@@ -10,10 +10,10 @@ from markdown_it.token import Token
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextFormat
 
-from app.chats.formats import formulas
-from app.chats.formats.dialect import AT, TAG, located
-from app.chats.formats.formulas import Formula
-from app.ui.chat.markdown.blocks import visible
+from app.markdown import formulas
+from app.markdown.blocks import visible
+from app.markdown.dialect import AT, TAG, located
+from app.markdown.formulas import Formula
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import Formats, Look
 from app.ui.chat.markdown.formula_objects import OBJECT, TYPE

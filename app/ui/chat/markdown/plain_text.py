@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
 
-from app.chats.formats.dialect import environment
+from app.markdown.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
 from app.ui.chat.markdown.formula_objects import OBJECT, with_sources

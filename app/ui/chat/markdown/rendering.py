@@ -10,9 +10,9 @@ from typing import Any
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
-from app.ui.chat.markdown.block_splitter import BlockSplitter, CodeLine, OpenCode
+from app.markdown.block_splitter import BlockSplitter, CodeLine, OpenCode
+from app.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.block_writer import BlockWriter, Mark
-from app.ui.chat.markdown.blocks import Block, Kind, visible
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.formula_places import FormulaPlaces, Moves
@@ -46,7 +46,7 @@ class Rendering:
     ) -> None:
         """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown.
         ``language``: all of it is code in this one. ``places``: without them formulas are shown as source.
-        ``environment``: what is known of the whole text, see `app.chats.formats.dialect.environment`."""
+        ``environment``: what is known of the whole text, see `app.markdown.dialect.environment`."""
         self.units: list[Unit] = []
         self._document = document
         self._cursor = QTextCursor(document)

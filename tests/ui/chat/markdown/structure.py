@@ -10,7 +10,7 @@ from typing import Any
 
 from PySide6.QtGui import QFont, QTextBlock, QTextCharFormat, QTextCursor, QTextDocument, QTextList, QTextTable
 
-from app.chats.formats.dialect import environment
+from app.markdown.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.inline_writer import LINE_BREAK, NO_IMAGE

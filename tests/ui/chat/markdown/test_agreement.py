@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from PySide6.QtGui import QFont, QTextDocument
 from PySide6.QtWidgets import QApplication
 
-from app.chats.formats.dialect import environment
+from app.markdown.dialect import environment
 from app.ui.chat.markdown import inline_writer
 from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.rendering import Rendering

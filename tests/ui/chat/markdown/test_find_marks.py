@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtCore import QPoint, QRectF
 from pytestqt.qtbot import QtBot
 
+from app.markdown.find import count_matches
 from app.protocol.events import Piece
 from app.ui.chat.markdown.code_headers import set_code_wrap
-from app.ui.chat.markdown.find import count_matches
 from app.ui.chat.markdown.find_marks import mark_colors
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.view import MarkdownView

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from app.ui.chat.markdown.blocks import Block, Kind, blocks_of, closes_fence, is_deep
+from app.markdown.blocks import Block, Kind, blocks_of, closes_fence, is_deep
 
 MAX_BLOCK_CHARACTERS = 4000
 """A longer block is continued in the next one, so that no update has to lay out more than this."""

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from app.chats.formats.formulas import Formula, formulas_in
+from app.markdown.formulas import Formula, formulas_in
 
 _PREFIX = r"[ \t]*+(?:>|[-*+][ \t]|\d{1,9}[.)][ \t]|\#{1,6}[ \t]|\||`{3}|~{3})"
 _URL = r"\((?:[^()\n]|\([^()\n]*\))*\)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from markdown_it import MarkdownIt
 
-from app.chats.formats.formulas import BLOCK, GROWING, MAX_CHARACTERS, QUOTE_MARKS, formulas_in, use_formulas
+from app.markdown.formulas import BLOCK, GROWING, MAX_CHARACTERS, QUOTE_MARKS, formulas_in, use_formulas
 
 FOUND = [
     (r"a $x$ b", ["x"]),

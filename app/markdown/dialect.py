@@ -27,8 +27,8 @@ from markdown_it.rules_inline.state_inline import Scanned
 from markdown_it.token import Token
 from mdit_py_plugins.footnote.index import footnote_def
 
-from app.chats.formats import formulas
-from app.chats.formats.formulas import PLACES
+from app.markdown import formulas
+from app.markdown.formulas import PLACES
 
 AT = "at"
 """Of a token in a line of text: where in the content of its block it begins, in its ``meta``."""

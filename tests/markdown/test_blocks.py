@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from app.ui.chat.markdown.block_splitter import (
+from app.markdown.block_splitter import (
     MAX_BLOCK_CHARACTERS,
     MAX_LINE_CHARACTERS,
     MAX_TABLE_BARS,
@@ -14,7 +14,7 @@ from app.ui.chat.markdown.block_splitter import (
     OpenCode,
     close_inline,
 )
-from app.ui.chat.markdown.blocks import Block, Kind, visible
+from app.markdown.blocks import Block, Kind, visible
 
 EVERYTHING = """# Title
 A paragraph with **bold** text

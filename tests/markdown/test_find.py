@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.chat.markdown.find import count_matches, find_matches, shown_text
+from app.markdown.find import count_matches, find_matches, shown_text
 from app.ui.chat.markdown.plain_text import plain_text
 from tests.ui.chat.markdown.test_view import SAMPLE
 

@@ -14,8 +14,8 @@ from itertools import accumulate, zip_longest
 from markdown_it.common.utils import unescapeAll
 from markdown_it.token import Token
 
-from app.chats.formats import formulas
-from app.chats.formats.dialect import parser
+from app.markdown import formulas
+from app.markdown.dialect import parser
 
 MAX_DEPTH = 8
 """Deeper lists and quotes are shown as they were written."""
@@ -86,11 +86,6 @@ def visible(text: str) -> str:
 _KINDS = {**{kind.value: kind for kind in Kind}, "alert_open": Kind.QUOTE}
 _MARKERS = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))+")
 _MARKER = re.compile(r">|[-*+]|\d+[.)]")
-
-
-def prepare() -> None:
-    """Do now what would make the first message slow."""
-    parser()
 
 
 def blocks_of(
