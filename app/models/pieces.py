@@ -31,8 +31,8 @@ class Piece(NamedTuple):
     """The name of the whole file."""
     place: int
     """Counted from 0 or from 1."""
-    count: int
-    """0 if the name doesn't say it."""
+    pieces: int
+    """How many there are; 0 if the name doesn't say it."""
 
 
 def piece_of(name: str) -> Piece | None:
@@ -48,7 +48,7 @@ def piece_of(name: str) -> Piece | None:
 def problem_of(paths: Sequence[Path]) -> str:
     """Why the model with these pieces, in order, can't be loaded as it is."""
     pieces = [piece for path in paths if (piece := piece_of(path.name)) is not None]
-    places, count = [one.place for one in pieces], max(one.count for one in pieces) or len(pieces)
+    places, count = [one.place for one in pieces], max(one.pieces for one in pieces) or len(pieces)
     name = printable(pieces[0].whole)
     if count < 2 or places[0] > 1 or places != list(range(places[0], places[0] + count)):
         return f"{name} is in pieces, and not all of them are here. Download the others, too."

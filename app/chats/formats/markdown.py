@@ -155,8 +155,9 @@ def read(content: str, left_out: LeftOut) -> ChatRecord:
 
 def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
     head, _, rest = part.partition(" -->\n\n## ")
-    role, *words = head.split(", ")
-    if role not in get_args(Role) or "\n" in head:
+    name, *words = head.split(", ")
+    role: Role | None = next((one for one in get_args(Role) if one == name), None)
+    if role is None:
         return None
     heading, _, body = rest.partition("\n")
     body = body.removeprefix("\n")
@@ -168,7 +169,7 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
     files, body = _taken(body, _FILE, flags.get("files", 0))
     images, body = _taken(body, _IMAGE, flags.get("images", 0))
     left_out["images"] += len(images)
-    status = next((one for one in _ENDINGS if one in flags), "complete")
+    status: Ending = next((one for one in _ENDINGS if one in flags), "complete")
     if status != "complete" or "closed" in flags:
         body = body.rstrip("\n")  # which an editor added
     if status != "complete":

@@ -312,7 +312,7 @@ def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
     models: dict[object, list[FoundFile]] = {}
     for file in files:
         name = split_name(file.path)
-        key = (file.path.parent, name[0], name[2]) if name and not file.title else file.path
+        key: object = (file.path.parent, name[0], name[2]) if name and not file.title else file.path
         if piece := piece_of(file.path.name):
             key = file.path.parent, piece.whole
         models.setdefault(key, []).append(file)

@@ -65,22 +65,22 @@ class _Typed:
 
     is_whole = False
 
-    def validate(self: Any, text: str, position: int) -> object:
+    def validate(self: Any, text: str, position: int, /) -> tuple[QValidator.State, str, int]:
         """The state of the text, the text, and the position."""
         typed = text.removesuffix(self.suffix())
         plain = plain_number(typed, is_whole=self.is_whole)
         if plain is not None:
             return super().validate(plain + self.suffix(), position)[0], text, position  # type: ignore[misc]
         if not typed or text == self.specialValueText():
-            return super().validate(text, position)  # type: ignore[misc]
+            return super().validate(text, position)  # type: ignore[misc,no-any-return]
         state = QValidator.State.Intermediate if _TYPED.fullmatch(typed) else QValidator.State.Invalid
         return state, text, position
 
-    def fixup(self, text: str) -> str:
+    def fixup(self, text: str, /) -> str:
         """The text as it is: Qt would take its commas out."""
         return text
 
-    def valueFromText(self: Any, text: str) -> Any:  # noqa: N802 - Qt's name
+    def valueFromText(self: Any, text: str, /) -> Any:  # noqa: N802 - Qt's name
         plain = plain_number(text.removesuffix(self.suffix()), is_whole=self.is_whole)
         if plain is None:
             return super().valueFromText(text)  # type: ignore[misc]
