@@ -19,7 +19,7 @@ _OURS = re.compile(r"capital of Italy|And of France|Count to a thousand|note\.tx
 _PATH = re.compile(r"/(?:tmp|root|home|work|usr)/[\w./-]*?(?=/?(?:note\.txt|\W*$|[\s\"'`<]))")
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{16,}")
 _DATE = re.compile(r"20\d\d-\d\d-\d\d")
-_NEVER = {"enum", "required", "type", "role", "name", "pattern", "format", "$schema", "const", "id", "call_id"}
+_NEVER = {"enum", "required", "type", "role", "name", "pattern", "format", "$schema", "const"}
 
 
 def write_bodies(name: str, exchanges: Sequence[Exchange], folder: Path) -> None:
@@ -47,7 +47,7 @@ class Anonymous:
 
     def _text(self, text: str, key: str) -> str:
         text = _ID.sub(self._id, _DATE.sub("2026-01-02", text))
-        if key == "arguments" or key in _NEVER:
+        if key == "arguments" or key in _NEVER or key.endswith("id"):
             return _PATH.sub("/home/someone/project", text)
         if text.startswith("x-anthropic-billing-header:"):
             return text
