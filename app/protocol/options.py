@@ -54,13 +54,12 @@ FinishReason = Literal["end", "stop_string", "length", "context", "cancelled"]
 TextKind = Literal["prose", "code", "list", "thinking"]
 """What a token is part of: thinking (`app.engine.decoding.thinking`), or a kind of text, read off the answer's Markdown
 (`app.engine.decoding.text_kind`)."""
-GeneralTemplate = Literal["chatml", "gemma", "llama3", "mistral", "phi3"]
+GeneralTemplate = Literal["chatml", "gemma", "llama3", "phi3"]
 """A chat template for any model, or one of a family."""
 TEMPLATE_TITLES: dict[GeneralTemplate, str] = {
     "chatml": "ChatML",
     "gemma": "Gemma",
     "llama3": "Llama 3",
-    "mistral": "Mistral",
     "phi3": "Phi-3",
 }
 TemplateKind = Literal["model", "file"] | GeneralTemplate

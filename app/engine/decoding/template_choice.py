@@ -16,33 +16,27 @@ from app.errors import KnownError
 from app.protocol.commands import Message
 from app.protocol.options import TEMPLATE_TITLES, GeneralTemplate, TemplateKind
 
-_NO_SYSTEM = "{% if message.role == 'system' %}{{ raise_exception('no system prompts') }}{% endif %}"
+
+def _turns(begins: str, goes_on: str, ends: str, role: str = "message.role", answerer: str = "assistant") -> str:
+    """A template in which turns look alike; the role of each stands between the first two marks."""
+    turns = f"{begins}{{{{ {role} }}}}{goes_on}{{{{ message.content }}}}{ends}"
+    answer = f"{begins}{answerer}{goes_on}"
+    return f"{{% for message in messages %}}{turns}{{% endfor %}}{{% if add_generation_prompt %}}{answer}{{% endif %}}"
+
+
+_GEMMAS_ROLE = (
+    "'model' if message.role == 'assistant' else 'user' if message.role == 'user' else raise_exception('no such role')"
+)
 BUILT_IN: dict[GeneralTemplate, str] = {
     "chatml": CHATML,
-    "gemma": (
-        f"{{{{ bos_token }}}}{{% for message in messages %}}{_NO_SYSTEM}<start_of_turn>"
-        "{{ 'model' if message.role == 'assistant' else 'user' }}\n{{ message.content }}<end_of_turn>\n{% endfor %}"
-        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
-    ),
-    "llama3": (
-        "{{ bos_token }}{% for message in messages %}<|start_header_id|>{{ message.role }}<|end_header_id|>\n\n"
-        "{{ message.content }}<|eot_id|>{% endfor %}"
-        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
-    ),
-    "mistral": (
-        f"{{{{ bos_token }}}}{{% for message in messages %}}{_NO_SYSTEM}{{% if message.role == 'assistant' %}}"
-        " {{ message.content }}{{ eos_token }}{% else %}[INST] {{ message.content }} [/INST]{% endif %}{% endfor %}"
-    ),
-    "phi3": (
-        "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content }}<|end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
-    ),
+    "gemma": "{{ bos_token }}" + _turns("<start_of_turn>", "\n", "<end_of_turn>\n", _GEMMAS_ROLE, "model"),
+    "llama3": "{{ bos_token }}" + _turns("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
+    "phi3": _turns("<|", "|>\n", "<|end|>\n"),
 }
 _MARKS: dict[GeneralTemplate, str] = {
     "chatml": "<|im_start|>",
     "gemma": "<start_of_turn>",
     "llama3": "<|start_header_id|>",
-    "mistral": "[INST]",
     "phi3": "<|assistant|>",
 }
 """A token that models have which were made for such a template."""

@@ -94,7 +94,6 @@ def test_a_template_that_cannot_be_rendered_is_replaced(source: str) -> None:
         ("<|im_start|>", "chatml", "<|im_start|>user\nHi"),
         ("<start_of_turn>", "gemma", "<s><start_of_turn>user\nBe brief, please.\n\nHi"),
         ("<|start_header_id|>", "llama3", "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>"),
-        ("[INST]", "mistral", "<s>[INST] Be brief, please.\n\nHi [/INST]"),
         ("<|assistant|>", "phi3", "<|user|>\nHi<|end|>\n<|assistant|>\n"),
         ("<other>", "chatml", "<|im_start|>user\nHi"),
     ],
@@ -111,7 +110,7 @@ def test_the_general_template_is_that_of_the_special_tokens(mark: str, kind: str
 def test_a_general_template_is_chosen_by_its_name(name: str) -> None:
     used = ChatTokenizer(Letters(OWN), name).templates
     assert (used.kind, used.refused) == (name, None)
-    assert used.stops or name == "mistral"
+    assert used.stops
 
 
 def test_a_file_is_chosen(tmp_path: Path) -> None:
