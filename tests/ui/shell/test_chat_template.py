@@ -1,0 +1,58 @@
+"""A model whose chat template is broken, and another template for it, in the whole window with a real engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytestqt.qtbot import QtBot
+
+from app.chats.settings import ChatSettings
+from app.protocol.options import LoadSettings
+from app.ui.engine.pair_files import PairFiles
+from app.ui.settings import in_use
+from tests.support.gguf_files import make_model
+from tests.ui.shell.running import WAIT_MS
+from tests.ui.shell.test_messages import Chatting
+
+pytestmark = pytest.mark.usefixtures("guide_pair")
+LOAD = LoadSettings(context_length=512, threads=1)
+
+
+class WithTemplate(Chatting):
+    FIRST_SETTINGS = ChatSettings(max_tokens=4)
+
+    def load(self, files: PairFiles) -> tuple[str, str]:
+        """The template in use, and what the window says of it."""
+        loader = self.controller.pair_loader
+        with self.qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
+            loader.load(files, anyway=True)
+        self.ready()
+        pair, notice = loader.pair(), self.controller.notice_list.notices().get("template")
+        assert pair is not None
+        return pair.template, notice.text if notice else ""
+
+
+@pytest.fixture
+def chatting(qtbot: QtBot) -> Iterator[WithTemplate]:
+    chatting = WithTemplate(qtbot)
+    chatting.begin()
+    yield chatting
+    chatting.close()
+
+
+def test_a_broken_template_costs_a_notice_and_another_one_is_remembered(chatting: WithTemplate, tmp_path: Path) -> None:
+    target = str(make_model(tmp_path / "odd.gguf", chat_template="{{ if .System }}{{ .System }}{{ end }}{{ .Prompt }}"))
+    template, notice = chatting.load(PairFiles(target, settings=LOAD))
+    assert template == "chatml" and "own chat template is broken" in notice and "ChatML template is used" in notice
+    own = tmp_path / "own.jinja"
+    own.write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]")
+    assert chatting.load(PairFiles(target, settings=LOAD, template=str(own))) == ("file", "")
+    values = chatting.settings.values
+    assert in_use.files_to_load(values, target, None).template == str(own)
+    assert in_use.files_at_start(values).template == str(own)
+    template, notice = chatting.load(PairFiles(target, settings=LOAD, template=str(tmp_path / "gone.jinja")))
+    assert template == "chatml" and "chosen chat template can't be read" in notice
+    chatting.load(PairFiles(target, settings=LOAD))
+    assert in_use.files_to_load(values, target, None).template == ""
