@@ -35,6 +35,11 @@ class CallReader:
         """Whether there are calls from here on."""
         self._has_text = False
 
+    def go_on(self, begun: str) -> None:
+        """The answer has begun with this, which isn't given out again."""
+        if begun.strip() and (self._format.mark in begun or not self._format.anywhere):
+            self.read(begun)
+
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
         """The answer goes on with ``text``: what of it is text, and the calls that are whole now."""
         self._text += text

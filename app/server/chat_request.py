@@ -35,6 +35,11 @@ class Asked:
     continued: CheckText | None = None
     """The beginning of the answer, where the request has it."""
 
+    @property
+    def begun(self) -> str:
+        """Its text."""
+        return self.continued.text if self.continued else ""
+
 
 def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None) -> Asked:
     """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""

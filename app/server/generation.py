@@ -58,7 +58,7 @@ class Generation:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked(request, pair, images, unread(body)), images)
             command = wanted.command
-            reader = Reader(pair, command.tools, logprobs=command.logprobs is not None)
+            reader = Reader(pair, command.tools, begun=wanted.begun, logprobs=command.logprobs is not None)
             old = bool(request.functions and not request.tools)
             dialect = ChatDialect(logprobs=command.logprobs is not None, old_calls=old)
             make = partial(OpenAIReplies, dialect, reader, request, pair, model)
@@ -71,7 +71,7 @@ class Generation:
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked_by_messages(request, pair, images, unread(body)), images)
-            make = partial(AnthropicReplies, Reader(pair, wanted.command.tools), pair, model)
+            make = partial(AnthropicReplies, Reader(pair, wanted.command.tools, begun=wanted.begun), pair, model)
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
@@ -81,7 +81,9 @@ class Generation:
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked_by_responses(request, pair, images, unread(body)), images)
-            make = partial(ResponsesReplies, Reader(pair, wanted.command.tools), request, pair, model)
+            make = partial(
+                ResponsesReplies, Reader(pair, wanted.command.tools, begun=wanted.begun), request, pair, model
+            )
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def count(self, body: bytes) -> Reply:

@@ -31,10 +31,14 @@ class Reader:
         has_calls: Whether there was a call.
     """
 
-    def __init__(self, pair: PairLoaded, tools: ToolUse | None = None, *, logprobs: bool = False) -> None:
-        """``tools``: what the model may call. ``logprobs``: whether pieces have them."""
+    def __init__(
+        self, pair: PairLoaded, tools: ToolUse | None = None, *, begun: str = "", logprobs: bool = False
+    ) -> None:
+        """``tools``: what the model may call. ``begun``: the answer so far. ``logprobs``: whether pieces have them."""
         known = FORMATS.get(pair.tool_format) if tools else None
         self._calls = CallReader(known, tools.tools) if known and tools else None
+        if self._calls:
+            self._calls.go_on(begun)
         self._names = {tool.name for tool in tools.tools} if tools else set()
         self._logprobs = logprobs
         self._thought: list[str] = []

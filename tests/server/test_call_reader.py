@@ -98,3 +98,20 @@ def test_ids_are_the_answers_own_where_it_has_them() -> None:
     assert [call.id for call in calls] == ["abcdefgh0", "abcdefgh1"]
     _, (other,) = CallReader(FORMATS["hermes"], TOOLS).read(written(FORMATS["hermes"], 1))
     assert other.id.startswith("call_")
+
+
+@pytest.mark.parametrize(
+    ("name", "begun", "goes_on", "text"),
+    [
+        ("hermes", "I look. ", '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>', ""),
+        ("hermes", '<tool_call>\n{"name": "f", ', '"arguments": {}}\n</tool_call>', ""),
+        ("hermes", "It is ", "green.", "green."),
+        ("llama", '{"name": "f", ', '"parameters": {}}', ""),
+        ("llama", "Braces: ", '{"name": "f", "parameters": {}}', '{"name": "f", "parameters": {}}'),
+    ],
+)
+def test_an_answer_that_has_begun(name: ToolFormatName, begun: str, goes_on: str, text: str) -> None:
+    reader = CallReader(FORMATS[name], [Tool(name="f")])
+    reader.go_on(begun)
+    shown, calls = reader.read(goes_on)
+    assert shown + reader.end(cut=False) == text and len(calls) == (not text)

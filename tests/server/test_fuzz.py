@@ -24,7 +24,8 @@ FIELDS = [
     *("reasoning_effort", "thinking_budget_tokens", "continue_final_message", "timings_per_token", "return_progress"),
     *("with_pieces", "add_special", "echo", "suffix", "best_of", "system", "input", "instructions", "thinking"),
     *("top_logprobs", "tool_choice", "parallel_tool_calls", "functions", "max_output_tokens", "reasoning", "text"),
-    *("previous_response_id", "store", "output_config", "stop_sequences"),
+    *("previous_response_id", "store", "output_config", "stop_sequences", "slipstream", "speculative", "prediction"),
+    *("speculative.n_max", "function_call", "output_format", "background"),
 ]
 PATHS = [
     *("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/messages/count_tokens", "/v1/responses"),
