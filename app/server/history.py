@@ -34,7 +34,10 @@ ROLES: dict[str, Role] = {
 }
 _IMAGES = ("image_url", "input_image", "image")
 _FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
-_TEXTS = ("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "query", "url")
+_TEXTS = (
+    *("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "resource"),
+    *("query", "url", "uri"),
+)
 """What of other parts is text, in this order."""
 _TEXT_KINDS = ("text/", "application/json", "application/xml")
 _HEADER = re.compile(r"\s*x-anthropic-[\w-]+:.*(?:\n|\Z)", re.IGNORECASE)
@@ -207,8 +210,10 @@ def _shown(images: tuple[Image, ...]) -> Message:
 
 
 def _image(part: dict[str, Any], images: RequestImages) -> Image:
-    """OpenAI's or Anthropic's. Raises `ApiError`."""
+    """OpenAI's, Anthropic's or MCP's. Raises `ApiError`."""
     source, url = part.get("source"), part.get("image_url")
+    if isinstance(part.get("data"), str):
+        return images.from_base64(part["data"])
     if isinstance(source, dict):
         if source.get("type") != "base64":
             raise invalid("An image has to be in the request itself, as base64. Nothing is fetched.")

@@ -128,6 +128,14 @@ def test_a_result_whose_call_was_left_out_of_the_chat() -> None:
     assert said(found)[0] == ("user", "Result of a tool:\nGreen.")
 
 
+@pytest.mark.parametrize("nothing", [None, "", []])
+def test_results_that_are_empty_or_missing(nothing: Any) -> None:
+    found = chat([QUESTION, calling("{}"), result(nothing), {"role": "user", "content": "And?"}])
+    assert said(found)[2] == ("tool", "")
+    found = chat([QUESTION, calling("{}"), {"role": "user", "content": "Stop."}])
+    assert [one.role for one in found.command.messages] == ["user", "assistant", "user"]
+
+
 def test_the_old_form_of_calls() -> None:
     messages: list[Json] = [
         QUESTION,
@@ -291,6 +299,15 @@ def test_an_image_of_a_tool_follows_as_the_users() -> None:
         assert [one.role for one in found.command.messages] == ["user", "assistant", "tool", "user"]
         assert shown(found) == [0, 0, 0, 1] and not found.warnings.sentences
         assert found.command.messages[2].content == "taken"
+
+
+def test_an_image_as_mcp_servers_send_it() -> None:
+    part: Json = {"type": "image", "data": GIF, "mimeType": "image/gif"}
+    found = chat([QUESTION, calling("{}"), result([part])], SEEING)
+    assert shown(found) == [0, 0, 0, 1]
+    resource = {"type": "resource", "resource": {"uri": "file:///tea.txt", "mimeType": "text/plain", "text": "Green."}}
+    found = chat([QUESTION, calling("{}"), result([resource])])
+    assert said(found)[2] == ("tool", "Green.\nfile:///tea.txt")
 
 
 def test_a_model_that_does_not_see_is_told_of_it() -> None:
