@@ -9,6 +9,10 @@ from pathlib import Path
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
+MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
+LINKED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+OTHERS = f'xmlns:m="{MATH}" xmlns:r="{LINKED}"'
+
 
 def pdf(
     pages: Sequence[str],
@@ -55,16 +59,26 @@ def pdf(
 
 
 def docx(body: str, **parts: str) -> bytes:
-    """A Word document with this in its body; ``parts``: ``styles`` and ``numbering``."""
+    """A Word document with this in its body; ``parts``: ``styles``, ``numbering``, ``footnotes``, ``header1``, …"""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")
         document = (
-            body if body.startswith("<?xml") else f'<w:document xmlns:w="{WORD}"><w:body>{body}</w:body></w:document>'
+            body
+            if body.startswith("<?xml")
+            else f'<w:document xmlns:w="{WORD}" {OTHERS}><w:body>{body}</w:body></w:document>'
         )
         archive.writestr("word/document.xml", document)
         for name, content in parts.items():
             archive.writestr(f"word/{name}.xml", f'<w:{name} xmlns:w="{WORD}">{content}</w:{name}>')
+        links = "".join(
+            f'<Relationship Id="{name}" Type="{LINKED}/{name.rstrip("0123456789")}" Target="{name}.xml"/>'
+            for name in parts
+        )
+        links += (
+            f'<Relationship Id="link" Type="{LINKED}/hyperlink" Target="https://tea.example" TargetMode="External"/>'
+        )
+        archive.writestr("word/_rels/document.xml.rels", f"<Relationships>{links}</Relationships>")
     return written.getvalue()
 
 

@@ -334,6 +334,138 @@ def test_a_word_document_as_markdown(read: Read) -> None:
     )
 
 
+def run(text: str) -> str:
+    return f"<m:r><m:t>{text}</m:t></m:r>"
+
+
+FRACTION = f"<m:f><m:num>{run('a+b')}</m:num><m:den>{run('2')}</m:den></m:f>"
+MATRIX = f"<m:m><m:mr><m:e>{run('1')}</m:e><m:e>{run('0')}</m:e></m:mr></m:m>"
+SQUARE = f"<m:sSup><m:e>{run('i')}</m:e><m:sup>{run('2')}</m:sup></m:sSup>"
+LIMIT = f"<m:limLow><m:e>{run('lim')}</m:e><m:lim>{run('x→0')}</m:lim></m:limLow>"
+CASES = f"<m:eqArr><m:e>{run('x,&amp;x&gt;0')}</m:e><m:e>{run('0,&amp;x≤0')}</m:e></m:eqArr>"
+
+
+@pytest.mark.parametrize(
+    ("equation", "tex"),
+    [
+        (run("A=a·b"), "A=a·b"),
+        (run("𝑥+𝛼 50%"), r"x+α 50\%"),
+        (FRACTION, r"\frac{a+b}{2}"),
+        (f'<m:rad><m:radPr><m:degHide m:val="1"/></m:radPr><m:deg/><m:e>{run("x")}</m:e></m:rad>', r"\sqrt{x}"),
+        (f"<m:rad><m:deg>{run('3')}</m:deg><m:e>{run('x')}</m:e></m:rad>", r"\sqrt[3]{x}"),
+        (
+            f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub>{run("i=1")}</m:sub><m:sup>{run("n")}</m:sup>'
+            f"<m:e>{SQUARE}</m:e></m:nary>",
+            r"\sum_{i=1}^{n} i^{2}",
+        ),
+        (f'<m:d><m:dPr><m:begChr m:val="["/><m:endChr m:val="]"/></m:dPr><m:e>{MATRIX}</m:e></m:d>',
+         r"\begin{bmatrix} 1 & 0 \end{bmatrix}"),
+        (f'<m:d><m:dPr><m:begChr m:val="{{"/><m:endChr m:val=""/></m:dPr><m:e>{CASES}</m:e></m:d>',
+         r"\begin{cases} x,&x>0 \\ 0,&x≤0 \end{cases}"),
+        (f"<m:d><m:e>{FRACTION}</m:e></m:d>", r"\left( \frac{a+b}{2} \right)"),
+        (f"<m:func><m:fName>{LIMIT}</m:fName><m:e>{run('f')}</m:e></m:func>", r"\lim_{x→0} f"),
+        (f"<m:func><m:fName>{run('sin')}</m:fName><m:e>{run('θ')}</m:e></m:func>", r"\sin θ"),
+        (f"<m:acc><m:e>{run('x')}</m:e></m:acc>", r"\hat{x}"),
+        (f"<m:bar><m:barPr><m:pos m:val=\"top\"/></m:barPr><m:e>{run('x')}</m:e></m:bar>", r"\overline{x}"),
+        (f"<m:groupChr><m:e>{run('a')}</m:e></m:groupChr>", r"\underbrace{a}"),
+        ("<m:r><m:rPr><m:scr m:val='double-struck'/></m:rPr><m:t>R</m:t></m:r>", r"\mathbb{R}"),
+        ("<m:r><m:rPr><m:nor/></m:rPr><m:t>if</m:t></m:r>", r"\text{if}"),
+        ("<m:box><m:e>" * 300 + run("deep") + "</m:e></m:box>" * 300, "deep"),
+    ],
+)  # fmt: skip
+def test_equations_of_word(read: Read, equation: str, tex: str) -> None:
+    inline = f"<w:p><w:r><w:t>It is </w:t></w:r><m:oMath>{equation}</m:oMath><w:r><w:t>.</w:t></w:r></w:p>"
+    block = f"<w:p><m:oMathPara><m:oMath>{equation}</m:oMath></m:oMathPara></w:p>"
+    assert text_of(read("equation.docx", docx(inline + block))) == f"It is ${tex}$.\n\n$${tex}$$"
+
+
+def test_word_documents_of_other_programs(read: Read) -> None:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        ooxml = "http://purl.oclc.org/ooxml"
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships><Relationship Id="a" Type="{ooxml}/officeDocument/relationships/officeDocument" '
+            'Target="/text/main.xml"/></Relationships>',
+        )
+        math = f'<m:oMath xmlns:m="{ooxml}/officeDocument/math">{FRACTION}</m:oMath>'
+        body = paragraph("Strict, and of another name") + f"<w:p>{math}</w:p>"
+        archive.writestr(
+            "text/main.xml", f'<w:document xmlns:w="{ooxml}/wordprocessingml/main"><w:body>{body}</w:body></w:document>'
+        )
+    assert text_of(read("a.docx", written.getvalue())) == "Strict, and of another name\n\n" + r"$\frac{a+b}{2}$"
+
+
+def test_lists_and_numbers_of_word_by_style(read: Read) -> None:
+    def level(number: int, form: str, text: str, style: str = "") -> str:
+        of = f'<w:pStyle w:val="{style}"/>' if style else ""
+        return f'<w:lvl w:ilvl="{number}"><w:numFmt w:val="{form}"/>{of}<w:lvlText w:val="{text}"/></w:lvl>'
+
+    styles = (
+        '<w:style w:styleId="LN"><w:name w:val="List Number"/><w:pPr><w:numPr><w:numId w:val="3"/></w:numPr></w:pPr>'
+        '</w:style><w:style w:styleId="Mine"><w:basedOn w:val="LN"/></w:style>'
+        '<w:style w:styleId="H1"><w:name w:val="heading 1"/><w:pPr><w:numPr><w:numId w:val="5"/></w:numPr></w:pPr>'
+        "</w:style>"
+        '<w:style w:styleId="H2"><w:name w:val="heading 2"/><w:pPr><w:numPr><w:ilvl w:val="1"/>'
+        '<w:numId w:val="5"/></w:numPr></w:pPr></w:style><w:style w:styleId="loop"><w:basedOn w:val="loop"/></w:style>'
+    )
+    numbering = (
+        f'<w:abstractNum w:abstractNumId="1">{level(0, "decimal", "%1.")}{level(1, "lowerLetter", "%2)")}'
+        "</w:abstractNum>"
+        f'<w:abstractNum w:abstractNumId="2">{level(0, "upperRoman", "%1.", "H1")}{level(1, "decimal", "%1.%2", "H2")}'
+        '</w:abstractNum><w:num w:numId="3"><w:abstractNumId w:val="1"/></w:num>'
+        '<w:num w:numId="5"><w:abstractNumId w:val="2"/></w:num>'
+    )
+    body = (
+        paragraph("Scope", '<w:pStyle w:val="H1"/>')
+        + paragraph("Terms", '<w:pStyle w:val="H2"/>')
+        + paragraph("Boil", '<w:pStyle w:val="LN"/>')
+        + item("gently", 3, 1)
+        + item("long", 3, 1)
+        + paragraph("Pour", '<w:pStyle w:val="Mine"/>')
+        + paragraph("Not one", '<w:pStyle w:val="LN"/><w:numPr><w:numId w:val="0"/></w:numPr>')
+        + paragraph("Rules", '<w:pStyle w:val="H1"/>')
+        + paragraph("Odd", '<w:pStyle w:val="loop"/>')
+    )
+    assert text_of(read("lists.docx", docx(body, styles=styles, numbering=numbering))) == (
+        "# I. Scope\n\n## I.1 Terms\n\n1. Boil\n  a) gently\n  b) long\n2. Pour\n\nNot one\n\n# II. Rules\n\nOdd"
+    )
+
+
+def test_all_that_a_word_document_shows(read: Read) -> None:
+    def cell(text: str, settings: str = "") -> str:
+        return f"<w:tc><w:tcPr>{settings}</w:tcPr>{paragraph(text)}</w:tc>"
+
+    wide, goes_on = '<w:gridSpan w:val="2"/>', "<w:vMerge/>"
+    rows = (
+        cell("Tea", wide) + cell("Heat"),
+        cell("Green", '<w:vMerge w:val="restart"/>') + cell("Sencha") + cell("80"),
+        cell("hidden", goes_on)
+        + cell("Gyokuro")
+        + f"<w:tc><w:tbl><w:tr>{cell('50')}{cell('60')}</w:tr></w:tbl></w:tc>",
+    )
+    body = (
+        '<w:p><w:r><w:t>See </w:t></w:r><w:hyperlink r:id="link"><w:r><w:t>the tea</w:t></w:r></w:hyperlink>'
+        '<w:r><w:footnoteReference w:id="2"/></w:r><w:r><w:rPr><w:vanish/></w:rPr><w:t>secret</w:t></w:r>'
+        '<w:r><w:sym w:font="Wingdings" w:char="F0FC"/></w:r><w:r><w:commentReference w:id="0"/></w:r></w:p>'
+        "<w:p><w:r><w:ffData><w:checkBox><w:checked/></w:checkBox></w:ffData><w:t> done</w:t></w:r></w:p>"
+        "<w:p><w:r><w:t>Box:</w:t><w:pict><w:txbxContent>"
+        f"{paragraph('in the box')}</w:txbxContent></w:pict></w:r></w:p>"
+        '<w:p><w:r><w:drawing><d:docPr xmlns:d="d" descr="a pot"/><a:blip xmlns:a="a"/></w:drawing></w:r></w:p>'
+        f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+        f"<w:tbl><w:tr>{cell('a frame')}</w:tr></w:tbl>"
+    )
+    notes = f'<w:footnote w:id="2">{paragraph("of Japan")}</w:footnote>'
+    found = read("all.docx", docx(body, footnotes=notes, header1=paragraph("Letterhead"), footer1=paragraph("3")))
+    assert text_of(found) == (
+        "Letterhead\n\nSee [the tea](https://tea.example)[^1]✓\n\n☒ done\n\nBox:\n\nin the box\n\n[picture: a pot]\n\n"
+        "| Tea |  | Heat |\n| --- | --- | --- |\n| Green | Sencha | 80 |\n|  | Gyokuro | 50, 60 |\n\na frame\n\n"
+        "[^1]: of Japan"
+    )
+    assert isinstance(found, FileRead)
+    assert found.left_out == ["1 comment", "1 picture"]
+
+
 def test_a_word_document_with_entities(read: Read, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("SECRET")

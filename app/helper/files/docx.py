@@ -1,48 +1,102 @@
-"""Word documents (DOCX): an archive with XML in it, read by a parser that refuses entities."""
+"""Word documents (DOCX, DOCM, DOTX) as Markdown; the format is ECMA-376 part 1, 17."""
 
 from __future__ import annotations
 
-import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText
-from app.helper.files.packages import main_part, unpacked, xml_part
+from app.helper.files.docx_lists import WORD, Lists, Styles, value
+from app.helper.files.equations import dollars, tex_of
+from app.helper.files.found import FileText, how_many
+from app.helper.files.packages import main_part, relations, unpacked, xml_part
 
 _MOST_TABLES = 8
 """Tables within each other."""
-_WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_HEADING = re.compile(r"heading ([1-6])")
+_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
+_ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_DELETED = ("del", "moveFrom", "instrText", "delText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr", "sdtPr")
 _SKIPPED = frozenset(
     (
-        *(_WORD + name for name in ("del", "moveFrom", "instrText", "delText", "pPr", "rPr", "sectPr")),
+        *(WORD + name for name in _DELETED),
         "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same once more, for older apps
     )
 )
-_BREAKS = {_WORD + "br": "\n", _WORD + "cr": "\n", _WORD + "tab": "\t", _WORD + "noBreakHyphen": "-"}
+_SIGNS = {"br": "\n", "cr": "\n", "tab": "\t", "ptab": "\t", "noBreakHyphen": "-"}
+_SYMBOLS = {0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xA8: "☐", 0x6F: "☐", 0xA7: "▪", 0xD8: "➢", 0xE0: "→"}
+"""Of the font Wingdings."""
+_GREEK = dict(zip("abgdezhqiklmnxoprstufcywDFGLPQSWXY", "αβγδεζηθικλμνξοπρστυφχψωΔΦΓΛΠΘΣΩΞΨ", strict=True))
+"""Of the font Symbol."""
+_NOT_READ = {
+    "blip": "picture",
+    "imagedata": "picture",
+    "chart": "chart",
+    "relIds": "diagram",
+    "OLEObject": "embedded object",
+}
+_NOT_READ |= {"altChunk": "embedded document", "commentReference": "comment"}
+_NOTES = {"footnoteReference": ("footnotes", "footnote", ""), "endnoteReference": ("endnotes", "endnote", "e")}
+_USUAL = {name: f"word/{name}.xml" for name in ("styles", "numbering", "footnotes", "endnotes")}
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The text of a document as Markdown: headings, paragraphs, lists, tables. Raises `RefusedError`."""
+    """Headings, paragraphs, lists, tables, equations, notes, headers and footers. Raises `RefusedError`."""
     with unpacked(file) as archive:
-        return FileText(_Document(archive, most).text(xml_part(archive, main_part(archive))))
+        document = _Document(archive, most)
+        text = document.text()
+        left_out = [one for what, number in document.not_read.items() if what for one in how_many(number, what)]
+        return FileText(text, tuple(left_out))
 
 
 class _Document:
     def __init__(self, archive: zipfile.ZipFile, most: int) -> None:
-        names = set(archive.namelist())
-        self._headings = _headings(xml_part(archive, "word/styles.xml")) if "word/styles.xml" in names else {}
-        self._numbered = _numbered(xml_part(archive, "word/numbering.xml")) if "word/numbering.xml" in names else set()
-        self._counts: dict[tuple[str, int], int] = {}
-        self._most = most
+        self.not_read: Counter[str] = Counter()
+        self._archive, self._most = archive, most
+        self._main = main_part(archive)
+        self._relations = relations(archive, self._main)
+        self._styles = Styles(self._part("styles"))
+        self._lists = Lists(self._part("numbering"), self._styles)
+        self._boxes: list[Element] = []
+        self._notes: dict[tuple[str, str], str] = {}
+        """Their marks, by kind and id, in the order in which they are referred to."""
 
-    def text(self, root: Element) -> str:
-        body = root.find(_WORD + "body")
+    def text(self) -> str:
+        found = self._around("header")
+        root = xml_part(self._archive, self._main)
+        body = root.find(WORD + "body")
+        found.append(self._joined(self._blocks(body if body is not None else root, 0)))
+        found += self._written_notes()
+        found += self._around("footer")
+        return "\n\n".join(filter(None, found))
+
+    def _part(self, kind: str) -> Element | None:
+        name = next((target for one, target in self._relations.values() if one == kind), _USUAL.get(kind, ""))
+        return xml_part(self._archive, name) if name in self._archive.namelist() else None
+
+    def _around(self, kind: str) -> list[str]:
+        """Headers or footers, each once."""
+        names = [target for one, target in self._relations.values() if one == kind]
+        there = [name for name in names if name in self._archive.namelist()]
+        texts = [self._joined(self._blocks(xml_part(self._archive, name), 0)) for name in there]
+        return list(dict.fromkeys(text for text in texts if any(map(str.isalpha, text))))
+
+    def _written_notes(self) -> list[str]:
+        written: list[str] = []
+        parts = {kind: self._part(kind) for kind, _ in self._notes}
+        for (kind, note_id), mark in list(self._notes.items()):
+            part = parts[kind]
+            notes = part if part is not None else ()
+            note = next((one for one in notes if one.get(WORD + "id") == note_id), None)
+            if note is not None:
+                written.append(f"[^{mark}]: {' '.join(self._joined(self._blocks(note, 0)).split())}")
+        return written
+
+    def _joined(self, blocks: Iterator[tuple[str, bool]]) -> str:
         found: list[str] = []
         size, was_item = 0, False
-        for block, is_item in self._blocks(body if body is not None else root, 0):
+        for block, is_item in blocks:
             found.append("\n" if was_item and is_item else "\n\n")
             found.append(block)
             was_item = is_item
@@ -56,105 +110,141 @@ class _Document:
         waiting = list(reversed(parent))
         while waiting:
             one = waiting.pop()
-            if one.tag == _WORD + "p":
+            if one.tag == WORD + "p":
                 text, is_item = self._paragraph(one)
+                boxes, self._boxes = self._boxes, []
                 if text.strip():
                     yield text, is_item
-            elif one.tag == _WORD + "tbl":
-                if tables < _MOST_TABLES and (table := self._table(one, tables)):
-                    yield table, False
+                waiting += (paragraph for box in reversed(boxes) for paragraph in reversed(box))
+            elif one.tag == WORD + "tbl":
+                if tables < _MOST_TABLES:
+                    yield from self._table(one, tables)
             elif one.tag not in _SKIPPED:
+                self.not_read[_NOT_READ.get(_local(one), "")] += 1
                 waiting += reversed(one)  # what is around blocks: content controls, for instance
 
     def _paragraph(self, paragraph: Element) -> tuple[str, bool]:
-        text = _words(paragraph)
-        settings = paragraph.find(_WORD + "pPr")
+        text = self._words(paragraph)
+        settings = paragraph.find(WORD + "pPr")
         if settings is None or not text.strip():
             return text, False
-        style = settings.find(_WORD + "pStyle")
-        level = self._headings.get(_value(style)) if style is not None else None
-        if level:
-            return f"{'#' * level} {text.strip()}", False
-        number = settings.find(f"{_WORD}numPr/{_WORD}numId")
-        if number is None or _value(number) in ("", "0"):
-            return text, False
-        return self._item(text, _value(number), settings.find(f"{_WORD}numPr/{_WORD}ilvl")), True
+        style = value(settings.find(WORD + "pStyle"))
+        mark, depth = self._lists.mark(settings, style)
+        if level := self._styles.heading(style):
+            return f"{'#' * level} {mark + ' ' if mark not in ('', '-') else ''}{text.strip()}", False
+        return (f"{'  ' * depth}{mark} {text.strip()}", True) if mark else (text, False)
 
-    def _item(self, text: str, list_id: str, place: Element | None) -> str:
-        depth = _value(place) if place is not None else "0"
-        level = min(int(depth), 8) if depth.isascii() and depth.isdecimal() else 0
-        mark = "-"
-        if (list_id, level) in self._numbered:
-            count = self._counts[list_id, level] = self._counts.get((list_id, level), 0) + 1
-            mark = f"{count}."
-            for deeper in range(level + 1, 9):
-                self._counts.pop((list_id, deeper), None)
-        return f"{'  ' * level}{mark} {text.strip()}"
+    def _table(self, table: Element, tables: int) -> Iterator[tuple[str, bool]]:
+        """As Markdown; a table around everything, or within another one, as what is in it."""
+        rows = [row for row in _inside(table, "tr") if row.find(f"{WORD}trPr/{WORD}del") is None]
+        cells = [list(_inside(row, "tc")) for row in rows]
+        if len(cells) == 1 and len(cells[0]) == 1:
+            yield from self._blocks(cells[0][0], tables + 1)
+            return
+        texts = [self._row(row, inner, tables) for row, inner in zip(rows, cells, strict=True)]
+        if tables:
+            yield "; ".join(", ".join(filter(None, row)) for row in texts), False
+            return
+        wide = max(map(len, texts), default=0)
+        if wide:
+            lines = [f"| {' | '.join(row + [''] * (wide - len(row)))} |" for row in texts]
+            yield "\n".join((lines[0], f"|{' --- |' * wide}", *lines[1:])), False
 
-    def _table(self, table: Element, tables: int) -> str:
-        rows: list[str] = []
-        for row in table.iterfind(_WORD + "tr"):
-            cells = [
-                " ".join(" ".join(text for text, _ in self._blocks(cell, tables + 1)).split()) for cell in _cells(row)
-            ]
-            rows.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
-            if len(rows) == 1:
-                rows.append(f"|{' --- |' * max(1, len(cells))}")
-        return "\n".join(rows)
+    def _row(self, row: Element, cells: list[Element], tables: int) -> list[str]:
+        """A cell that spans several columns is in the first; one that goes on from above is empty."""
+        texts = [""] * _number(row.find(f"{WORD}trPr/{WORD}gridBefore"), 0)
+        for cell in cells:
+            joined = " ".join(text for text, _ in self._blocks(cell, tables + 1))
+            above = cell.find(f"{WORD}tcPr/{WORD}vMerge")
+            goes_on = above is not None and value(above) != "restart"
+            texts.append("" if goes_on else " ".join(joined.split()).replace("|", r"\|"))
+            texts += [""] * (_number(cell.find(f"{WORD}tcPr/{WORD}gridSpan"), 1) - 1)
+        return texts
+
+    def _words(self, paragraph: Element) -> str:
+        """The text of a paragraph, with that of links and of text that was inserted under review."""
+        parts: list[str] = []
+        waiting: list[Element | str] = list(reversed(paragraph))
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, str):
+                parts.append(one)
+            elif one.tag == WORD + "t":
+                parts.append(one.text or "")
+            elif one.tag in (_MATH + "oMath", _MATH + "oMathPara"):
+                parts += (dollars(tex_of(math), is_block=math is not one) for math in _equations(one))
+            elif one.tag == WORD + "txbxContent":
+                self._boxes.append(one)
+            elif one.tag not in _SKIPPED and not _is_hidden(one):
+                parts.append(self._sign(one))
+                self.not_read[_NOT_READ.get(_local(one), "")] += 1
+                before, after = self._around_inner(one)
+                waiting += (after, *reversed(one), before)
+        return "".join(parts)
+
+    def _around_inner(self, element: Element) -> tuple[str, str]:
+        """What stands before and behind what is in an element: of a link, and of a reading aid above signs."""
+        kind, target = self._relations.get(element.get(_ID, ""), ("", ""))
+        if element.tag == WORD + "hyperlink" and kind == "hyperlink":
+            said = "".join(one.text or "" for one in element.iter(WORD + "t")).strip()
+            return ("", "") if said in (target, target.removeprefix("mailto:")) else ("[", f"]({target})")
+        return ("(", ")") if element.tag == WORD + "rt" else ("", "")
+
+    def _sign(self, element: Element) -> str:
+        """What an element without text stands for."""
+        name = _local(element)
+        if not element.tag.startswith(WORD):
+            return f"[picture: {element.get('descr')}]" if name == "docPr" and element.get("descr") else ""
+        if name in _NOTES:
+            kind, _, letter = _NOTES[name]
+            number = sum(one == kind for one, _ in self._notes) + 1
+            return f"[^{self._notes.setdefault((kind, element.get(WORD + 'id', '')), f'{letter}{number}')}]"
+        if name == "sym":
+            return _symbol(element)
+        if name == "checkBox":
+            checked = element.find(WORD + "checked")
+            state = checked if checked is not None else element.find(WORD + "default")
+            return "☒" if state is not None and value(state) not in ("0", "false") else "☐"
+        return _SIGNS.get(name, "")
 
 
-def _cells(row: Element) -> Iterator[Element]:
-    for one in row:
-        if one.tag == _WORD + "tc":
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _is_hidden(run: Element) -> bool:
+    hidden = run.find(f"{WORD}rPr/{WORD}vanish") if run.tag == WORD + "r" else None
+    return hidden is not None and value(hidden) not in ("0", "false")
+
+
+def _equations(element: Element) -> Iterator[Element]:
+    if element.tag == _MATH + "oMath":
+        yield element
+    else:
+        yield from element.iter(_MATH + "oMath")
+
+
+def _inside(parent: Element, name: str) -> Iterator[Element]:
+    """Rows or cells, also those in content controls."""
+    for one in parent:
+        if one.tag == WORD + name:
             yield one
-        elif one.tag == _WORD + "sdt":
-            yield from one.iterfind(f"{_WORD}sdtContent/{_WORD}tc")
+        elif one.tag in (WORD + "sdt", WORD + "sdtContent", WORD + "customXml", WORD + "ins"):
+            yield from _inside(one, name)
 
 
-def _words(paragraph: Element) -> str:
-    """The text of a paragraph, with that of links and of text that was inserted under review."""
-    parts: list[str] = []
-    waiting = list(reversed(paragraph))
-    while waiting:
-        one = waiting.pop()
-        if one.tag == _WORD + "t":
-            parts.append(one.text or "")
-        elif one.tag in _BREAKS:
-            parts.append(_BREAKS[one.tag])
-        elif one.tag not in _SKIPPED:
-            waiting += reversed(one)
-    return "".join(parts)
+def _number(element: Element | None, default: int) -> int:
+    text = value(element)
+    return min(int(text), 63) if text.isascii() and text.isdecimal() else default
 
 
-def _headings(styles: Element) -> dict[str, int]:
-    """By the id of a style, which depends on Word's language, the level of the heading that it is."""
-    found: dict[str, int] = {}
-    for style in styles.iterfind(_WORD + "style"):
-        name = style.find(_WORD + "name")
-        called = _value(name).lower() if name is not None else ""
-        if called == "title":
-            found[style.get(_WORD + "styleId", "")] = 1
-        elif (heading := _HEADING.fullmatch(called)) is not None:
-            found[style.get(_WORD + "styleId", "")] = int(heading[1])
-    return found
-
-
-def _numbered(numbering: Element) -> set[tuple[str, int]]:
-    """The lists, and levels of them, whose items have numbers."""
-    shapes: dict[str, set[int]] = {}
-    for shape in numbering.iterfind(_WORD + "abstractNum"):
-        levels = shapes.setdefault(shape.get(_WORD + "abstractNumId", ""), set())
-        for level in shape.iterfind(_WORD + "lvl"):
-            form, place = level.find(_WORD + "numFmt"), level.get(_WORD + "ilvl", "")
-            if form is not None and _value(form) not in ("bullet", "none") and place.isascii() and place.isdecimal():
-                levels.add(int(place))
-    found: set[tuple[str, int]] = set()
-    for one in numbering.iterfind(_WORD + "num"):
-        shape_id = one.find(_WORD + "abstractNumId")
-        levels = shapes.get(_value(shape_id), set()) if shape_id is not None else set()
-        found |= {(one.get(_WORD + "numId", ""), level) for level in levels}
-    return found
-
-
-def _value(element: Element) -> str:
-    return element.get(_WORD + "val", "")
+def _symbol(element: Element) -> str:
+    try:
+        code = int(element.get(WORD + "char", ""), 16)
+    except ValueError:
+        return ""
+    low = code & 0xFF if code >= 0xF000 else code
+    font = element.get(WORD + "font", "").lower()
+    if font == "symbol":
+        return _GREEK.get(chr(low), chr(low))
+    return _SYMBOLS.get(low, "•") if "wingdings" in font else chr(code) if 0x20 <= code < 0xD800 else "•"

@@ -25,6 +25,12 @@ MOST_BYTES = 64 * 1024 * 1024
 _USUAL = ("word/document.xml", "xl/workbook.xml", "xl/workbook.bin", "ppt/presentation.xml")
 _OFFICE = ("wordprocessingml", "spreadsheetml", "presentationml")
 _HEAD_BYTES = 8192
+_STRICT = {
+    b"http://purl.oclc.org/ooxml/wordprocessingml/main": b"http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    b"http://purl.oclc.org/ooxml/officeDocument/": b"http://schemas.openxmlformats.org/officeDocument/2006/",
+    b"http://purl.oclc.org/ooxml/drawingml/": b"http://schemas.openxmlformats.org/drawingml/2006/",
+}
+"""Namespaces of documents that are saved as "Strict", and those of all others."""
 
 
 @contextlib.contextmanager
@@ -84,7 +90,10 @@ def relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]
 
 def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
     """The root of a part; no entities are expanded."""
-    root: Element = fromstring(read_part(archive, name), forbid_dtd=True)
+    data = read_part(archive, name)
+    for strict, usual in _STRICT.items():
+        data = data.replace(strict, usual)
+    root: Element = fromstring(data, forbid_dtd=True)
     return root
 
 
