@@ -24,6 +24,7 @@ from app.server.guard import Guard
 from app.server.headless import Address, serve
 from tests.support.command_line import ROOT, called, python_path
 from tests.support.matrix import in_proof
+from tests.support.served import Json
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 
@@ -53,6 +54,18 @@ def serving(*arguments: str | Path, **environment: str) -> Iterator[tuple[subpro
 
 def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
+
+
+@posix
+def test_how_it_drafts(endless_pair: tuple[Path, Path]) -> None:
+    target, draft = endless_pair
+    body: Json = {"messages": [{"role": "user", "content": "Well?"}], "max_tokens": 24, "temperature": 0}
+    fixed = {"slipstream": {"drafter": "model", "draft_length": 4}}
+    with serving("--target", target, "--draft", draft, "--drafter", "off") as (_, url):
+        usual, other = (
+            httpx2.post(f"{url}/chat/completions", json=one, timeout=60).json() for one in (body, {**body, **fixed})
+        )
+    assert usual["slipstream"]["drafted"] == 0 < other["slipstream"]["drafted"]
 
 
 @posix
