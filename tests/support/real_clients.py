@@ -44,7 +44,7 @@ class RealClient:
 
     Attributes:
         package: As its registry has it, with its version.
-        ask: Its arguments for a message, of which PORT, FOLDER (where it works) and PROMPT are replaced.
+        ask: Its arguments for a message, of which PORT, PROMPT and SCRIPT are replaced.
         again: The same to go on with the chat before.
         environment, files: What it needs; paths are relative to its home folder.
         script: For a library, the program that uses it.
@@ -290,10 +290,7 @@ class Work:
         """In a group of its own, so that nothing of it is left running."""
         environment = {name: os.environ[name] for name in ("LANG", "TERM", "USER") if name in os.environ}
         environment |= {"HOME": str(self.home), "PATH": f"{self.commands}{os.pathsep}{os.environ['PATH']}"}
-        environment |= {
-            "HTTPS_PROXY": "http://127.0.0.1:9",
-            "NO_PROXY": "127.0.0.1,localhost",
-        }  # nothing else is reached
+        environment |= {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": "127.0.0.1"}  # nothing else can be reached
         environment |= {name: self._filled(text) for name, text in self.client.environment.items()}
         process = subprocess.Popen(
             command,
@@ -321,7 +318,7 @@ class Work:
         self.last = said
 
     def _filled(self, text: str) -> str:
-        return text.replace("PORT", str(self.known.port)).replace("FOLDER", str(self.project))
+        return text.replace("PORT", str(self.known.port))
 
 
 def chat(work: Work, limit: int) -> None:
@@ -398,13 +395,18 @@ def ending_gemma(folder: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print each request and a table; returns the exit status: 1 if a client met an error of ours."""
-    parser = argparse.ArgumentParser(description="Drives programs that other people made against slipstream serve")
-    parser.add_argument("clients", nargs="*", choices=[[], *(one.name for one in CLIENTS)], help="default: all")
+    parser = argparse.ArgumentParser(
+        "real-clients", description="Drives programs that other people made against slipstream serve"
+    )
+    names = ", ".join(one.name for one in CLIENTS)
+    parser.add_argument("clients", nargs="*", help=f"of {names} (default: all)")
     parser.add_argument(
         "--folder", type=Path, default=cache().with_name("slipstream-real-clients"), help="for packages"
     )
     parser.add_argument("--bodies", type=Path, help="where to write what they send, without what is personal")
     options = parser.parse_args(arguments)
+    if unknown := set(options.clients) - {one.name for one in CLIENTS}:
+        parser.error(f"{', '.join(sorted(unknown))} isn't one of {names}")
     all_tried: list[Tried] = []
     with tempfile.TemporaryDirectory() as folder:
         try:
