@@ -22,8 +22,8 @@ _INTRODUCTION = f"""You can call functions. Each of these lines describes one:
 
 To call a function, write its name and its arguments like this, and nothing behind it:
 {_EXAMPLE}
-For several calls, write several such blocks. The results come between <tool_response> and </tool_response>. Where no \
-function helps, answer as usual."""
+For several calls, write several such blocks. You get the results in the next message. Where no function helps, answer \
+as usual."""
 
 
 def as_text(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
@@ -59,8 +59,8 @@ def _is_result(message: Message) -> bool:
 
 def _turns(messages: Sequence[Message], is_result: bool) -> Iterator[Message]:
     if is_result:
-        results = (f"<tool_response>\n{one.content}\n</tool_response>" for one in messages)
-        yield Message(role="user", content="\n".join(results))
+        results = (f"Result of {one.tool_name or 'the function'}:\n{one.content}" for one in messages)
+        yield Message(role="user", content="\n\n".join(results))
         return
     for one in messages:
         calls = _called(one.tool_calls)

@@ -154,17 +154,17 @@ def test_tools_calls_and_results_are_text_where_the_template_knows_none(source: 
         '{"name":"get_weather","description":"The weather in a place.","parameters":{"type":"object"',
         'I look it up.\n<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 2}}\n</tool_call>\n'
         '<tool_call>\n{"name": "switch-light", "arguments": {"on": true}}\n</tool_call>',
-        "<tool_response>\nSunny all day.\n</tool_response>\n<tool_response>\nIt is on.\n</tool_response>",
+        "Result of get_weather:\nSunny all day.\n\nResult of switch-light:\nIt is on.",
     ):
         assert part in text
     assert "switch-light" in shown(tokenizer, [QUESTION])
-    assert "<tool_response>\nSunny all day." in shown(tokenizer, CALLED, tools=False)
+    assert "Result of get_weather:\nSunny all day." in shown(tokenizer, CALLED, tools=False)
 
 
 def test_tools_of_a_model_whose_template_is_broken() -> None:
     for source in (GO, None):
         text = shown(ChatTokenizer(Letters(source)), CALLED)
-        assert '"name":"get_weather"' in text and "<tool_response>\nSunny all day." in text
+        assert '"name":"get_weather"' in text and "Result of get_weather:\nSunny all day." in text
 
 
 def test_marks_in_tools_calls_and_results_stay_text() -> None:

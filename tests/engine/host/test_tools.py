@@ -27,6 +27,7 @@ from app.protocol.tools import (
     ToolFormatName,
     ToolUse,
 )
+from app.server.call_reader import CallReader
 from tests.support.generation import Answer, ask, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import Loader
@@ -253,6 +254,47 @@ def test_parameters_of_any_kind_are_taken(engine: Engine, load: Loader, tmp_path
     check(calls_in(run(engine, ask("Well?", tools=use, sampling=WARM, max_tokens=300)).text, known))
 
 
+NESTED = Tool(
+    name="nested",
+    parameters={
+        "type": "object",
+        "properties": {
+            "many": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4},
+            "more": {
+                "type": "object",
+                "properties": {"one": {"enum": ['é/\n\t"', "b"]}, "two": {"enum": [True, None, {}]}},
+                "required": ["one", "two"],
+                "additionalProperties": False,
+            },
+        },
+        "required": ["many", "more"],
+        "additionalProperties": False,
+    },
+)
+
+
+@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
+def test_a_call_is_written_as_the_template_writes_it_again(
+    engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName
+) -> None:
+    load(make_tool_model(tmp_path / "model.gguf", name))
+    use = ToolUse(tools=[NESTED], required=True, several=False)
+    for seed in range(3):
+        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=600))
+        assert answer.finished.finish_reason == "end", answer.text
+        (call,) = CallReader(FORMATS[name], [NESTED]).read(answer.text)[1]
+        arguments = json.dumps(json.loads(call.arguments), separators=(",", ":"))  # as a client may send it
+        again = ToolCall(call.id, call.name, arguments)
+        chat = [
+            Message(role="user", content="Well?"),
+            Message(role="assistant", content="", tool_calls=(again,)),
+            Message(role="tool", content="Done.", tool_call_id=call.id, tool_name=call.name),
+        ]
+        run(engine, ask("", messages=chat, tools=use, max_tokens=1))
+        written = answer.text if FORMATS[name].call.find(ID) < 0 else answer.text.partition('"arguments"')[2][:-12]
+        assert written.strip() in prompt_text(engine)
+
+
 def test_strict_parameters_are_refused_where_they_cannot_be_forced(
     engine: Engine, load: Loader, tmp_path: Path
 ) -> None:
@@ -275,7 +317,7 @@ def test_a_template_without_tools(engine: Engine, load: Loader, tmp_path: Path) 
     run(engine, ask("", messages=chat, tools=BOTH, max_tokens=2))
     prompt = prompt_text(engine)
     assert '<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 1}}\n</tool_call>' in prompt
-    assert "<tool_response>\nSunny." in prompt and '"name":"switch-light"' in prompt
+    assert "Result of get_weather:\nSunny." in prompt and '"name":"switch-light"' in prompt
 
 
 def prompt_text(engine: Engine) -> str:
