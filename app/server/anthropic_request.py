@@ -16,7 +16,6 @@ from app.server.tool_request import check_alone, tool_use
 from app.server.warnings import Warnings
 
 _CALL, _RESULT = "tool_use", "tool_result"
-_THOUGHT_BLOCKS = ("thinking", "redacted_thinking")
 
 
 def asked_by_messages(
@@ -55,20 +54,16 @@ def asked_by_messages(
 
 def _add(history: History, message: AnthropicMessage) -> None:
     """The messages that one of Anthropic's is made of: the results of calls are messages of their own."""
-    if not isinstance(message.content, list):
-        blocks: list[Any] = [] if message.content is None else [message.content]
-    else:
-        blocks = message.content
-    said = [block for block in blocks if _kind(block) not in (_RESULT, *_THOUGHT_BLOCKS)]
+    blocks: list[Any] = message.content if isinstance(message.content, list) else [message.content or ""]
+    said = [block for block in blocks if _kind(block) != _RESULT]
     for block in blocks:
         if _kind(block) == _RESULT:
             history.result(block.get("tool_use_id"), block.get("content"))
     if ROLES.get(message.role) == "assistant":
-        thought = "".join(str(block.get("thinking") or "") for block in blocks if _kind(block) in _THOUGHT_BLOCKS)
         calls = [block for block in said if _kind(block) == _CALL]
         said = [block for block in said if _kind(block) != _CALL]
-        history.answer(said, thought, [(one.get("id"), one.get("name"), one.get("input")) for one in calls])
-    elif said or len(blocks) == 0:
+        history.answer(said, calls=[(one.get("id"), one.get("name"), one.get("input")) for one in calls])
+    elif said or not blocks:
         history.add(message.role, said)
 
 

@@ -33,6 +33,7 @@ ROLES: dict[str, Role] = {
     "model": "assistant",
 }
 _IMAGES = ("image_url", "input_image", "image")
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
 _TEXTS = (
     *("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "resource"),
@@ -71,8 +72,6 @@ class History:
             self._warnings.add(f"The role {quoted(role)} isn't known here; its messages were taken as the user's.")
         known = ROLES.get(role, "user")
         text, seen = self._content(content, known)
-        if known == "system" and not self.messages:
-            text = self._without_headers(text)
         self.messages.append(Message(role=known, content=text, images=seen))
 
     def answer(
@@ -82,7 +81,10 @@ class History:
 
         ``goes_on``: it is a part of the answer that comes last, if one does. Raises `ApiError`.
         """
-        text, seen = self._content(content, "assistant")
+        parts = content if isinstance(content, list) else [content]
+        thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
+        thinking += "".join(_all_text(part.get("thinking") or part.get("text")) for part in thoughts)
+        text, seen = self._content([part for part in parts if part and part not in thoughts], "assistant")
         known, written = [], [text] if text else []
         for identity, name, arguments in calls:
             call = self._call(identity, name, arguments)
@@ -122,9 +124,8 @@ class History:
         """All messages: system messages at the beginning as one, since many templates know only one, and images in
         results as the user's, who follows."""
         first = next((at for at, one in enumerate(self.messages) if one.role != "system"), len(self.messages))
-        found: list[Message] = self.messages[:first]
-        if first > 1:
-            found = [Message(role="system", content="\n\n".join(one.content for one in found))]
+        system = "\n\n".join(one.content for one in self.messages[:first] if one.content)
+        found = [Message(role="system", content=system)] if system else []
         shown: tuple[Image, ...] = ()
         for message in self.messages[first:]:
             if message.role == "tool":
@@ -164,11 +165,9 @@ class History:
     # ------------------------------------------------------------ contents
 
     def _content(self, content: Content, role: Role) -> tuple[str, tuple[Image, ...]]:
-        if content is None or isinstance(content, str):
-            return content or "", ()
         texts: list[str] = []
         seen: list[Image] = []
-        for part in content if isinstance(content, list) else [content]:
+        for part in content if isinstance(content, list) else [content or ""]:
             if isinstance(part, dict) and part.get("type") in _IMAGES:
                 try:
                     seen.append(_image(part, self._images))
@@ -176,6 +175,8 @@ class History:
                     texts.append(self._unusable(error, role, _UNSEEN))
             else:
                 texts.append(self._text(part, role))
+        if role == "system":
+            texts = list(filter(None, map(self._without_headers, texts)))
         return "\n".join(texts), tuple(seen)
 
     def _text(self, part: Any, role: Role) -> str:

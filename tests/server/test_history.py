@@ -198,6 +198,19 @@ def test_what_claudes_own_tools_found_is_text_in_the_history() -> None:
 # ------------------------------------------------------------ roles and parts
 
 
+def test_thoughts_among_the_parts_of_an_answer() -> None:
+    """As Mistral's and Anthropic's APIs have them."""
+    for thought in (
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+        {"type": "reasoning", "text": "Hm."},
+    ):
+        parts = [thought, {"type": "text", "text": "Tea."}]
+        for ask in (chat, claude):
+            found = ask([QUESTION, {"role": "assistant", "content": parts}, QUESTION])
+            answer = found.command.messages[1]
+            assert (answer.thinking, answer.content) == ("Hm.", "Tea.") and not found.warnings.sentences
+
+
 def test_roles_that_only_others_know() -> None:
     sent = [("human", "Hi"), ("ai", "Hello"), ("critic", "Too short."), ("developer", "Be brief."), ("model", None)]
     found = chat([{"role": role, "content": text} for role, text in sent] + [QUESTION])
@@ -259,6 +272,13 @@ def test_a_line_for_another_server_does_not_change_the_prompt() -> None:
     system = {"role": "system", "content": text}
     for found in (chat([system, QUESTION]), codex([QUESTION], instructions=text), codex([system, QUESTION])):
         assert said(found)[0] == ("system", "You help.") and len(found.warnings.sentences) == 1
+
+
+def test_such_a_line_in_a_later_part() -> None:
+    blocks = [{"type": "text", "text": text} for text in ("You help.", header(1), "Be brief.")]
+    assert said(claude([QUESTION], system=blocks))[0] == ("system", "You help.\nBe brief.")
+    several = [{"role": "system", "content": text} for text in ("You help.", header(1), "Be brief.")]
+    assert said(chat([*several, QUESTION]))[0][1].split() == ["You", "help.", "Be", "brief."]
 
 
 def test_such_a_line_elsewhere_is_text() -> None:
