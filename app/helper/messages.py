@@ -208,12 +208,12 @@ FileReason = Literal[
 
 
 class ReadFile(msgspec.Struct, frozen=True, tag=True):
-    """Read a file as text. ``encoding``: the one to use; empty: it is found out. ``as_source``: a web page as it is
-    written. Answered by `FileRead` or `FileNotRead`."""
+    """Read a file as text. ``encoding``: the one to use; empty: it is found out. ``form``: of a web page, what one
+    reads of it, or its source; empty: what is likelier to be wanted. Answered by `FileRead` or `FileNotRead`."""
 
     path: str
     encoding: str = ""
-    as_source: bool = False
+    form: Literal["", "text", "source"] = ""
 
 
 class FileRead(msgspec.Struct, frozen=True, tag=True):

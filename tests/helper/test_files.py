@@ -225,7 +225,7 @@ def test_a_web_page_is_what_one_reads_of_it(read: Read) -> None:
   c</pre><img alt="a pot" src="http://example.com/x.png"><noscript>no</noscript></body></html>"""
     text = text_of(read("page.html", page.encode())).replace("\u00a0", " ")
     assert text == (
-        "# Green tea\n\nNot too hot: 80°C\nat most.\n\n- Sencha\n- Gyokuro\n  1. first\n  2. second\n\n"
+        "T\n\n# Green tea\n\nNot too hot: 80°C\nat most.\n\n- Sencha\n- Gyokuro\n  1. first\n  2. second\n\n"
         "Tea | Heat\nSencha | 80\n\na  b\n  c\n\na pot"
     )
 
@@ -236,6 +236,118 @@ def test_a_page_is_known_by_its_content_and_its_encoding_by_what_it_says(read: R
     assert text_of(read("page.htm", b'<meta charset="no-such"><p>Gr\xfcn')) == "Grün"
 
 
+def test_what_may_be_left_out_of_a_page_and_what_hides_in_it(read: Read) -> None:
+    page = (
+        "<!doctype html><html lang=en><head><meta charset=utf-8><title>Tea</title><p>Boil the water.<p>Wait "
+        '<span hidden>no</span><span style="display: none">no <math alttext="x^2"><mi>x</mi></math></span>'
+        '<span class="katex-html" aria-hidden="true">x2</span>two<br>minutes.<img src="a.png"><iframe src="b"></iframe>'
+    )
+    found = read("page.html", page.encode())
+    assert text_of(found) == "Tea\n\nBoil the water.\n\nWait $x^2$two\nminutes."
+    assert isinstance(found, FileRead)
+    assert found.left_out == ["1 picture without a description", "1 frame", "2 hidden parts"]
+    assert text_of(read("title.html", b"<title>Tea</title><h1>Tea</h1>")) == "# Tea"
+
+
+@pytest.mark.parametrize(
+    ("math", "tex"),
+    [
+        ('<math alttext="E=mc^{2}"><semantics><mi>E</mi><annotation encoding="application/x-tex">E=mc^{2}</annotation>'
+         "</semantics></math>", "$E=mc^{2}$"),
+        (r'<math alttext="{\displaystyle \alpha }"><mi>α</mi></math>', r"$\alpha$"),
+        ("<math display='block'><mfrac><mi>a</mi><mn>2</mn></mfrac></math>", r"$$\frac{a}{2}$$"),
+        ("<math><msqrt><mi>x</mi><mo>+</mo><mn>1</mn></msqrt></math>", r"$\sqrt{x+1}$"),
+        ("<math><mroot><mi>x</mi><mn>3</mn></mroot></math>", r"$\sqrt[3]{x}$"),
+        ("<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+         "<msup><mi>i</mi><mn>2</mn></msup></math>", r"$\sum_{i=1}^{n}i^{2}$"),
+        ("<math><mover><mi>x</mi><mo>→</mo></mover></math>", r"$\vec{x}$"),
+        ("<m:math><m:mi>sin</m:mi><m:mo>&#x2061;</m:mo><m:mi>x</m:mi></m:math>", r"$\sin x$"),
+        ("<math><mtable><mtr><mtd>1</mtd><mtd><mi>b</mi></mtd></mtr></mtable></math>",
+         r"$\begin{matrix} 1 & b \end{matrix}$"),
+        ("<math><mmultiscripts><mi>C</mi><mprescripts/><mn>6</mn><mn>12</mn></mmultiscripts></math>", "${}_{6}^{12}C$"),
+        ('<script type="math/tex">x^2 < y</script>', "$x^2 < y$"),
+        ('<script type="math/tex; mode=display">x</script>', "$$x$$"),
+        ("<math><mrow>" * 5000 + "<mi>x</mi>", "$x$"),
+    ],
+)  # fmt: skip
+def test_formulas_of_web_pages(read: Read, math: str, tex: str) -> None:
+    assert text_of(read("math.html", f"<html><p>It is {math}<p>so.".encode())) == f"It is {tex}\n\nso."
+
+
+def test_tables_of_web_pages_as_they_look(read: Read) -> None:
+    page = (
+        "<table><tr><th rowspan=2>Tea<th colspan=2>Heat<tr><td><p>low</p></td><td><div>high</div></td></tr>"
+        "<tr><td>Sencha<td>70<td>80</table>after"
+    )
+    assert text_of(read("a.html", page.encode())) == "Tea | Heat\n | low | high\nSencha | 70 | 80\n\nafter"
+
+
+def test_a_page_that_someone_writes_is_read_as_its_source(helper: Helper, tmp_path: Path) -> None:
+    page = "<!doctype html><style>.b { color: red }</style><button onclick=go()>Go</button><script>go()</script>"
+    path = tmp_path / "page.html"
+    path.write_text(page)
+    assert text_of(helper.read_file(ReadFile(str(path)))) == page
+    assert text_of(helper.read_file(ReadFile(str(path), form="text"))) == "Go"
+    path.write_text(page + "<p>word</p>" * 50)
+    assert text_of(helper.read_file(ReadFile(str(path)))).startswith("Go\n\nword\n\nword")
+    assert "<script>" in text_of(helper.read_file(ReadFile(str(path), form="source")))
+
+
+# ------------------------------------------------------------ mails, and pages in one file
+
+
+def test_a_web_page_in_one_file(read: Read) -> None:
+    page = (
+        b"From: <Saved by Blink>\r\nSubject: =?utf-8?Q?Caf=C3=A9?=\r\nMIME-Version: 1.0\r\n"
+        b"Content-Type: multipart/related;\r\n"
+        b'\ttype="text/html"; boundary="B"\r\n\r\n--B\r\nContent-Type: text/html\r\nContent-Transfer-Encoding: '
+        b"quoted-printable\r\n\r\n<html><title>Caf=C3=A9</title><p>ge=C3=B6ff=\r\nnet</p>\r\n--B\r\n"
+        b"Content-Type: image/png\r\n"
+        b"Content-Transfer-Encoding: base64\r\n\r\niVBORw0=\r\n--B--\r\n"
+    )
+    for name in ("page.mhtml", "page.txt"):
+        found = read(name, page)
+        assert text_of(found) == "Café\n\ngeöffnet"
+        assert isinstance(found, FileRead) and found.left_out == ["1 picture"]
+
+
+def test_mails(read: Read) -> None:
+    head = (
+        b"Received: by mx.example\nFrom: =?iso-8859-1?Q?J=FCrgen?= <j@tea.example>\nTo: a@tea.example\nSubject: Tea\n"
+        b"Date: Mon, 2 Nov 2026 10:00:00 +0100\nMIME-Version: 1.0\n"
+    )
+    shown = "From: Jürgen <j@tea.example>\nTo: a@tea.example\nDate: Mon, 02 Nov 2026 10:00:00 +0100\nSubject: Tea\n\n"
+    plain = head + b"Content-Type: text/plain; charset=gb2312\nContent-Transfer-Encoding: base64\n\nyNXG2qO6yP3Krg==\n"
+    assert text_of(read("a.eml", plain)) == shown + "日期：三十"
+    mixed = head + (
+        b"Content-Type: multipart/mixed; boundary=M\n\n--M\nContent-Type: multipart/alternative; boundary=A\n\n"
+        b"--A\nContent-Type: text/plain\n\n--A\nContent-Type: text/html; charset=utf-8\n\n<p>80 <b>degrees</b>\n--A--\n"
+        b'--M\nContent-Type: application/pdf\nContent-Disposition: attachment; filename="tea.pdf"\n\n%PDF\n--M--\n'
+    )
+    found = read("mail", mixed)
+    assert text_of(found) == shown + "80 degrees"
+    assert isinstance(found, FileRead) and found.left_out == ["the attachment tea.pdf"]
+
+
+@pytest.mark.parametrize(
+    "mail",
+    [
+        b"From: a\nSubject: b\nDate: c\nContent-Type: multipart/mixed; boundary=B\n" + b"\n--B\n" * 50_000,
+        b"Subject: " + b"=?utf-8?Q?=80?= " * 20_000 + b"\n\nTea",
+        b"Content-Type: text/plain; charset=punycode\nContent-Transfer-Encoding: base64\n\n" + b"a-" * 100_000,
+        b"Content-Type: message/rfc822\n\n" * 3000 + b"Tea",
+    ],
+)
+def test_mails_without_end(helper: Helper, tmp_path: Path, mail: bytes) -> None:
+    path = tmp_path / "a.eml"
+    path.write_bytes(mail)
+    try:
+        helper.read_file(ReadFile(str(path)))
+    except HelperError as error:
+        assert isinstance(error, TookTooLong | TooMuchMemory)
+    assert helper.read_file(ReadFile(__file__))  # it goes on
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -243,6 +355,7 @@ def test_a_page_is_known_by_its_content_and_its_encoding_by_what_it_says(read: R
         b"<table><tr><td>" * 100_000 + b"deep",
         b"<a " * 50_000 + b">deep",
         *in_proof([b"<ul><li>" * 100_000 + b"deep", b"</ul></pre></div>" * 100_000 + b"deep"]),
+        b"<math>" * 50_000 + b"deep",
         b"<!--" * 50_000 + b"-->deep",
         b"<![CDATA[" * 5_000 + b"]]>deep",
         b"&#x110000;&#0;&nosuch;" * 10_000 + b"deep",

@@ -14,6 +14,7 @@ from app.helper.files import (
     docx,
     epub,
     html_text,
+    mail,
     notebook,
     opendocument,
     packages,
@@ -65,6 +66,7 @@ _PACKED: dict[str, Kind] = {
 """Archives, by `packages.kind_of`."""
 _NAMED: dict[str, Kind] = {".ipynb": Kind("application/x-ipynb+json", notebook.text_of)}
 """Texts that have a form of their own, by the end of their name."""
+_MAIL, _MAILS = Kind("message/rfc822", mail.text_of), (".eml", ".mhtml", ".mht")
 
 
 def answer(request: ReadFile) -> FileRead | FileNotRead:
@@ -118,7 +120,10 @@ def _read(file: BinaryIO, name: str, request: ReadFile) -> tuple[FileText, str]:
     if not _is_web_page(head, name):
         return plain.decoded(data, wanted=request.encoding), mimetypes.guess_type(name)[0] or "text/plain"
     found = plain.decoded(data, html_text.declared_encoding(data), request.encoding)
-    return found if request.as_source else replace(found, text=html_text.text_of(found.text)), "text/html"
+    if request.form == "source" or (request.form != "text" and html_text.is_code(found.text)):
+        return found, "text/html"
+    page = html_text.page_of(found.text)
+    return replace(page, left_out=(*found.left_out, *page.left_out), encoding=found.encoding), "text/html"
 
 
 def _kind_of(file: BinaryIO, head: bytes, name: str) -> Kind | None:
@@ -131,6 +136,8 @@ def _kind_of(file: BinaryIO, head: bytes, name: str) -> Kind | None:
         if packed is None:
             raise RefusedError("binary")
         return packed
+    if name.lower().endswith(_MAILS) or mail.is_mail(head):
+        return _MAIL
     return next((kind for end, kind in _NAMED.items() if name.lower().endswith(end)), None)
 
 
