@@ -55,7 +55,7 @@ _ADDRESS = re.compile(
 )
 _MAIL_ADDRESS = re.compile(_MAIL)
 _BEHIND_ADDRESS = re.compile(r"(?:&[A-Za-z0-9]+;|[?!.,:*_~'\"]+)\Z")
-_TAGS = re.compile(r"<(?:br ?/?|/?(?:sub|sup|kbd|summary)|/?details(?: open)?)>", re.IGNORECASE)
+_TAGS = re.compile(r"<(?:/?br ?/?|/?(?:sub|sup|kbd|summary)|/?details(?: open)?)>", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\[\^([^\]\[\s]{1,40})\](?![(:])")
 
 
@@ -218,6 +218,10 @@ def _tag(state: StateInline, silent: bool) -> bool:
         token = state.push("hardbreak" if name == "br" else TAG, "br" if name == "br" else "", 0)
         token.info, token.markup = name, tag
     state.pos = found.end()
+    if tag.lower() == "</summary>" and state.src[state.pos :].strip():  # what follows is no part of the title
+        if not silent:
+            state.push("hardbreak", "br", 0)
+        state.pos += len(state.src[state.pos :]) - len(state.src[state.pos :].lstrip())
     return True
 
 

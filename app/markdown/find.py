@@ -34,7 +34,7 @@ _TOKENS = re.compile(
         (?P<span>(?:[^`\n]|\n(?![ \t]*+\n)|(?!(?<!`)(?P=tick)(?!`))`)+)(?<!`)(?P=tick)(?!`))
     |(?P<open>!?\[(?=(?:[^\[\]\n]|\[[^\[\]\n]*\](?:{_URL})?)*\]\())
     |(?P<close>\]{_URL})
-    |(?P<line><[Bb][Rr]\ ?/?>)
+    |(?P<line></?[Bb][Rr]\ ?/?>)
     |(?P<tag></?(?:sub|sup|kbd|summary|details)>)
     |(?P<auto><(?P<address>[A-Za-z][A-Za-z0-9+.\-]{{1,31}}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>)
     |(?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
@@ -46,7 +46,7 @@ _TOKENS = re.compile(
 _MARKS = re.compile(r"[*_~`\\\[\]<>&|#\n+=-]|\d[.)]")
 _TABLE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)*\|?[ \t]*+$", re.MULTILINE)
 _SPACES = re.compile(r"\s+")
-_SPECIAL = re.compile(r"&(?:#|[a-z])[a-z0-9]*;|<(?:br ?/?|/?su[bp]|/?kbd)>")
+_SPECIAL = re.compile(r"&(?:#|[a-z])[a-z0-9]*;|<(?:/?br ?/?|/?su[bp]|/?kbd)>")
 _TARGETS = re.compile(r"\]\([^)\n]*\)+")
 _BETWEEN = "*_~`\\[]!<> \t\n"
 

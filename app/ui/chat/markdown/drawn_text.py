@@ -158,7 +158,8 @@ class DrawnText(SafeBrowser):
     def finish(self) -> None:
         """The text is complete; what is left of it is drawn at once."""
         self._is_finished = True
-        if self._environment()["wanted"] or self._environment()["notes"]:
+        known = self._environment()
+        if known["wanted"] or known["notes"]:
             self._redraw()  # what is defined at the end is known at last
         else:
             self._rendering.finish()

@@ -194,6 +194,9 @@ def test_the_tags_that_models_write(qapp: QApplication) -> None:
     details = "<details>\n<summary>More</summary>\n\nHidden **text**.\n\n</details>\n\nafter"
     assert plain_text(details) == "More\n\nHidden text.\n\nafter"
     assert marked(details, "b") == "Moretext"
+    inline = "<details open><summary>More</summary>\nHidden\n</details>"
+    assert [line.strip() for line in plain_text(inline).splitlines()] == ["More", "Hidden"]
+    assert plain_text("one</br>two<br />") == "one\ntwo"
     html = "<div>a</div> <b>c</b> <script>alert(1)</script> <!-- d --> <img src=x onerror=y> <br onclick=z>"
     assert plain_text(html) == html
     assert plain_text("`<br>` and `<sub>`") == "<br> and <sub>"
