@@ -138,6 +138,7 @@ def _generate(options: argparse.Namespace) -> int:
             match event:
                 case GenerationStarted():
                     started = event
+                    _tell(event.notes)
                 case Round():
                     if not options.json:
                         _show_pieces(event.pieces, after_thinking=bool(pieces) and pieces[-1].thinking)
@@ -145,6 +146,7 @@ def _generate(options: argparse.Namespace) -> int:
                 case GenerationFinished():
                     finished = event
         assert started is not None and finished is not None
+        _tell(["The answer isn't valid by the schema."] if finished.valid is False else [])
         thinking, text = ("".join(one.text for one in pieces if one.thinking is kind) for kind in (True, False))
         if finished.has_only_thought(thinking, text):
             pieces = [msgspec.structs.replace(piece, thinking=False) for piece in pieces]
@@ -156,6 +158,11 @@ def _generate(options: argparse.Namespace) -> int:
         else:
             print()
     return 130 if finished.finish_reason == "cancelled" else 0
+
+
+def _tell(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        print(f"slipstream: {visible(sentence)}", file=sys.stderr)
 
 
 def _result(
@@ -173,6 +180,8 @@ def _result(
         "thinking_s": figures.thinking_seconds,
         "finish_reason": finished.finish_reason,
         "seed": started.seed,
+        "notes": started.notes,
+        "valid": finished.valid,
         "time_to_first_token_s": figures.time_to_first_token_seconds,
         "decode_tokens_per_second": figures.decode_tokens_per_second,
         "template": started.template,

@@ -134,11 +134,11 @@ def _forced(schema: Any, *, lenient: bool) -> Forced:
         found = forced(schema, _compiles, lenient=lenient)
     except InvalidError as error:
         raise _UnusableError(str(error)) from error
-    while error := _error(found.schema):
+    while problem := _error(found.schema):
         in_time = time.monotonic() < deadline
-        place, part, error = _innermost(found, error) if in_time else ("#", found.schema, error)
-        if _UNSATISFIABLE in error and not lenient:
-            raise _UnusableError(f"at {where(place)}: {error}")
+        place, part, problem = _innermost(found, problem) if in_time else ("#", found.schema, problem)
+        if _UNSATISFIABLE in problem and not lenient:
+            raise _UnusableError(f"at {where(place)}: {problem}")
         found.notes.append(note(_weaken(part, found.schema.get("$defs", {}), in_time=in_time), place))
     found.notes.extend(_overlapping(found, deadline))
     return found

@@ -11,6 +11,8 @@ _LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])")
 _AHEAD = re.compile(r"\^?\(\?([=!])")
 _ONE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}|*+?^$]")
 """What stands for one character."""
+_ONLY = re.compile(rf"\^?({_ONE.pattern})([*+])\$")
+_NOT_LAST = re.compile(rf"\(\?<!({_ONE.pattern})\)\$\Z")
 _CHOICE = re.compile(r"(\.\*)?\((?:\?:)?([^()\[\]\\]*)\)(\$?)")
 _NOTHING_BEHIND = "(?:$|\n)"
 
@@ -30,6 +32,9 @@ def forced_patterns(pattern: str, compiles: Callable[[str], bool]) -> tuple[list
         is_exact = is_exact and bool(wanted) and all(map(compiles, wanted))
     if rest is not pattern:
         rest = f"^{rest}"
+    if tail := _NOT_LAST.search(rest):
+        found.append(f"(?:^|{_other(tail[1])})$")
+        rest = f"{rest[: tail.start()]}$"
     if not compiles(rest):
         is_exact, rest = False, _without_look_around(rest)
     if rest != "^" and compiles(rest):
@@ -69,6 +74,8 @@ def _not_at_start(inner: str) -> list[str]:
     if choice := _CHOICE.fullmatch(inner):
         each = [_not_at_start(f"{choice[1] or ''}{one}{choice[3]}") for one in choice[2].split("|")]
         return [one for found in each for one in found] if all(each) else []
+    if whole := _ONLY.fullmatch(inner):  # another sign than these has to be in it
+        return [_other(whole[1]) if whole[2] == "*" else f"^$|{_other(whole[1])}"]
     anywhere = inner.startswith(".*")
     rest = inner.removeprefix(".*")
     is_end, rest = rest.endswith("$") and not rest.endswith("\\$"), rest.removesuffix("$")

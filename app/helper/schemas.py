@@ -96,7 +96,7 @@ class _Rewriting:
             return True
         if self._is_old and "$ref" in schema:
             schema = {"$ref": schema["$ref"]}
-        if isinstance(schema.get("$id"), str) and place != "#":
+        if isinstance(name := schema.get("$id"), str) and place != "#" and not name.startswith("#"):
             resolver = resolver.in_subresource(DRAFT202012.create_resource(schema))
         found: Part = {}
         if schema.get("not") in ({}, True):
@@ -183,7 +183,7 @@ class _Rewriting:
         elif patterns:
             found["allOf"] = [*found.get("allOf", ()), *({"pattern": one} for one in patterns)]
         length = {name: found[name] for name in ("format", "minLength", "maxLength") if name in found}
-        text = {"type": "string", **length, "allOf": [{"pattern": one} for one in patterns]}
+        text: Part = {"type": "string", **length, "allOf": [{"pattern": one} for one in patterns]}
         if "format" in found and patterns and not self._compiles(text):
             del found["format"]
 
@@ -234,10 +234,10 @@ def problem_of(schema: Any, answer: str) -> str | None:
     except ValueError as error:
         return str(error)
     try:
-        error = next(_validator(schema).iter_errors(value), None)
+        problem = next(_validator(schema).iter_errors(value), None)
     except (*_UNKNOWN, TypeError):
         return None
-    return "" if error is None else f"at {where(_pointer(error.absolute_path))}: {error.message}"
+    return "" if problem is None else f"at {where(_pointer(problem.absolute_path))}: {problem.message}"
 
 
 def _validator(schema: Any) -> Any:

@@ -18,6 +18,15 @@ def test_generate_follows_a_schema_in_a_file(tmp_path: Path, guide_pair: tuple[P
     assert json.loads(result.stdout) in (["yes"], ["no"])
 
 
+def test_what_is_left_to_the_model_is_said(tmp_path: Path, guide_pair: tuple[Path, Path]) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"const": [1, 1], "uniqueItems": true}', "utf-8")
+    result = called("generate", "--prompt", "Is it?", "--json-schema", schema, "--max-tokens", "40")
+    assert (result.returncode, json.loads(result.stdout)) == (0, [1, 1])
+    notes = ["Left to the model: “uniqueItems” at the top level.", "The answer isn't valid by the schema."]
+    assert result.stderr.splitlines() == [f"slipstream: {note}" for note in notes]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "option", "problem"),
     [

@@ -44,6 +44,12 @@ EXACT: list[tuple[Any, list[Any], list[Any]]] = [
     ({**of("string"), "unevaluatedProperties": False}, [{"a": "x"}], [{"a": "x", "b": 1}]),
     ({"type": "object", "properties": {"a": TEXT, "b": {"not": {}}}}, [{"a": "x"}], [{"b": 1}]),
     ({"not": {"type": ["null", "number"]}}, ["x", True], [None, 1]),
+    (
+        {"properties": {"a": {"type": "integer", "multipleOf": 5}}, "patternProperties": {"^a$": {"type": "integer"}}},
+        [{"a": 10}],
+        [{"a": 1}],
+    ),
+    (of("array", items=of("string", maxLength=10_000), maxItems=100), [{"a": [{"a": "x"}]}], [{"a": [{}]}]),
     ({"$ref": "#/components/schemas/X", "components": {"schemas": {"X": TEXT}}}, ["x"], [1]),
     ({"properties": {"a": TEXT, "b": {"$ref": "#/properties/a"}}}, [{"b": "x"}], [{"b": 1}]),
     (
@@ -51,10 +57,14 @@ EXACT: list[tuple[Any, list[Any], list[Any]]] = [
         [{"next": {}}],
         [{"x": 1}],
     ),
+    ({"$defs": {"a": TEXT}, "properties": {"b": {"$id": "#/b", "$ref": "#/$defs/a"}}}, [{"b": "x"}], [{"b": 1}]),
     ({"$ref": "#here", "$defs": {"a": {"$anchor": "here", **TEXT}}}, ["x"], [1]),
     ({"type": "string", "pattern": ZOD_EMAIL, "format": "email"}, ["a.b@c.de"], [".a@b.cd", "a..b@c.de", "a@b"]),
     ({"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*\d)\S{4,}$"}, ["abC1"], ["abc1", "abCd", "aC1"]),
     ({"type": "string", "pattern": "^(?!(?:con|prn)$)[a-z]+$"}, ["cons", "pr"], ["con", "prn"]),
+    ({"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}, ["1.5", "-.5"], ["", "-", "."]),
+    ({"type": "string", "pattern": r"^(?!_)(?!.*__)[a-z_]{1,64}(?<!_)$"}, ["a_b", "a"], ["_a", "a_", "a__b"]),
+    ({"type": "string", "pattern": r"^(?!\s*$).+"}, [" a"], ["", "  "]),
     ({"type": "string", "pattern": "^(?!-)[a-z-]*$"}, ["a-", ""], ["-a"]),
     ({"type": "string", "pattern": "^[^[&&]+$"}, ["a", "b]"], ["[", "&"]),
     (

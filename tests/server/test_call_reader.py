@@ -115,3 +115,48 @@ def test_an_answer_that_has_begun(name: ToolFormatName, begun: str, goes_on: str
     reader.go_on(begun)
     shown, calls = reader.read(goes_on)
     assert shown + reader.end(cut=False) == text and len(calls) == (not text)
+
+
+VALUE_KINDS: list[tuple[Any, str, Any]] = [
+    ({"type": "string", "format": "uri", "pattern": "^h"}, "https://a.b", "https://a.b"),
+    ({"type": "string", "nullable": True}, "null", None),
+    ({"type": ["string", "null"]}, "null", None),
+    ({"type": "string"}, "null", "null"),
+    ({"type": "string"}, "5", "5"),
+    ({"anyOf": [{"type": "string"}, {"type": "array"}]}, '["a", 1]', ["a", 1]),
+    ({"anyOf": [{"type": "string"}, {"type": "array"}]}, "[a", "[a"),
+    ({"type": ["string", "boolean"]}, "true", True),
+    ({}, "plain", "plain"),
+    ({}, '{"b": 1}', {"b": 1}),
+    (True, "5", 5),
+    ({"type": "str"}, "plain", "plain"),
+    ({"enum": ["a", 1, None]}, "1", 1),
+    ({"allOf": [{"$ref": "#/$defs/c"}], "default": "x"}, "x", "x"),
+    ({"anyOf": [{"$ref": "#/$defs/c"}, {"type": "null"}]}, "null", None),
+    ({"$ref": "#/properties/other"}, "5", "5"),
+    ({"$ref": "#/properties/a"}, "5", 5),
+    ({"type": "integer"}, "5", 5),
+]
+
+
+@pytest.mark.parametrize(("schema", "written_as", "value"), VALUE_KINDS)
+@pytest.mark.parametrize("key", ["a", "a b.c"])
+def test_values_have_the_types_of_their_schema(key: str, schema: Any, written_as: str, value: Any) -> None:
+    known, kinds = FORMATS["qwen-xml"], {"c": {"enum": ["x", "y"]}}
+    properties = {key: schema, "other": {"type": "string"}}
+    tool = Tool(name="f", parameters={"properties": properties, "$defs": kinds})
+    listed = known.parameter.replace(KEY, key).replace(VALUE, written_as)
+    reader = CallReader(known, [tool])
+    (call,) = reader.read(known.call.replace(NAME, "f").replace(ARGUMENTS, listed))[1]
+    assert json.loads(call.arguments) == {key: value}
+
+
+def test_arguments_of_any_name_and_those_in_branches_are_read() -> None:
+    known = FORMATS["glm"]
+    branches = [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]
+    for parameters in ({"anyOf": branches}, {"allOf": branches}, {"additionalProperties": True}):
+        listed = "".join(known.parameter.replace(KEY, key).replace(VALUE, "7") for key in "ab")
+        (call,) = CallReader(known, [Tool(name="f", parameters=parameters)]).read(
+            known.call.replace(NAME, "f").replace(ARGUMENTS, listed)
+        )[1]
+        assert json.loads(call.arguments) == {"a": 7 if "additionalProperties" in parameters else "7", "b": 7}

@@ -262,7 +262,7 @@ NESTED = Tool(
             "many": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4},
             "more": {
                 "type": "object",
-                "properties": {"one": {"enum": ['é/\n\t"', "b"]}, "two": {"enum": [True, None, {}]}},
+                "properties": {"one": {"enum": ['é/ "', "b"]}, "two": {"enum": [True, None, {}]}},
                 "required": ["one", "two"],
                 "additionalProperties": False,
             },
