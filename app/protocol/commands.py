@@ -133,7 +133,8 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     logit_bias: dict[int, float] = {}
     """By token, what is added to the target's logits before everything else."""
     tools: ToolUse | None = None
-    """What the model may call, where `PairLoaded.tool_format` says how; not together with a ``format``."""
+    """What the model may call, where `PairLoaded.tool_format` says how. With a ``format``, which has to be JSON, the
+    answer is calls or follows it."""
 
 
 class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):

@@ -12,7 +12,7 @@ from app.server.fields import AnthropicMessage, MessagesRequest
 from app.server.history import ROLES, History
 from app.server.images import RequestImages
 from app.server.settings import command_for
-from app.server.tool_request import check_alone, tool_use
+from app.server.tool_request import check_together, tool_use
 from app.server.warnings import Warnings
 
 _CALL, _RESULT = "tool_use", "tool_result"
@@ -30,7 +30,7 @@ def asked_by_messages(
     several = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
     use = tool_use(request.tools or [], choice, pair, warnings, several=several, custom=True)
     request.response_format = (request.output_config and request.output_config.format) or request.output_format
-    check_alone(request, use)
+    check_together(request, use, pair)
     history = History(images, warnings)
     if request.system:
         history.add("system", request.system)

@@ -49,18 +49,19 @@ class CallReader:
     def end(self, *, cut: bool) -> str:
         """The text that was held back, when the answer ends. Where it is ``cut``, what may be the beginning of a call
         is left out."""
-        if self._calls or (not self._format.anywhere and self._text.lstrip().startswith(self._format.mark)):
+        if self._calls:
             return ""
         held, self._text = self._text, ""
-        return held[: len(held) - _partial(held, self._format.mark)] if cut and self._format.anywhere else held
+        return held[: len(held) - _partial(held, self._format.mark)] if cut else held
 
     def _decided(self) -> str:
         """What is text for certain: neither the beginning of a mark, nor spaces that may stand in front of one."""
         held, mark = self._text, self._format.mark
         if not self._format.anywhere:
-            if not self._has_text and (not held.strip() or held.lstrip().startswith(mark)):
-                self._calls = bool(held.strip())
-                self._text = held.lstrip() if self._calls else held
+            begins = held.lstrip()
+            if not self._has_text and (mark.startswith(begins) or begins.startswith(mark)):
+                self._calls = begins.startswith(mark)
+                self._text = begins if self._calls else held
                 return ""
             self._has_text, self._text = True, ""
             return held

@@ -18,7 +18,7 @@ from app.server.fields import ChatMessage, ChatRequest
 from app.server.history import ROLES, History
 from app.server.images import RequestImages
 from app.server.settings import command_for, likely, most_tokens
-from app.server.tool_request import check_alone, tool_use
+from app.server.tool_request import check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
 _OFF = ("none", "off", "disabled")
@@ -45,7 +45,7 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
     """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""
     warnings = warnings or Warnings()
     use = _tool_use(request, pair, warnings)
-    check_alone(request, use)
+    check_together(request, use, pair)
     messages = _messages(request.messages, images, warnings)
     begun = None
     if messages[-1].role == "assistant" and request.continue_final_message is not False:

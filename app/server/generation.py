@@ -58,7 +58,7 @@ class Generation:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked(request, pair, images, unread(body)), images)
             command = wanted.command
-            reader = Reader(pair, command.tools, begun=wanted.begun, logprobs=command.logprobs is not None)
+            reader = _reader(pair, wanted)
             old = bool(request.functions and not request.tools)
             dialect = ChatDialect(logprobs=command.logprobs is not None, old_calls=old)
             make = partial(OpenAIReplies, dialect, reader, request, pair, model)
@@ -71,7 +71,7 @@ class Generation:
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked_by_messages(request, pair, images, unread(body)), images)
-            make = partial(AnthropicReplies, Reader(pair, wanted.command.tools, begun=wanted.begun), pair, model)
+            make = partial(AnthropicReplies, _reader(pair, wanted), pair, model)
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
@@ -81,9 +81,7 @@ class Generation:
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
             wanted = await self._whole(asked_by_responses(request, pair, images, unread(body)), images)
-            make = partial(
-                ResponsesReplies, Reader(pair, wanted.command.tools, begun=wanted.begun), request, pair, model
-            )
+            make = partial(ResponsesReplies, _reader(pair, wanted), request, pair, model)
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def count(self, body: bytes) -> Reply:
@@ -169,6 +167,12 @@ class Generation:
                 pieces, last = await _whole(second, finished)
                 answer = second
         return make(answer).whole(pieces, last)
+
+
+def _reader(pair: PairLoaded, wanted: Asked) -> Reader:
+    command = wanted.command
+    alone, logprobs = command.format is not None, command.logprobs is not None
+    return Reader(pair, command.tools, begun=wanted.begun, alone=alone, logprobs=logprobs)
 
 
 def loaded_pair(engine: Engine) -> PairLoaded:

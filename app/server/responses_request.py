@@ -15,7 +15,7 @@ from app.server.fields import Item, ResponsesRequest
 from app.server.history import ROLES, History
 from app.server.images import RequestImages
 from app.server.settings import command_for, most_tokens
-from app.server.tool_request import Namespaced, check_alone, tool_use
+from app.server.tool_request import Namespaced, check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
 _CALL, _RESULT = "_call", "_call_output"
@@ -33,7 +33,7 @@ def asked_by_responses(
     use = tool_use(request.tools or [], request.tool_choice, pair, warnings, several=several)
     if request.text and request.text.format:
         request.response_format = request.text.format
-    check_alone(request, use)
+    check_together(request, use, pair)
     messages = _messages(request, images, warnings)
     begun = messages.pop() if messages and messages[-1].role == "assistant" else None
     effort = request.reasoning.effort if request.reasoning else None

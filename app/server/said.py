@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from app.protocol.events import GenerationFinished, PairLoaded, Piece
 from app.protocol.tools import FORMATS, ToolCall, ToolUse
@@ -32,10 +32,18 @@ class Reader:
     """
 
     def __init__(
-        self, pair: PairLoaded, tools: ToolUse | None = None, *, begun: str = "", logprobs: bool = False
+        self,
+        pair: PairLoaded,
+        tools: ToolUse | None = None,
+        *,
+        begun: str = "",
+        alone: bool = False,
+        logprobs: bool = False,
     ) -> None:
-        """``tools``: what the model may call. ``begun``: the answer so far. ``logprobs``: whether pieces have them."""
+        """``tools``: what the model may call. ``begun``: the answer so far. ``alone``: no text stands before calls.
+        ``logprobs``: whether pieces have them."""
         known = FORMATS.get(pair.tool_format) if tools else None
+        known = replace(known, anywhere=False) if known and alone else known
         self._calls = CallReader(known, tools.tools) if known and tools else None
         if self._calls:
             self._calls.go_on(begun)

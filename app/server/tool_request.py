@@ -12,7 +12,7 @@ import msgspec
 
 from app import decoders
 from app.protocol.events import PairLoaded
-from app.protocol.tools import ID_LENGTH, MAX_TOOLS, Tool, ToolUse
+from app.protocol.tools import FORMATS, ID_LENGTH, MAX_TOOLS, Tool, ToolUse
 from app.server.errors import ApiError, invalid, not_supported
 from app.server.fields import Settings
 from app.server.warnings import Warnings, quoted
@@ -74,11 +74,15 @@ def tool_use(
     return ToolUse(tools=tools, required=wanted == "required", only=named, several=several)
 
 
-def check_alone(request: Settings, use: ToolUse | None) -> None:
-    """Raises `ApiError` for what doesn't go together with tools."""
+def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> None:
+    """Raises `ApiError` for formats that don't go together with tools."""
+    if use is None or use.required:  # then an answer is calls
+        return
     wanted = request.response_format
-    if use and (request.grammar or (wanted and wanted.type != "text")):
-        raise not_supported("This server doesn't support tools together with an answer format.")
+    if request.grammar:
+        raise not_supported("This server doesn't support tools together with a grammar.")
+    if wanted and wanted.type != "text" and pair.tool_format and not FORMATS[pair.tool_format].anywhere:
+        raise not_supported("This model writes calls as JSON, so tools don't go together with an answer format.")
 
 
 def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:

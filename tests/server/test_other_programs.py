@@ -51,10 +51,10 @@ def chat_body(path: str, messages: list[Json], tools: list[Json] | None = None) 
     return {**body, "tools": tools} if tools else body
 
 
-def sent_tools(path: str) -> list[Json]:
+def sent_tools(path: str, parameters: Json = FETCH) -> list[Json]:
     """A function with a format, and what isn't one, in each API's form."""
     schema = "input_schema" if path == "/v1/messages" else "parameters"
-    fetch = {"name": "Fetch", "description": "Reads a page.", schema: FETCH}
+    fetch = {"name": "Fetch", "description": "Reads a page.", schema: parameters}
     if path == "/v1/chat/completions":
         return [{"type": "function", "function": fetch}, {"type": "web_search", "name": "web_search"}]
     kind = {} if path == "/v1/messages" else {"type": "function"}
@@ -171,6 +171,29 @@ def test_a_call_in_a_namespace_has_both_names(calling: Served) -> None:
     result = {"type": "function_call_output", "call_id": item["call_id"], "output": "Sunny."}
     again = {**body, "tool_choice": "auto", "input": [{"role": "user", "content": "Well?"}, item, result]}
     assert ask(calling, "/v1/responses", again)["slipstream"]["warnings"] == []
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_an_answer_is_calls_or_follows_its_format(calling: Served, path: str) -> None:
+    schema: Json = {"type": "object", "properties": {"a": {"enum": ["<tool_call>", "no"]}}, "required": ["a"]}
+    format: Json = {"type": "json_schema", "name": "one", "schema": {**schema, "additionalProperties": False}}
+    wanted: dict[str, Json] = {
+        "/v1/chat/completions": {"response_format": {"type": "json_schema", "json_schema": format}},
+        "/v1/messages": {"output_config": {"format": format}},
+        "/v1/responses": {"text": {"format": format}},
+    }
+    nothing: Json = {"type": "object", "properties": {}, "additionalProperties": False}
+    (mark,) = calling.post("/tokenize", {"content": "<tool_call>"}).json()["tokens"]
+    kinds = []
+    for bias in (100, -100):  # the model likes its mark, or it doesn't
+        warm: Json = {"temperature": 1.0, "top_k": 0, "max_tokens": 99, "max_output_tokens": 99, "seed": 1}
+        body = chat_body(path, [{"role": "user", "content": "Well?"}], sent_tools(path, nothing)[:1])
+        answer = ask(calling, path, {**body, **wanted[path], **warm, "logit_bias": {str(mark): bias}})
+        if "Fetch" in json.dumps([answer.get(name) for name in ("choices", "content", "output")]):
+            kinds.append("call")
+        elif json.loads(text_in(answer))["a"] in ("<tool_call>", "no"):
+            kinds.append("format")
+    assert kinds == ["call", "format"]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -174,7 +174,7 @@ def test_tokens_of_a_message_are_counted(mistral: Served) -> None:
             },
             501,
         ),
-        ({"tools": TOOLS, "response_format": {"type": "json_object"}}, 501),
+        ({"tools": TOOLS, "grammar": 'root ::= "yes"'}, 501),
         ({"tools": TOOLS, "messages": HISTORY[:2]}, 400),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "h"}}}, 400),
     ],

@@ -37,10 +37,13 @@ class CallGrammar:
         use: ToolUse,
         vocabulary: Vocabulary | None = None,
         forced: Sequence[dict[str, Any]] = (),
+        answer: dict[str, Any] | None = None,
     ) -> None:
         """Without a ``vocabulary``, marks are spelled, as for a check of everything else. ``forced``: the parameters of
-        each tool as far as llguidance can force them (`app.helper.messages.GrammarChecked.schema`)."""
+        each tool as far as llguidance can force them (`app.helper.messages.GrammarChecked.schema`). ``answer``: the
+        schema of an answer without a call; ``None``: any text."""
         self._forced = {tool.name: schema for tool, schema in zip(use.tools, forced, strict=False)}
+        self._answer = answer
         self._format = known
         self._use = use
         self._vocabulary = vocabulary
@@ -74,6 +77,8 @@ class CallGrammar:
         calls = "mark calls"
         if self._use.required:
             return calls
+        if self._answer is not None:
+            return f"answer | {calls}"
         if not self._format.anywhere:
             return f"TEXT | {calls}"
         return f"TEXT? ({calls})?" if is_token else "TEXT | before calls"
@@ -81,6 +86,9 @@ class CallGrammar:
     def _texts(self, *, is_token: bool) -> Iterator[str]:
         """The rules of text without a call."""
         if self._use.required:
+            return
+        if self._answer is not None:
+            yield f"answer: {_json(self._answer)}"
             return
         mark = _escaped(self._format.mark)
         if not self._format.anywhere:

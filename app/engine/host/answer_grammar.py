@@ -46,7 +46,7 @@ class Followed:
 def grammar_of(target: Target, command: Generate | ScoreTokens) -> Followed:
     """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
     if isinstance(command, Generate) and command.tools:
-        source, marks, notes = _call_grammar(target, command.tools)
+        source, marks, notes = _call_grammar(target, command.tools, command.format)
         check: Callable[[str], bool | None] = Followed.is_valid
     elif command.format:
         checked = checked_grammar(command.format)
@@ -73,17 +73,22 @@ def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -
         return ahead.allowed()
 
 
-def _call_grammar(target: Target, use: ToolUse) -> tuple[str, Mapping[int, bytes], list[str]]:
-    """The grammar of an answer with calls, in llguidance's notation, its control tokens, and what it doesn't force."""
+def _call_grammar(
+    target: Target, use: ToolUse, format: AnswerFormat | None
+) -> tuple[str, Mapping[int, bytes], list[str]]:
+    """The grammar of an answer with calls, or in a JSON ``format``, in llguidance's notation, its control tokens, and
+    what it doesn't force."""
     known = FORMATS.get(target.prompts.tokenizer.tool_format)
     if known is None:
         raise KnownError("The model's chat template writes tool calls in a form that isn't known here.")
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
         raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
     found = list(map(_checked_parameters, use.tools))
-    grammar = CallGrammar(known, use, target.model, _forced_together(known, use, found))
+    checked = checked_grammar(format) if format else None
+    answer = {"type": "object"} if format and format.kind == "json_object" else checked.schema if checked else None
+    grammar = CallGrammar(known, use, target.model, _forced_together(known, use, found), answer)
     source = grammar.source()
-    notes = []
+    notes = [left_to_model(checked.notes)] if checked and checked.notes else []
     for tool, (_, inner) in zip(use.tools, found, strict=True):
         unforced = list(dict.fromkeys([*inner, *grammar.notes.get(tool.name, ())]))
         if unforced and tool.strict:
