@@ -182,7 +182,7 @@ class _Rewriting:
             found["pattern"] = patterns[0]
         elif patterns:
             found["allOf"] = [*found.get("allOf", ()), *({"pattern": one} for one in patterns)]
-        length = {name: found[name] for name in ("format", "minLength", "maxLength") if name in found}
+        length: Part = {name: found[name] for name in ("format", "minLength", "maxLength") if name in found}
         text: Part = {"type": "string", **length, "allOf": [{"pattern": one} for one in patterns]}
         if "format" in found and patterns and not self._compiles(text):
             del found["format"]
@@ -235,7 +235,7 @@ def problem_of(schema: Any, answer: str) -> str | None:
         return str(error)
     try:
         problem = next(_validator(schema).iter_errors(value), None)
-    except (*_UNKNOWN, TypeError):
+    except (*_UNKNOWN, TypeError, jsonschema.exceptions.UnknownType):
         return None
     return "" if problem is None else f"at {where(_pointer(problem.absolute_path))}: {problem.message}"
 
@@ -276,9 +276,11 @@ def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iter
 def _resolver(schema: Any) -> Any:
     """For references within ``schema``, and to the schemas of JSON Schema itself."""
     whole: Part = schema if isinstance(schema, dict) else {}
+    if not all(isinstance(whole.get(name, ""), str) for name in ("$id", "id")):
+        whole = {keyword: value for keyword, value in whole.items() if keyword not in ("$id", "id")}
     resource = specification_with(str(whole.get("$schema")), default=DRAFT202012).create_resource(whole)
     name = whole.get("$id", whole.get("id"))
-    return REGISTRY.with_resource(name if isinstance(name, str) else "", resource).resolver_with_root(resource)
+    return REGISTRY.with_resource(name or "", resource).resolver_with_root(resource)
 
 
 def where(place: str) -> str:
@@ -308,7 +310,9 @@ def _same_pattern(pattern: str, compiles: Callable[[str], bool]) -> str:
 def _without_not(found: Part) -> None:
     """``not`` of types, by the other types."""
     wanted = found.get("not")
-    if not isinstance(wanted, dict) or set(wanted) != {"type"} or "integer" in wanted["type"]:
+    if not isinstance(wanted, dict) or set(wanted) != {"type"} or _problem("type", wanted["type"]):
+        return
+    if "integer" in _types(wanted):
         return
     others = set(_types(found) or _TYPES) - set(_types(wanted))
     if "number" in _types(wanted):
@@ -322,6 +326,8 @@ def _named_keys(found: Part) -> None:
     """``propertyNames`` of an object with nothing else about names: as properties, or a pattern of them."""
     names = found.get("propertyNames")
     if not isinstance(names, dict) or any(keyword in found for keyword in (*_MAPS, "$ref")):
+        return
+    if any(_problem(keyword, value) for keyword, value in names.items()):
         return
     value = found.get("additionalProperties", True)
     about = {keyword: names[keyword] for keyword in names if keyword in _AS_IT_IS and keyword not in ("type", "format")}
@@ -359,7 +365,7 @@ def _problem(keyword: str, value: Any) -> str:
         unknown = [one for one in _types({"type": value}) if one not in _TYPES]
         return f"Invalid type: {unknown[0] if unknown else value}" if unknown or not value else ""
     if keyword in _COUNTS:
-        is_right = not isinstance(value, bool) and isinstance(value, int | float) and value >= 0 and value == int(value)
+        is_right = not isinstance(value, bool) and isinstance(value, int | float) and value >= 0 and value % 1 == 0
     elif keyword in _NUMBERS:
         is_right = isinstance(value, int | float) and (not isinstance(value, bool) or keyword.startswith("exclusive"))
     elif keyword in (*_LISTS, "enum", "required"):

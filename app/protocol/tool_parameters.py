@@ -137,7 +137,7 @@ def _choices(schema: Schema) -> list[Any] | None:
 def _types(schema: Schema) -> frozenset[str]:
     """What a value may be by its own schema."""
     found = schema.get("type", [])
-    known = frozenset(one for one in (found if isinstance(found, list) else [found]) if one in _ALL_TYPES)
+    known = frozenset(one for one in (found if isinstance(found, list) else [found]) if one in tuple(_ALL_TYPES))
     if (choices := _choices(schema)) is not None:
         return frozenset(map(_type, choices))
     return known or (frozenset({"object"}) if "properties" in schema else _ALL_TYPES)

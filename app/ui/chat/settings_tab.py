@@ -384,7 +384,7 @@ class ChatSettingsTab(QFrame):
         self.thinking_budget.setEnabled(not is_off and "thinking_budget" not in self._refused)
 
     def show_format_problem(self, text: str) -> None:
-        """Why the format can't be used; empty if it can."""
+        """Why the format can't be used, or what of it is left to the model; empty if it can be used as a whole."""
         self.format_problem.setText(text)
         self.format_problem.setVisible(bool(text))
         describe(self.format_source, words_of(ChatSettings, "format_source")[1], text)

@@ -352,6 +352,10 @@ def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot,
     qtbot.waitUntil(tab.format_problem.isVisible, timeout=WAIT_MS)
     assert tab.format_problem.text() == "The JSON schema can't be used: at the top level: Invalid type: objekt."
     assert "objekt" in tab.format_source.accessibleDescription()
+    tab.format_source.set_text('{"uniqueItems": true}')
+    tab.commit()
+    left = "Left to the model: “uniqueItems” at the top level."
+    qtbot.waitUntil(lambda: tab.format_problem.text() == left, timeout=WAIT_MS)
     tab.format_source.set_text('{"type": "object"}')
     tab.commit()
     qtbot.waitUntil(lambda: not tab.format_problem.isVisible(), timeout=WAIT_MS)
