@@ -109,19 +109,18 @@ def as_object(arguments: Any) -> str | None:
 
     Clients send text, an object, nothing for a call without arguments (PHP's an empty list), or text in text.
     """
-    for _ in range(2):
-        if not isinstance(arguments, str):
-            break
-        try:
-            arguments = decoders.decode(arguments, object) if arguments.strip() else {}
-        except _NOT_READ:
-            return None
-    if arguments is None or arguments == []:
-        return "{}"
+    text = ""
     try:
-        return msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else None
+        for _ in range(2):
+            if isinstance(arguments, str):
+                text = arguments.strip()
+                arguments = decoders.decode(text, object) if text else None
+        if arguments is None or arguments == []:
+            return "{}"
+        written = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else None
     except _NOT_READ:
         return None
+    return written and (text or written)  # as it was written, so that the prompt stays the same
 
 
 def _functions(sent: Iterable[Any], *, custom: bool, warnings: Warnings) -> list[dict[str, Any]]:

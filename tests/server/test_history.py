@@ -98,6 +98,12 @@ def test_arguments_that_are_an_object(arguments: Any, wanted: Json) -> None:
     assert json.loads(claude(turns).command.messages[1].tool_calls[0].arguments) == wanted
 
 
+def test_arguments_stay_as_they_were_written() -> None:
+    written = '{"n": 784582584005380289681647317528696, "x": -0.0, "t": "\\u00e9"}'
+    (call,) = chat([QUESTION, calling(f" {written}\n"), result()]).command.messages[1].tool_calls
+    assert call.arguments == written
+
+
 @pytest.mark.parametrize("arguments", ['{"path": "a.py", "content": "impor', "[1, 2]", "Tea", 7, [1]])
 def test_arguments_that_are_no_object_are_shown_as_text(arguments: Any) -> None:
     found = chat([QUESTION, calling(arguments), result("Cut."), {"role": "user", "content": "Again."}])
