@@ -112,8 +112,8 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     ``None``: all of them were."""
     overflow: Overflow = "drop_oldest"
     private: bool = False
-    """Its KV cache is never copied, neither in memory nor to disk, and is overwritten before another chat that isn't
-    private is answered. Its figures don't go into the pair's history either.
+    """Its KV cache is never copied to disk. In memory, it and its copies are overwritten before a chat is answered that
+    isn't private. Its figures don't go into the pair's history either.
     """
     draft_length: DraftLength = "auto"
     drafter: DrafterChoice = "auto"

@@ -23,7 +23,7 @@ class Task:
     """How to choose the tokens of one answer, and where it ends.
 
     ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
-    after the tokens ``continued``, which count as part of the prompt. ``private``: no copy is made of its KV cache.
+    after the tokens ``continued``, which count as part of the prompt. ``private``: as in `Generate`.
     ``grammar``: what the answer has to follow; ``notes``: what isn't in it, and ``is_valid`` checks a finished answer
     for that. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
     ``logit_bias``: as in `Generate`.

@@ -50,8 +50,8 @@ class CachedChats(Protocol):
         """How many tokens `begin` would leave in the cache; changes nothing."""
 
     def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
-        """Make the cache contain a beginning of ``tokens``, and nothing else; returns its length. No copy of the cache
-        is made while it is ``private``.
+        """Make the cache contain a beginning of ``tokens``, and nothing else; returns its length. ``private``: as in
+        `Generate`.
         """
 
     def processed(self, count: int, seconds: float) -> None:
