@@ -34,6 +34,16 @@ class Content:
     width: int = 0
     height: int = 0
     """Of an image, in pixels."""
+    encoding: str = ""
+    """Of a text file, where it was guessed or chosen: a name in `app.helper.encodings`."""
+    left_out: str = ""
+    """What the file has and its text lacks: "2 pictures, 1 comment"."""
+
+    @property
+    def note(self) -> str:
+        """What should be known of how the file was read; mostly empty."""
+        read_as = f"read as {self.encoding}" if self.encoding else ""
+        return ", ".join(filter(None, (read_as, f"left out: {self.left_out}" if self.left_out else "")))
 
 
 def attachments_folder(path: Path) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.chats.attachments import Content
 from app.errors import KnownError
 from app.helper import Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
-from app.helper.messages import DrawPage, FileNotRead, FileReason, ReadFile
+from app.helper.messages import DrawPage, FileNotRead, FileReason, Form, ReadFile
 
 _SENTENCES: dict[FileReason, str] = {
     "unreadable": "{name} can't be read: {detail}.",
@@ -19,9 +19,9 @@ _SENTENCES: dict[FileReason, str] = {
     "image": "{name} is a picture that can't be read. It may be damaged, or in a format other than PNG, JPEG, GIF, "
     "BMP and WebP.",
     "binary": "{name} isn't a kind of file that can be attached. "
-    "Text, code, CSV, Markdown, web pages, PDF files and Word documents (.docx) can.",
+    "Text, code, web pages, PDF files, Word documents, spreadsheets, presentations, books and notebooks can.",
     "old_office": "{name} is in an older Office format, or protected with a password. "
-    "Save it as .docx or PDF and attach that.",
+    "Save it as .docx, .pptx or PDF and attach that.",
     "encrypted": "{name} is protected with a password. Attach a copy that isn't.",
     "protected": "{name} is protected against copying (DRM), so only the apps of its shop can read it.",
     "no_text": "This PDF has no text that can be read: {name} may be a scan, which is only pictures of pages. "
@@ -34,15 +34,17 @@ class NoTextError(KnownError):
     """A PDF file without text; its pages can be attached as pictures."""
 
 
-def content_of(path: str, name: str, helper: Helper) -> Content:
-    """The text of a file. ``name``: how to call it. Raises `KnownError`, `NoTextError` if pictures may help."""
+def content_of(path: str, name: str, helper: Helper, encoding: str = "", form: Form = "") -> Content:
+    """The text of a file. ``name``: how to call it; ``encoding``, ``form``: see `ReadFile`. Raises `KnownError`,
+    `NoTextError` if pictures may help."""
     try:
-        found = helper.read_file(ReadFile(path))
+        found = helper.read_file(ReadFile(path, encoding, form))
     except HelperError as error:
         raise KnownError(_failure(error, name)) from error
     if isinstance(found, FileNotRead):
         raise _refusal(found, name)
-    return Content("text", name, found.text.encode(), found.media_type)
+    left_out = ", ".join(found.left_out)
+    return Content("text", name, found.text.encode(), found.media_type, encoding=found.encoding, left_out=left_out)
 
 
 def pages_of(path: str, name: str, most: int, helper: Helper) -> tuple[list[Content], int]:

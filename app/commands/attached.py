@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from app.chats.reading_files import content_of
 from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ImageLookedAt, LookAtImage
-from app.models.text import printable
+from app.models.text import printable, visible
 
 
 def add_attach_option(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def add_attach_option(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file to put before the prompt: text, code, CSV, a web page, PDF or Word document; may be repeated",
+        help="a file to put before the prompt: text, code, PDF, web page, Office file, book, notebook; may be repeated",
     )
 
 
@@ -43,4 +44,7 @@ def _text_of(path: str, name: str, helper: Helper) -> Content:
     with contextlib.suppress(HelperError):
         if isinstance(helper.look_at_image(LookAtImage(path)), ImageLookedAt):
             raise KnownError(f"{name} is a picture. Use --image for it.")
-    return content_of(path, name, helper)
+    content = content_of(path, name, helper)
+    if content.note:
+        print(f"{name}: {visible(content.note)}", file=sys.stderr)
+    return content

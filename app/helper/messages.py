@@ -207,13 +207,17 @@ FileReason = Literal[
 """Why a file isn't read; `app.chats.reading_files` has the sentences."""
 
 
+Form = Literal["", "text", "source"]
+"""Of a web page: what one reads of it, or what is written in it; empty: what is likelier to be wanted."""
+
+
 class ReadFile(msgspec.Struct, frozen=True, tag=True):
-    """Read a file as text. ``encoding``: the one to use; empty: it is found out. ``form``: of a web page, what one
-    reads of it, or its source; empty: what is likelier to be wanted. Answered by `FileRead` or `FileNotRead`."""
+    """Read a file as text. ``encoding``: the one to use; empty: it is found out. Answered by `FileRead` or
+    `FileNotRead`."""
 
     path: str
     encoding: str = ""
-    form: Literal["", "text", "source"] = ""
+    form: Form = ""
 
 
 class FileRead(msgspec.Struct, frozen=True, tag=True):

@@ -8,8 +8,8 @@ from xml.etree.ElementTree import Element
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _HEADING = re.compile(r"heading ([1-6])")
 _LEVELS = 9
-_ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
-_ROMAN = (*_ROMAN, (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
+_LARGE = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
+_ROMAN = (*_LARGE, (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
 
 
 def value(element: Element | None) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import email
 import email.policy
-from email.message import EmailMessage
-from typing import BinaryIO, cast
+from email.message import EmailMessage, MIMEPart
+from typing import BinaryIO
 
 from app.helper.files import html_text, plain
 from app.helper.files.found import FileText, how_many
@@ -30,7 +30,7 @@ def is_mail(head: bytes) -> bool:
 def text_of(file: BinaryIO, _most: int) -> FileText:
     """Who wrote it to whom, and its text or that of its web page. Raises `RefusedError`."""
     try:
-        message = cast("EmailMessage", email.message_from_bytes(file.read(_MOST_BYTES), policy=email.policy.default))
+        message = email.message_from_bytes(file.read(_MOST_BYTES), policy=email.policy.default)
         return _read(message)
     except _DAMAGED:
         raise RefusedError("damaged") from None
@@ -46,7 +46,7 @@ def _read(message: EmailMessage) -> FileText:
     return FileText(f"{head}\n\n{found.text}".strip("\n"), (*found.left_out, *_others(message, body)), found.encoding)
 
 
-def _text(part: EmailMessage) -> FileText:
+def _text(part: MIMEPart) -> FileText:
     data = part.get_payload(decode=True)
     data = data if isinstance(data, bytes) else b""
     declared = plain.codec_of(part.get_content_charset("") or "")
@@ -57,7 +57,7 @@ def _text(part: EmailMessage) -> FileText:
     return FileText(page.text, (*found.left_out, *page.left_out), found.encoding)
 
 
-def _others(message: EmailMessage, body: EmailMessage | None) -> tuple[str, ...]:
+def _others(message: EmailMessage, body: MIMEPart | None) -> tuple[str, ...]:
     """What it has besides its text."""
     pictures, names, frames = 0, [], 0
     for part in message.walk():

@@ -13,7 +13,7 @@ from app.chats.attachments import Content
 from app.chats.reading_files import content_of, pages_of
 from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper, HelperError
-from app.helper.messages import ChatsRead, ReadChats
+from app.helper.messages import ChatsRead, Form, ReadChats
 from app.models.text import printable, shortened
 from app.ui.chat.images import image_file, pasted_image
 from app.ui.widgets.tasks import Lane
@@ -43,6 +43,17 @@ class FileReader(QObject):
     def read(self, path: str, done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
         """The text of a file, or an image."""
         self._lane.submit(lambda: self._content(path), done, failed)
+
+    def read_again(
+        self,
+        path: str,
+        encoding: str,
+        form: Form,
+        done: Callable[[Content], None],
+        failed: Callable[[KnownError], None],
+    ) -> None:
+        """The text of a file as `ReadFile` has it."""
+        self._lane.submit(lambda: content_of(path, name_of(path), self._helper, encoding, form), done, failed)
 
     def read_pages(
         self,

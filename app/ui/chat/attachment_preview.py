@@ -24,7 +24,10 @@ _WIDTH, _HEIGHT = 640, 520
 class AttachmentPreview(QDialog):
     """Shows the text of one."""
 
-    def __init__(self, attachment: Attachment, tokens: int | None, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, attachment: Attachment, tokens: int | None, parent: QWidget | None = None, *, note: str = ""
+    ) -> None:
+        """``note``: what should be known of how the file was read."""
         super().__init__(parent)
         self.setWindowTitle(visible(attachment.name))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -34,7 +37,9 @@ class AttachmentPreview(QDialog):
             parts.append(details_of(attachment, tokens))
         if len(shown) < len(attachment.text):
             parts.append(f"the first {units.number(len(shown))} are shown")
-        self.details = label(f"What the model reads: {', '.join(parts)}.", "quiet", wraps=True)
+        note = visible(note)
+        after = f" {note[0].upper()}{note[1:]}." if note else ""
+        self.details = label(f"What the model reads: {', '.join(parts)}.{after}", "quiet", wraps=True)
         self.text = QPlainTextEdit(readOnly=True, tabChangesFocus=True)
         self.text.setAccessibleName(f"Text of {visible(attachment.name)}")
         self.text.setFont(themes.monospace_for(self.text.font()))

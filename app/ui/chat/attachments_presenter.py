@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from app.chats.attachments import Content
 from app.chats.model import Attachment
 from app.chats.reading_files import NoTextError
 from app.errors import KnownError
+from app.helper.encodings import LANGUAGES
+from app.helper.messages import Form
 from app.ui import notices
 from app.ui.chat.attaching import MOST_ATTACHMENTS, PASTED, FileReader, name_of
 from app.ui.chat.beginning import cut_to_fit
@@ -33,6 +36,7 @@ from app.ui.widgets.questions import ask, open_in_folder
 SUBJECT = "attachments"
 IMAGES_SUBJECT = "blind"
 SCANS_SUBJECT = "scans"
+_WEB_PAGE = "text/html"
 _PDF = "application/pdf"
 _Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
 _PICTURE = 40
@@ -83,6 +87,8 @@ class AttachmentsPresenter(QObject):
         """Of what was attached last."""
         self._pdf_files: dict[str, str] = {}
         """Where those are whose text is attached, by its checksum."""
+        self._read: dict[str, _ReadFile] = {}
+        """What was read in this window, by the checksum of its text."""
         self._scans: list[tuple[ChatModel, str]] = []
         """PDF files without text that were attached last, and to which chat."""
         self._cuts = 0
@@ -173,6 +179,7 @@ class AttachmentsPresenter(QObject):
     def _attach_file(self, model: ChatModel, path: str) -> None:
         def read(done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
             def found(content: Content) -> None:
+                self._remember(path, content)
                 if content.media_type == _PDF:
                     self._pdf_files[hashlib.sha256(content.data).hexdigest()] = path
                 done(content)
@@ -181,9 +188,52 @@ class AttachmentsPresenter(QObject):
 
         self._attach(model, name_of(path), read, path=path)
 
-    # ------------------------------------------------------------ pages of PDF files
+    # ------------------------------------------------------------ read in another way
+
+    def _remember(self, path: str, content: Content) -> None:
+        if content.kind == "text":
+            self._read[hashlib.sha256(content.data).hexdigest()] = _ReadFile(path, replace(content, data=b""))
 
     def _choices_of(self, attachment: Attachment) -> Choices:
+        """Of the menu of an attachment in the composer."""
+        return [*self._pages_choice(attachment), *self._reading_choices(attachment)]
+
+    def _reading_choices(self, attachment: Attachment) -> Choices:
+        """Where it isn't certain what a text file says: another encoding, or the other form of a web page."""
+        file = self._read.get(attachment.sha256)
+        if file is None or self._model is None:
+            return ()
+        read = partial(self._read_again, self._model, attachment, file.path)
+        choices: list[tuple[str, Callable[[], object]]] = []
+        if file.content.media_type == _WEB_PAGE:
+            is_source = attachment.text.lstrip().startswith("<")
+            text, form = ("Attach its text only", "text") if is_source else ("Attach its source instead", "source")
+            choices.append((text, partial(read, file.content.encoding, form)))
+        if file.content.encoding or ("\ufffd" in attachment.text and file.content.media_type.startswith("text/")):
+            if choices:
+                choices.append(("", list))
+            for name, languages in LANGUAGES.items():
+                if name != file.content.encoding:
+                    choices.append((f"Read as {name} ({languages})", partial(read, name, "")))
+        return choices
+
+    def _read_again(self, model: ChatModel, attachment: Attachment, path: str, encoding: str, form: Form) -> None:
+        """And attach it in the place of what was read first."""
+
+        def done(content: Content) -> None:
+            if isValid(model):
+                self._remember(path, content)
+                model.attach(content, in_place_of=attachment)
+
+        self._reader.read_again(path, encoding, form, done, self._tell)
+
+    def _note_of(self, attachment: Attachment) -> str:
+        file = self._read.get(attachment.sha256)
+        return file.content.note if file is not None else ""
+
+    # ------------------------------------------------------------ pages of PDF files
+
+    def _pages_choice(self, attachment: Attachment) -> Choices:
         path = self._pdf_files.get(attachment.sha256, "")
         if not path or self._model is None or not self.sees():
             return ()
@@ -338,6 +388,7 @@ class AttachmentsPresenter(QObject):
             load=load,
             height=height,
             choices_of=self._choices_of,
+            note_of=self._note_of,
         )
         for number, name in unsent.reading.items():
             chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))
@@ -359,7 +410,14 @@ class AttachmentsPresenter(QObject):
         if attachment.kind == "image":
             ImagePreview(attachment, self.thumbnails.load, self._composer.window()).open()
             return
-        AttachmentPreview(attachment, self._meter.tokens_of(attachment), self._composer.window()).open()
+        tokens, note = self._meter.tokens_of(attachment), self._note_of(attachment)
+        AttachmentPreview(attachment, tokens, self._composer.window(), note=note).open()
+
+
+@dataclass(frozen=True)
+class _ReadFile:
+    path: str
+    content: Content
 
 
 def _is_pasted(attachment: Attachment) -> bool:

@@ -19,7 +19,7 @@ from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.layouts import MIDDLE, row
 
 _NO_PICTURE = QSize(0, 0)
-_WIDEST = 260
+_WIDEST, _WIDEST_NOTE = 260, 200
 _GAP = 6
 _WIDEST_THUMBNAIL = 3
 """Times its height."""
@@ -29,7 +29,7 @@ LoadThumbnail = Callable[[Attachment, int, Callable[[QImage], None]], object]
 
 
 Choices = Sequence[tuple[str, Callable[[], object]]]
-"""What a menu says, and what it does."""
+"""What a menu says, and what it does; a separator where it says nothing."""
 
 
 class Chip(QFrame):
@@ -46,13 +46,16 @@ class Chip(QFrame):
         tag: str = "",
         picture: QSize = _NO_PICTURE,
         choices: Choices = (),
+        note: str = "",
     ) -> None:
         """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by.
         ``picture``: the size of the one that `show_picture` will show. ``choices``: of the menu.
+        ``note``: what should be known of how the file was read.
         """
         super().__init__(parent)
         self.name = visible(name)
         self.tag = tag
+        self._note = visible(note)
         self._remove = remove
         themes.set_role(self, "chip")
         self.button = QPushButton(autoDefault=False)
@@ -78,7 +81,10 @@ class Chip(QFrame):
             themes.set_role(self.more, "chip")
             menu = QMenu(self.more)
             for text, choose in choices:
-                menu.addAction(text).triggered.connect(partial(_call, choose))
+                if text:
+                    menu.addAction(text).triggered.connect(partial(_call, choose))
+                else:
+                    menu.addSeparator()
             self.more.setMenu(menu)
             self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         # Not as high as the chip, whose height it would limit otherwise.
@@ -100,9 +106,10 @@ class Chip(QFrame):
         metrics = self.button.fontMetrics()
         widest = themes.px(_WIDEST) - metrics.horizontalAdvance(detail)
         shown = metrics.elidedText(self.name, Qt.TextElideMode.ElideMiddle, max(widest, themes.px(60)))
-        self.button.setText(f"{shown.replace('&', '&&')}{'  ·  ' if detail else ''}{detail}")
-        self.button.setAccessibleName(", ".join(filter(None, (self.name, detail))))
-        self.button.setToolTip(plain_tooltip(self.name))
+        note = metrics.elidedText(self._note, Qt.TextElideMode.ElideRight, themes.px(_WIDEST_NOTE))
+        self.button.setText("  ·  ".join(filter(None, (shown, detail, note))).replace("&", "&&"))
+        self.button.setAccessibleName(", ".join(filter(None, (self.name, detail, self._note))))
+        self.button.setToolTip(plain_tooltip("\n".join(filter(None, (self.name, self._note)))))
 
     def styled_size(self) -> QSize:
         """Its size with the style that it will have once it is shown."""
@@ -191,6 +198,7 @@ def chips_of(
     load: LoadThumbnail | None = None,
     height: int = 0,
     choices_of: Callable[[Attachment], Choices] = lambda _attachment: (),
+    note_of: Callable[[Attachment], str] = lambda _attachment: "",
 ) -> list[Chip]:
     """A chip for each attachment. ``remove`` gets its place; without it, none can be removed.
 
@@ -208,6 +216,7 @@ def chips_of(
             tag=one.sha256,
             picture=thumbnail_size(one, height) if has_picture else _NO_PICTURE,
             choices=choices_of(one),
+            note=note_of(one),
         )
         if load is not None and has_picture:
             load(one, round(height * parent.devicePixelRatioF()), partial(_show_picture, chip))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, QSize, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDropEvent
+from PySide6.QtGui import QAction, QDragEnterEvent, QDragLeaveEvent, QDropEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
@@ -352,6 +352,45 @@ def test_a_click_shows_what_the_model_reads(desk: Desk) -> None:
     copy.click()
     assert QApplication.clipboard().text() == "# Tea"
     preview.accept()
+
+
+def choices(chip: Chip) -> dict[str, QAction]:
+    assert chip.more is not None
+    menu = chip.more.menu()
+    assert menu is not None
+    return {action.text(): action for action in menu.actions()}
+
+
+def test_a_guessed_encoding_is_named_and_another_can_be_chosen(desk: Desk) -> None:
+    desk.attachments.attach_files(
+        [desk.file("a.csv", "Товар;Цена\nЧайник;тысяча\n".encode("cp1251")), desk.file("b.md")]
+    )
+    desk.wait_for("a.csv, 1 KB, read as Windows-1251", "b.md, 1 KB")
+    chip, other = desk.composer.attachments.chips.chips
+    assert other.more is None
+    assert "read as Windows-1251" in chip.button.text() and "read as Windows-1251" in chip.button.toolTip()
+    choices(chip)["Read as DOS 866 (Cyrillic)"].trigger()
+    desk.wait_for("a.csv, 1 KB, read as DOS 866", "b.md, 1 KB")
+    choices(desk.composer.attachments.chips.chips[0])["Read as Windows-1251 (Cyrillic)"].trigger()
+    desk.wait_for("a.csv, 1 KB, read as Windows-1251", "b.md, 1 KB")
+    assert desk.model.unsent.attachments[0].text == "Товар;Цена\nЧайник;тысяча\n"
+
+
+def test_a_web_page_can_be_attached_as_its_source(desk: Desk) -> None:
+    page = "<h1>Tea</h1><script>go()</script><img src=a.png>"
+    desk.attachments.attach_files([desk.file("a.html", page + "<p>a long text")])
+    without = "left out: 1 picture without a description"
+    desk.wait_for(f"a.html, 1 KB, {without}")
+    chip = desk.composer.attachments.chips.chips[0]
+    chip.button.click()
+    (preview,) = desk.area.findChildren(AttachmentPreview)
+    assert preview.details.text().endswith("characters. Left out: 1 picture without a description.")
+    preview.accept()
+    choices(chip)["Attach its source instead"].trigger()
+    desk.wait_for("a.html, 1 KB")
+    assert desk.model.unsent.attachments[0].text.startswith("<h1>")
+    choices(desk.composer.attachments.chips.chips[0])["Attach its text only"].trigger()
+    desk.wait_for(f"a.html, 1 KB, {without}")
 
 
 def test_names_are_shown_as_plain_text(desk: Desk) -> None:
