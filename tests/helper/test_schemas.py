@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.helper.grammars import answer, check_answer
+from app.helper.grammars import CALL_OPTIONS, answer, check_answer
 from app.helper.messages import CheckAnswer, CheckGrammar, GrammarChecked, GrammarFailed
-from tests.support.grammars import accepts
+from tests.support.grammars import accepts, takes
 
 TEXT = {"type": "string"}
 ZOD_EMAIL = (
@@ -112,6 +112,16 @@ def test_the_rest_is_left_to_the_model_and_checked(schema: Any, note: str, valid
     assert accepts(found.grammar, valid) and accepts(found.grammar, invalid)
     assert check_answer(CheckAnswer(source, json.dumps(valid))).problem == ""
     assert check_answer(CheckAnswer(source, json.dumps(invalid))).problem
+
+
+@pytest.mark.parametrize("text", ['{"a": "é/\\n", "b": [1, {}]}', "{}", '{"a": [], "b": null}'])
+@pytest.mark.parametrize(("is_call", "change"), [(True, str), (False, lambda text: text.replace(": ", " :  "))])
+def test_calls_have_white_space_and_signs_as_templates_write_them(text: str, is_call: bool, change: Any) -> None:
+    source = json.dumps({"type": "object", "x-guidance": CALL_OPTIONS})
+    found = answer(CheckGrammar("lark", f"start: %json {source}"))
+    assert isinstance(found, GrammarChecked)
+    assert takes(found.grammar, change(text)) == (is_call or text == "{}")
+    assert not takes(found.grammar, text.replace(", ", ",") + " ")
 
 
 def test_nothing_is_looked_up() -> None:

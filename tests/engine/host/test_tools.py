@@ -259,10 +259,10 @@ NESTED = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "many": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 4},
+            "many": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 2, "maxItems": 4},
             "more": {
                 "type": "object",
-                "properties": {"one": {"enum": ['é/ "', "b"]}, "two": {"enum": [True, None, {}]}},
+                "properties": {"one": {"enum": ['a/ "', "b"]}, "two": {"enum": [True, None, {}]}},
                 "required": ["one", "two"],
                 "additionalProperties": False,
             },
