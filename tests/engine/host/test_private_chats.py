@@ -77,8 +77,11 @@ def test_its_own_next_turn_goes_on_from_the_cache(engine: Engine) -> None:
 
 
 def turns(text: str, answer: str) -> list[Message]:
-    said = (("user", text), ("assistant", answer), ("user", "And?"))
-    return [Message(role=role, content=content) for role, content in said]
+    return [
+        Message(role="user", content=text),
+        Message(role="assistant", content=answer),
+        Message(role="user", content="And?"),
+    ]
 
 
 def test_it_goes_on_after_two_other_private_chats_and_is_erased_before_one_that_is_not(
