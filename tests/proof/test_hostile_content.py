@@ -16,7 +16,7 @@ from app.chats.reading_files import content_of
 from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper
 from app.ui.chat.images import image_file
-from tests.helper import files_to_read
+from tests.helper import documents, files_to_read
 from tests.proof.conftest import Proof
 from tests.proof.damage import check_sentence, damaged
 from tests.support.command_line import ROOT
@@ -52,7 +52,17 @@ def _sources(folder: Path) -> list[Path]:
     texts: dict[str, bytes] = {
         "report.pdf": files_to_read.pdf([f"Page {number} (of 5)" for number in range(5)]),
         "letter.docx": files_to_read.docx(body + files_to_read.item("An item", 1)),
+        "table.xlsx": documents.xlsx({"Tea": "".join(documents.row(n, A="tea", B=n / 7) for n in range(1, 60))}),
+        "talk.pptx": documents.pptx({"A": documents.shape("Tea", kind="title")}, ["A"]),
+        "letter.odt": documents.odf("text", "<text:p>Tea</text:p>" * 50),
+        "book.epub": documents.epub(["one", "two"]),
+        "letter.rtf": rb"{\rtf1\ansi\ansicpg932 " + rb"\'83e\par {\b tea}\intbl a\cell\row " * 50 + b"}",
+        "cells.ipynb": json.dumps({"cells": [{"cell_type": "code", "source": "1", "outputs": []}] * 50}).encode(),
         "page.html": b"<html><head><title>T</title></head><body>" + b"<p>Hello <b>you</b></p>" * 50 + b"</body></html>",
+        "equations.docx": files_to_read.docx(f"<w:p><m:oMath>{files_to_read.EQUATION * 20}</m:oMath></w:p>"),
+        "formulas.html": b"<html><p>x<math><mfrac><mi>a</mi><mn>2</mn></mfrac></math><table><tr><td>1</table>" * 20,
+        "mail.eml": files_to_read.MAIL,
+        "gbk.csv": "品名,数量\n红茶,三十\n".encode("gbk") * 50,
         "table.csv": b"a,b,c\n" * 100,
         "code.py": b"def f():\n    return 1\n" * 50,
         "chats.json": (ROOT / "tests" / "data" / "imports" / "chatgpt.json").read_bytes(),

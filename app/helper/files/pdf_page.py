@@ -47,7 +47,7 @@ def text_of(document: pdfium.PdfDocument, page: pdfium.PdfPage, left_out: Counte
     """The text of a page; what is left out of it is counted. Raises `pypdfium2.PdfiumError`."""
     with closing(page.get_textpage()) as text_page:
         count = max(0, raw.FPDFText_CountChars(text_page))
-        characters = [_character(text_page, index) for index in range(count)]
+        characters = _with_ligatures([_character(text_page, index) for index in range(count)])
         shown = [one for one in characters if not one.letter.isspace()]
         wrong = sum(raw.FPDFText_HasUnicodeMapError(text_page, one.place) == 1 for one in shown)
     notes = list(_notes(document, page))
@@ -67,6 +67,18 @@ def _character(text_page: pdfium.PdfTextPage, index: int) -> Character:
     raw.FPDFText_GetLooseCharBox(text_page, index, box)
     letter = chr(raw.FPDFText_GetUnicode(text_page, index))
     return Character(index, letter, box.left, box.bottom, box.right, box.top)
+
+
+def _with_ligatures(characters: list[Character]) -> list[Character]:
+    """PDFium reverses the letters of Arabic ligatures along with the line: they share one place."""
+    found: list[Character] = []
+    for _, group in itertools.groupby(characters, lambda one: one[2:]):
+        shared = list(group)
+        if len(shared) > 1 and all("\u0600" <= one.letter <= "\u06ff" for one in shared):
+            letters = [one.letter for one in reversed(shared)]
+            shared = [one._replace(letter=letter) for one, letter in zip(shared, letters, strict=True)]
+        found += shared
+    return found
 
 
 def _tidied(text: str) -> str:
