@@ -26,6 +26,13 @@ def test_files_stand_before_the_prompt(tmp_path: Path) -> None:
     assert result.stderr.strip().endswith(f"{tmp_path.name} is a folder. Attach the files in it instead.")
 
 
+def test_what_was_guessed_or_left_out_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.csv").write_bytes("红茶,三十\n".encode("gbk"))
+    (tmp_path / "b.log").write_bytes("größe\n".encode() * 9 + bytes(2))
+    assert "红茶,三十" in with_attached("Why?", [str(tmp_path / "a.csv"), str(tmp_path / "b.log")])
+    assert capsys.readouterr().err == "a.csv: read as GB 18030\nb.log: left out: 2 zero bytes\n"
+
+
 def test_pictures_have_an_option_of_their_own(tmp_path: Path) -> None:
     make_image(tmp_path / "a.png")
     with pytest.raises(KnownError, match=r"^a\.png is a picture\. Use --image for it\.$"):

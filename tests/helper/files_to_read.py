@@ -13,6 +13,18 @@ MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"
 LINKED = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 OTHERS = f'xmlns:m="{MATH}" xmlns:r="{LINKED}"'
 
+EQUATION = (
+    "<m:nary><m:sub><m:r><m:t>i=1</m:t></m:r></m:sub><m:sup/><m:e><m:f><m:num><m:r><m:t>a</m:t></m:r></m:num>"
+    "<m:den><m:r><m:t>2</m:t></m:r></m:den></m:f></m:e></m:nary>"
+)
+MAIL = (
+    b"Received: by mx.example\nFrom: =?iso-8859-1?Q?J=FCrgen?= <j@tea.example>\nTo: a@tea.example\nSubject: Tea\n"
+    b"Date: Mon, 2 Nov 2026 10:00:00 +0100\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=M\n\n--M\n"
+    b"Content-Type: multipart/alternative; boundary=A\n\n--A\nContent-Type: text/plain\n\n--A\n"
+    b"Content-Type: text/html; charset=utf-8\n\n<p>80 <b>degrees</b>\n--A--\n--M\nContent-Type: application/pdf\n"
+    b'Content-Disposition: attachment; filename="tea.pdf"\n\n%PDF\n--M--\n'
+)
+
 
 def pdf(
     pages: Sequence[str],

@@ -14,7 +14,7 @@ import pytest
 
 from app.helper import Helper, HelperError, TookTooLong, TooMuchMemory
 from app.helper.messages import FileNotRead, FileRead, ReadFile
-from tests.helper.files_to_read import WORD, bomb, docx, item, paragraph, pdf
+from tests.helper.files_to_read import MAIL, WORD, bomb, docx, item, paragraph, pdf
 from tests.support.matrix import in_proof
 
 ATTACHMENTS = Path(__file__).parent.parent / "data" / "attachments"
@@ -98,6 +98,10 @@ def test_encodings(read: Read, name: str, data: bytes, media_type: str) -> None:
         ("Name;Größe\nGrüner Tee;groß\n", "mac_roman", "Mac Roman"),
         ("Name;Größe\nGrüner Tee;groß\n", "cp850", "DOS 850"),
         ("今日は天気が良い。", "utf-16-le", "UTF-16 LE"),
+        ("我没有埋怨，磋砣的只是一些时间。", "gbk", "GB 18030"),
+        ("/* 离散余弦变换 */\nvoid dct(float *block, int n); /* 输入数据 */\n", "gbk", "GB 18030"),
+        ("品名，数量\n红茶，三十\n", "gbk", "GB 18030"),
+        ("雨ﾆﾓﾏｹｽﾞ\n風ﾆﾓﾏｹｽﾞ\n雪ﾆﾓ夏ﾉ暑ｻﾆﾓﾏｹﾇ\n", "cp932", "Shift JIS"),
         ("今天天气很好\n我们去公园散步\n", "utf-16-be", "UTF-16 BE"),
     ],
 )
@@ -319,14 +323,29 @@ def test_mails(read: Read) -> None:
     shown = "From: Jürgen <j@tea.example>\nTo: a@tea.example\nDate: Mon, 02 Nov 2026 10:00:00 +0100\nSubject: Tea\n\n"
     plain = head + b"Content-Type: text/plain; charset=gb2312\nContent-Transfer-Encoding: base64\n\nyNXG2qO6yP3Krg==\n"
     assert text_of(read("a.eml", plain)) == shown + "日期：三十"
-    mixed = head + (
-        b"Content-Type: multipart/mixed; boundary=M\n\n--M\nContent-Type: multipart/alternative; boundary=A\n\n"
-        b"--A\nContent-Type: text/plain\n\n--A\nContent-Type: text/html; charset=utf-8\n\n<p>80 <b>degrees</b>\n--A--\n"
-        b'--M\nContent-Type: application/pdf\nContent-Disposition: attachment; filename="tea.pdf"\n\n%PDF\n--M--\n'
-    )
-    found = read("mail", mixed)
+    found = read("mail", MAIL)
     assert text_of(found) == shown + "80 degrees"
     assert isinstance(found, FileRead) and found.left_out == ["the attachment tea.pdf"]
+
+
+def test_a_mail_whose_only_charset_is_that_of_its_page(read: Read) -> None:
+    mail = (
+        b"Delivered-To: a@tea.example\nContent-Type: multipart/related; boundary=R\nFrom: b@tea.example\n"
+        b"To: <a@tea.example>\nSubject: Tea\nDate: Thu, 6 Jun 2024 10:46:09 +0000\nMIME-Version: 1.0\n\n--R\n"
+        b"Content-Transfer-Encoding: quoted-printable\nContent-Type: text/html\n\n<html><head><meta charset=3D\n"
+        b"iso-8859-1></head><p>S=F8ren\n--R\nContent-Type: text/html; charset=Cp1252; name=a.htm\n"
+        b"Content-Disposition: attachment\n\n<p>no\n--R--\n"
+    ).replace(b"charset=3D\n", b"charset=3D=\n")
+    found = read("a.eml", mail)
+    assert text_of(found).startswith("From: b@tea.example\nTo: a@tea.example\n")
+    assert text_of(found).endswith("\n\nSøren")
+    assert isinstance(found, FileRead) and found.left_out == ["the attachment a.htm"]
+    empty = (
+        b"From: a\nSubject: Tea\nDate: Thu, 6 Jun 2024 10:46:09 +0000\nContent-Type: application/pdf; name=b.pdf\n\n%"
+    )
+    found = read("b.eml", empty)
+    assert text_of(found).endswith("Subject: Tea")
+    assert isinstance(found, FileRead) and found.left_out == ["the attachment b.pdf"]
 
 
 @pytest.mark.parametrize(
@@ -478,6 +497,7 @@ CASES = f"<m:eqArr><m:e>{run('x,&amp;x&gt;0')}</m:e><m:e>{run('0,&amp;x≤0')}</
         (f"<m:d><m:e>{FRACTION}</m:e></m:d>", r"\left( \frac{a+b}{2} \right)"),
         (f"<m:func><m:fName>{LIMIT}</m:fName><m:e>{run('f')}</m:e></m:func>", r"\lim_{x→0} f"),
         (f"<m:func><m:fName>{run('sin')}</m:fName><m:e>{run('θ')}</m:e></m:func>", r"\sin θ"),
+        (f'<m:nary><m:naryPr><m:chr m:val="∏"/></m:naryPr><m:sub/><m:sup/></m:nary>{SQUARE}', r"\prod i^{2}"),
         (f"<m:acc><m:e>{run('x')}</m:e></m:acc>", r"\hat{x}"),
         (f"<m:bar><m:barPr><m:pos m:val=\"top\"/></m:barPr><m:e>{run('x')}</m:e></m:bar>", r"\overline{x}"),
         (f"<m:groupChr><m:e>{run('a')}</m:e></m:groupChr>", r"\underbrace{a}"),

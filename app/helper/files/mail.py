@@ -37,7 +37,7 @@ def text_of(file: BinaryIO, _most: int) -> FileText:
 
 
 def _read(message: EmailMessage) -> FileText:
-    is_page = message.get_content_type() == "multipart/related" and "received" not in message
+    is_page = message.get_content_type() == "multipart/related" and "received" not in message and "to" not in message
     body = message.get_body(("html",) if is_page else ("plain", "html"))
     found = _text(body) if body is not None else FileText("")
     if not is_page and not found.text.strip() and (body := message.get_body(("html",))) is not None:
@@ -63,9 +63,10 @@ def _others(message: EmailMessage, body: MIMEPart | None) -> tuple[str, ...]:
     for part in message.walk():
         if part is body or part.is_multipart():
             continue
-        if part.is_attachment():
+        kind = part.get_content_maintype()
+        if part.is_attachment() or (part.get_filename() and kind not in ("text", "image")):
             names.append(part.get_filename() or "without a name")
-        elif part.get_content_maintype() == "image":
+        elif kind == "image":
             pictures += 1
         else:
             frames += (
