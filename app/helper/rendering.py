@@ -28,6 +28,8 @@ class _Renderer(RendererHTML):
         token = tokens[idx]
         address = escapeHtml(str(token.attrs.get("src", "")))
         label = escapeHtml(token.content) or address
+        if sum((one.type == "link_open") - (one.type == "link_close") for one in tokens[:idx]):
+            return label
         return f'<a href="{address}" rel="noreferrer">{label}</a>'
 
     def formula(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:

@@ -40,7 +40,10 @@ _MAX_STEPS = 50_000
 _MAX_DEFINITIONS = 200
 _MAX_DEFINITION = 1000
 _BAR = "\ufdd2"
-"""Stands for a bar inside a formula, which ends no cell."""
+"""Stands for a bar inside a formula or code, which ends no cell."""
+_BETWEEN_CELLS = re.compile(r"(?<!\\)\|")
+_DELIMITERS = re.compile(r"(?=.*\|)[ \t>]*+\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)*+\|?[ \t]*+")
+_CODE = re.compile(r"(?<!`)(`+)(?!`).+?(?<!`)\1(?!`)")
 
 # ---------------------------------------------------------------- lines of text
 
@@ -55,7 +58,7 @@ _ADDRESS = re.compile(
 )
 _MAIL_ADDRESS = re.compile(_MAIL)
 _BEHIND_ADDRESS = re.compile(r"(?:&[A-Za-z0-9]+;|[?!.,:*_~'\"]+)\Z")
-_TAGS = re.compile(r"<(?:/?br ?/?|/?(?:sub|sup|kbd|summary)|/?details(?: open)?)>", re.IGNORECASE)
+_TAGS = re.compile(r"<(?:/?br ?/?|/?(?:sub|sup|kbd|summary)|/?details(?:\s[^<>]*)?)>", re.IGNORECASE)
 _FOOTNOTE = re.compile(r"\[\^([^\]\[\s]{1,40})\](?![(:])")
 
 
@@ -251,7 +254,7 @@ def _placed(rule: RuleFuncBlockType) -> RuleFuncBlockType:
             if token.type == "tr_open" and token.map:
                 cells = _cells(state, token.map[0])
             elif token.type == "inline" and token.map:
-                if rule is table:
+                if rule is _table:
                     at, raw = next(cells, (0, ""))
                     token.meta[PLACES] = _cell_places(at, raw)
                 else:
@@ -261,6 +264,17 @@ def _placed(rule: RuleFuncBlockType) -> RuleFuncBlockType:
         return True
 
     return placed
+
+
+def _table(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """A table, which may also stand right below the text of an item without being indented as it is."""
+    indent = state.blkIndent
+    if silent:
+        state.blkIndent = min(indent, state.sCount[start])
+    try:
+        return table(state, start, end, silent)
+    finally:
+        state.blkIndent = indent
 
 
 def _place_lines(state: StateBlock, token: Token, lines: list[int]) -> None:
@@ -292,7 +306,7 @@ def _cells(state: StateBlock, line: int) -> Iterator[tuple[int, str]]:
     text = state.src[start:end].rstrip()
     if text.startswith("|"):
         start, text = start + 1, text[1:]
-    for cell in re.split(r"(?<!\\)\|", text):
+    for cell in _BETWEEN_CELLS.split(text):
         yield start + len(cell) - len(cell.lstrip()), cell.strip()
         start += len(cell) + 1
 
@@ -332,7 +346,23 @@ def _mask_bars(state: StateCore) -> None:
             if "|" in formula.source and not formula.source.startswith("\\b"):
                 masked = text[formula.start : formula.end].replace("|", _BAR)
                 text = text[: formula.start] + masked + text[formula.end :]
-    state.src = text
+    state.src = _with_code_whole(text) if "|" in text and "`" in text else text
+
+
+def _with_code_whole(text: str) -> str:
+    """With bars in code masked in the rows of tables that have too many cells otherwise."""
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        if _DELIMITERS.fullmatch(line) is None:
+            continue
+        columns = len(_BETWEEN_CELLS.split(line.strip(" \t>").strip("|")))
+        row = max(0, number - 1)
+        while row < len(lines) and lines[row].strip(" \t>"):
+            cells = _BETWEEN_CELLS.split(lines[row].strip(" \t>").removeprefix("|").removesuffix("|"))
+            if len(cells) > columns:
+                lines[row] = _CODE.sub(lambda code: code[0].replace("|", _BAR), lines[row])
+            row += 1
+    return "\n".join(lines)
 
 
 def _unmask_bars(state: StateCore) -> None:
@@ -350,7 +380,7 @@ def _unmask_bars(state: StateCore) -> None:
 # ---------------------------------------------------------------- the parser
 
 _PLACED: tuple[tuple[str, RuleFuncBlockType, list[str]], ...] = (
-    ("table", table, ["paragraph", "reference"]),
+    ("table", _table, ["paragraph", "reference"]),
     ("code", code, []),
     ("fence", fence, ["paragraph", "reference", "blockquote", "list"]),
     ("heading", heading, ["paragraph", "reference", "blockquote"]),

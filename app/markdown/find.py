@@ -26,8 +26,8 @@ _TOKENS = re.compile(
         |\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)+\|?[ \t]*+|\|[ \t]*+:?-+:?[ \t]*+\|[ \t]*+)(?:\n|\Z))
     |(?P<prefix>(?:[ \t]*+(?:>|[-*+](?=[ \t])|\d{{1,9}}[.)](?=[ \t])|\#{{1,6}}(?=[ \t])))+[ \t]*+(?:\[[ xX]\][ \t]+)?)
     )|(?=[\\`!\[\]<&*~_\n|])(?:
-    (?P<emphasis>\*+|~~?|(?<![^\W_])_+|_+(?![^\W_]))
-    |(?P<break>\n[ \t]*+\n\s*|\n(?={_PREFIX}))
+    (?P<emphasis>\*+|(?<!~)~~(?!~)|(?<![^\W_])_+|_+(?![^\W_]))
+    |(?P<break>\n[ \t]*+\n(?:[ \t]*+\n)*+(?:(?!{_PREFIX})[ \t]*+)?|\n(?={_PREFIX}))
     |(?P<soft>\\?\n[ \t]*+)
     |(?P<escape>\\(?P<escaped>[!-/:-@\[-`{{-~]))
     |(?P<ticks>(?<!`)(?P<tick>`+)(?!`)
@@ -35,7 +35,7 @@ _TOKENS = re.compile(
     |(?P<open>!?\[(?=(?:[^\[\]\n]|\[[^\[\]\n]*\](?:{_URL})?)*\]\())
     |(?P<close>\]{_URL})
     |(?P<line></?[Bb][Rr]\ ?/?>)
-    |(?P<tag></?(?:sub|sup|kbd|summary|details)>)
+    |(?P<tag></?(?i:sub|sup|kbd|summary|details(?:\s[^<>]*)?)>)
     |(?P<auto><(?P<address>[A-Za-z][A-Za-z0-9+.\-]{{1,31}}:[^\s<>]*|[^\s<>@]+@[^\s<>@]+)>)
     |(?P<entity>&(?:\#\d{{1,7}}|\#[xX][0-9a-fA-F]{{1,6}}|[A-Za-z][A-Za-z0-9]{{1,31}});)
     |(?P<bar>\|[ \t]*+)
@@ -45,6 +45,10 @@ _TOKENS = re.compile(
 )
 _MARKS = re.compile(r"[*_~`\\\[\]<>&|#\n+=-]|\d[.)]")
 _TABLE = re.compile(r"^[ \t>]*+\|?[ \t]*+:?-+:?[ \t]*+(?:\|[ \t]*+:?-+:?[ \t]*+)*\|?[ \t]*+$", re.MULTILINE)
+_LINES = re.compile(r"(\n|[^\n]+)(?:(?<=\n)[ \t]*(?:>[ \t]?)+)?")
+"""Of a formula or code, without the marks of a quote."""
+_CODE_IN_CELL = re.compile(r"(?:\\(?=\|))?((?:(?!\\\|).)+)", re.DOTALL)
+"""Up to a bar, which has a backslash before it."""
 _SPACES = re.compile(r"\s+")
 _SPECIAL = re.compile(r"&(?:#|[a-z])[a-z0-9]*;|<(?:/?br ?/?|/?su[bp]|/?kbd)>")
 _TARGETS = re.compile(r"\]\([^)\n]*\)+")
@@ -69,6 +73,7 @@ def shown_text(markdown: str, *, plain: bool = False) -> ShownText:
     """The text a reader sees. ``plain``: it is no Markdown."""
     if plain or not _MARKS.search(markdown):
         return ShownText(markdown, [(0, 0)])
+    markdown = markdown.replace("\r", " ")
     return _Reader(markdown, formulas_in(markdown)).read()
 
 
@@ -91,7 +96,7 @@ class _Reader:
         self.has_table = "|" in source and _TABLE.search(source) is not None
         for formula in self.formulas:
             self._read(at, formula.start)
-            self._add(formula.source.replace("\n", " "), formula.start)
+            self._add_parts(_LINES, formula.start, formula.end)
             at = formula.end
         self._read(at, len(source))
         return ShownText("".join(self.parts), self.places or [(0, 0)])
@@ -116,13 +121,17 @@ class _Reader:
         self.places.append((self.length, source))
         self.length += len(text)
 
+    def _add_parts(self, parts: re.Pattern[str], start: int, end: int) -> None:
+        for part in parts.finditer(self.source, start, end):
+            self._add(part[1].replace("\n", " "), part.start(1))
+
     def _take(self, token: re.Match[str], kind: str | None, start: int) -> None:
         if token["fence"] is not None:
             self._add("\n", start)
             self._add(token["code"], token.start("code"))
             self.open.clear()
         elif token["ticks"] is not None:
-            self._add(token["span"].replace("\n", " "), token.start("span"))
+            self._add_parts(_CODE_IN_CELL if self.has_table else _LINES, *token.span("span"))
         elif kind == "escaped" or token["escape"] is not None:
             self._add(token["escaped"], start + 1)
         elif token["auto"] is not None:

@@ -219,6 +219,11 @@ def test_exported_text_has_its_formulas(helper: Helper) -> None:
     assert "src=" not in html
 
 
+def test_an_exported_picture_in_a_link_is_no_link_of_its_own(helper: Helper) -> None:
+    (html,) = helper.render_markdown(RenderMarkdown(["[![build](a.png)](https://b.org) ![c](d.png)"])).html
+    assert html == '<p><a href="https://b.org">build</a> <a href="d.png" rel="noreferrer">c</a></p>\n'
+
+
 def test_a_bar_in_a_formula_ends_no_cell(helper: Helper) -> None:
     text = "| a | b |\n|---|---|\n| $|y|$ | $\\|z\\|$ |\n\n$|x|$"
     (html,) = helper.render_markdown(RenderMarkdown([text])).html

@@ -30,6 +30,11 @@ from tests.ui.chat.markdown.test_view import SAMPLE
         ("这是**强调**。", "这是强调。"),
         ("H<sub>2</sub>O", "H2O"),
         ("one<br>two", "one two"),
+        ("<KBD>Ctrl</KBD> <details class='x'>", "Ctrl "),
+        ("about ~12 to ~20, ~~no~~", "about ~12 to ~20, no"),
+        ("1. one\n\n   - two\n\n   > three", "one\ntwo\nthree"),
+        ("> $$\n> a\n> b\n> $$", "$$ a b $$"),
+        ("| a |\n|---|\n| `x \\| y` |", "\na \n\n\n\nx | y \n"),
     ],
 )
 def test_marks_are_not_shown(markdown: str, shown: str) -> None:

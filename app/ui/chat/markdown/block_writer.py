@@ -92,6 +92,7 @@ class BlockWriter:
         self._cursor = cursor
         self._end = DocumentEnd(cursor, formats)
         self._inline = InlineWriter(self._end, formats, places)
+        self._places = places
         self._block = Block(Kind.PLAIN, 0, "")
         """The one that is being written."""
         self._env: dict[str, Any] = {}
@@ -135,6 +136,8 @@ class BlockWriter:
         self._end.is_free = mark.is_free
         del self.code_runs[mark.code_runs :]
         del self.table_runs[mark.table_runs :]
+        if self._places is not None:
+            self._places.remove_from(mark.position)
 
     # -- blocks
 

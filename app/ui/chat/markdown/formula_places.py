@@ -105,6 +105,11 @@ class FormulaPlaces:
             self._waiting.append(waiting)
             self._unasked += 1
 
+    def remove_from(self, position: int) -> None:
+        """What was written from this position on is removed again."""
+        self._waiting = [waiting for waiting in self._waiting if waiting.start < position]
+        del self.display_runs[bisect_left(self.display_runs, position, key=lambda one: one.start) :]
+
     def ask(self, is_wanted: Callable[[], bool], answered: Callable[[], None]) -> None:
         """Have those drawn that are new here."""
         if self._unasked:

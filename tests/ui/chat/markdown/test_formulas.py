@@ -94,6 +94,16 @@ def test_every_kind_of_formula(qtbot: QtBot, view: MarkdownView, formula: str) -
     assert shown == f"Before\n{OBJECT}\nafter."
 
 
+def test_a_formula_in_what_is_drawn_again_is_put_in_place_once(qtbot: QtBot, view: MarkdownView) -> None:
+    """As long as a line isn't finished, what stands before it is drawn again with it."""
+    for character in f"1. $$\n   x_{{{next(_numbers)}}}\n   $$\n2. two\n\n> $y_{{{next(_numbers)}}}$\n\nend":
+        view.append_pieces([Piece(text=character)])
+        view._draw()
+    view.finish()
+    settle(qtbot, view)
+    assert view.document().toPlainText() == f"{OBJECT}\ntwo\n{OBJECT}\nend"
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -173,6 +173,18 @@ def test_a_table_below_a_line_or_an_item(qapp: QApplication) -> None:
         assert rows(text + "| 1 | 2 |\n") == [["a", "b"], ["1", "2"]]
 
 
+def test_a_table_below_an_item_without_its_indentation(qapp: QApplication) -> None:
+    text = "1. **Sizes**:\n| a | b |\n|---|---|\n| 1 | 2 |\n\n2. Next\n   - inner\n| c |\n|---|\n| 3 |\n"
+    assert plain_text(text) == "1. Sizes:\n\na\tb\n1\t2\n\n2. Next\n  - inner\n\nc\n3"
+
+
+def test_bars_in_code_are_no_cells_where_they_would_be_too_many(qapp: QApplication) -> None:
+    table = "| command | what |\n|---|---|\n| `ls | wc` | counts |\n| `a` | `b` | c |\n| `d | e` |\n"
+    assert rows(table)[1:] == [["ls | wc", "counts"], ["a", "b"], ["`d", "e`"]]
+    assert rows("> | `x || y` | b |\n> |---|---|\n")[0] == ["x || y", "b"]
+    assert plain_text(f"```\n{table}```") == table.rstrip()
+
+
 def test_a_table_below_a_line_is_no_text_while_it_comes(qtbot: QtBot, view: MarkdownView) -> None:
     for piece in ("The figures:\n", "| a | b |", "\n", "|--"):
         view.append_pieces([Piece(text=piece)])
@@ -196,6 +208,7 @@ def test_the_tags_that_models_write(qapp: QApplication) -> None:
     assert marked(details, "b") == "Moretext"
     inline = "<details open><summary>More</summary>\nHidden\n</details>"
     assert [line.strip() for line in plain_text(inline).splitlines()] == ["More", "Hidden"]
+    assert plain_text('<details class="x" open="">\n<summary>A</summary>\n\nb\n</details>').split() == ["A", "b"]
     assert plain_text("one</br>two<br />") == "one\ntwo"
     html = "<div>a</div> <b>c</b> <script>alert(1)</script> <!-- d --> <img src=x onerror=y> <br onclick=z>"
     assert plain_text(html) == html
