@@ -24,6 +24,7 @@ from app.models.text import is_right_to_left
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.document_end import DocumentEnd
 from app.ui.chat.markdown.formats import (
+    BEGINS,
     CHECKED,
     CONTINUED,
     DEPTH,
@@ -98,6 +99,7 @@ class BlockWriter:
         self._env: dict[str, Any] = {}
         self._lists: list[_List] = []
         self._quotes = 0
+        self._begins_quote = False
         self._item: Token | None = None
         """An item whose bullet is still to be written, with its first line."""
         self._note = ""
@@ -222,6 +224,7 @@ class BlockWriter:
         if name in ("paragraph", "heading", "alert_title") and side == "open":
             self._write_text(next(following), int(token.tag[1]) if name == "heading" else 0, bold=name == "alert_title")
         elif name in ("blockquote", "alert"):
+            self._begins_quote = side == "open" and not self._quotes and not self._block.continued
             self._quotes += 1 if side == "open" else -1
         elif name in ("ordered_list", "bullet_list", "list_item", "footnote_reference"):
             self._flush_item()
@@ -312,6 +315,8 @@ class BlockWriter:
         quotes = min(self._quotes, _MAX_QUOTES)
         form.setProperty(ROLE, QUOTE)
         form.setProperty(DEPTH, quotes)
+        form.setProperty(BEGINS, self._begins_quote)
+        self._begins_quote = False
         if is_right_to_left(text):
             form.setRightMargin(self.margin + quotes * QUOTE_INDENT)
         else:
@@ -322,6 +327,11 @@ class BlockWriter:
             one.items.add(self._cursor.block())
         else:
             one.items = self._cursor.createList(self.formats.list(len(self._lists), one.number, one.mark))
+
+    @property
+    def _left(self) -> float:
+        """How far code and tables stand in, in pixels."""
+        return len(self._lists) * self.formats.indent + min(self._quotes, _MAX_QUOTES) * QUOTE_INDENT
 
     # -- tables
 
@@ -350,7 +360,7 @@ class BlockWriter:
                 form = self.formats.cell(header=row == 0, last=row == len(rows) - 1, mirrored=run.is_mirrored)
                 cell.setFormat(form)
                 self._cursor.setPosition(cell.firstPosition())
-                self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored))
+                self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored, self._quotes))
                 self._inline.write(line, tokens, Look(bold=row == 0))
         if run.is_mirrored:
             self._end.runs.sort(key=lambda one: one.source)
@@ -366,10 +376,10 @@ class BlockWriter:
         columns, at = len(rows[0]), self.position
         before = self.table_runs[-1] if self._block.continued and self.table_runs else None
         if before is not None and len(before.widths) == columns:
-            return TableRun(at, before.widths, before.is_mirrored, before.group)
+            return TableRun(at, before.widths, before.is_mirrored, before.group, before.left)
         texts = [[self._inline.measured(tokens) for tokens in cells] for cells in rows]
         is_mirrored = is_right_to_left(" ".join(map(" ".join, texts)))
-        return TableRun(at, column_widths(texts, self.formats), is_mirrored, at)
+        return TableRun(at, column_widths(texts, self.formats), is_mirrored, at, self._left)
 
     def measure_table(self, run: TableRun) -> None:
         """Formulas were put into cells of a table."""
@@ -393,6 +403,7 @@ class BlockWriter:
         """Write one line of code, from this place of the source. ``joined``: it goes on with the line before it;
         ``partial``: it is still growing."""
         form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=run.is_wrapped)
+        form.setProperty(DEPTH, min(self._quotes, _MAX_QUOTES))
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
@@ -411,15 +422,13 @@ class BlockWriter:
         run.is_closed = True
         if not run.lines:
             self.code_line(run, "", -1)
-        self._cursor.setBlockFormat(
-            self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=run.is_wrapped)
-        )
+        form = self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=run.is_wrapped)
+        form.setProperty(DEPTH, min(self._quotes, _MAX_QUOTES))
+        self._cursor.setBlockFormat(form)
 
     def _write_code(self, token: Token) -> None:
         """Write a code block that stands inside an item or a quote, or is indented."""
-        quotes = min(self._quotes, _MAX_QUOTES)
-        left = len(self._lists) * self.formats.indent + quotes * QUOTE_INDENT
-        run = self.begin_code(language_of(token.info), left)
+        run = self.begin_code(language_of(token.info), self._left)
         lines = token.content.removesuffix("\n").split("\n")
         for line, (_, place) in zip(lines, token.meta[PLACES], strict=False):
             self.code_line(run, line, place + self._inline.offset)

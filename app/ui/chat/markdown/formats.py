@@ -37,6 +37,8 @@ TASK = QTextFormat.Property.UserProperty.value + 6
 """Block property: the block begins with one of the next two characters, which stands for its check mark."""
 MIRRORED = QTextFormat.Property.UserProperty.value + 7
 """Block property of a cell: how many columns its table has, whose first one stands on the right."""
+BEGINS = QTextFormat.Property.UserProperty.value + 10
+"""Block property: a quote begins here, which is none with the one above."""
 CHECKED, UNCHECKED = "\u2611", "\u2610"
 
 GAP = 10.0
@@ -258,9 +260,11 @@ class Formats:
             result.setBottomBorderBrush(self.theme.control_line if header else self.theme.line)
         return result
 
-    def cell_block(self, alignment: Qt.AlignmentFlag, mirrored: int = 0) -> QTextBlockFormat:
-        """``mirrored``: how many columns the table has, if the first one stands on the right."""
+    def cell_block(self, alignment: Qt.AlignmentFlag, mirrored: int = 0, quotes: int = 0) -> QTextBlockFormat:
+        """``mirrored``: how many columns the table has, if the first one stands on the right; ``quotes``: how many
+        it stands in."""
         result = QTextBlockFormat()
+        result.setProperty(DEPTH, quotes)
         if mirrored:
             result.setProperty(MIRRORED, mirrored)
         result.setAlignment(alignment)

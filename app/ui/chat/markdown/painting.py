@@ -50,14 +50,16 @@ def paint_roles(
         if role == formats.RULE:
             y = round(block_rect(document, block).center().y())
             painter.fillRect(QRectF(0, y, prose_width, 1), theme.line)
-        elif role == formats.QUOTE:
+        elif form.intProperty(formats.DEPTH):
             _paint_quote(painter, document, block, theme, prose_width)
 
 
 def _paint_quote(painter: QPainter, document: QTextDocument, block: QTextBlock, theme: Theme, prose_width: int) -> None:
     form, below = block.blockFormat(), block.next()
     rect = block_rect(document, block)
-    shared = min(form.intProperty(formats.DEPTH), below.blockFormat().intProperty(formats.DEPTH))
+    after = below.blockFormat()
+    is_other = after.boolProperty(formats.BEGINS)
+    shared = 0 if is_other else min(form.intProperty(formats.DEPTH), after.intProperty(formats.DEPTH))
     is_right = block.textDirection() is Qt.LayoutDirection.RightToLeft
     for depth in range(form.intProperty(formats.DEPTH)):
         bottom = block_rect(document, below).top() if depth < shared else rect.bottom()

@@ -26,6 +26,8 @@ class TableRun:
     """Whether the first column stands on the right, as one reads Arabic or Hebrew."""
     group: int
     """Tables with the same number are parts of one and are scrolled together."""
+    left: float = 0.0
+    """How far it stands in where there is room for that, in pixels."""
     end: int = 0
 
     @property
@@ -42,9 +44,12 @@ class TableRun:
         them are free beside prose."""
         result = formats.table()
         is_wide = self.is_wide(available)
+        left = self.left if not 0 < available < self.left + self.width else 0.0
         if self.is_mirrored and not is_wide:
             result.setAlignment(Qt.AlignmentFlag.AlignRight)
-            result.setRightMargin(margin)
+            result.setRightMargin(margin + left)
+        else:
+            result.setLeftMargin(left)
         if is_wide:
             fixed = QTextLength.Type.FixedLength
             widths = reversed(self.widths) if self.is_mirrored else self.widths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from textwrap import indent
 
 import pytest
 from PySide6.QtCore import Qt
@@ -176,6 +177,17 @@ def test_a_table_below_a_line_or_an_item(qapp: QApplication) -> None:
 def test_a_table_below_an_item_without_its_indentation(qapp: QApplication) -> None:
     text = "1. **Sizes**:\n| a | b |\n|---|---|\n| 1 | 2 |\n\n2. Next\n   - inner\n| c |\n|---|\n| 3 |\n"
     assert plain_text(text) == "1. Sizes:\n\na\tb\n1\t2\n\n2. Next\n  - inner\n\nc\n3"
+
+
+def test_tables_and_code_stand_in_as_far_as_the_text_they_belong_to(qtbot: QtBot, view: MarkdownView) -> None:
+    table = "| a |\n|---|\n| 1 |\n"
+    view.set_text(f"- x\n\n{indent(table, '  ')}\n> y\n\n{indent(table, '> ')}\n{table}\n- x\n  ```\n  z\n  ```\n")
+    settle(qtbot, view)
+    runs, document = view._rendering.writer.table_runs, view.document()
+    boxes = [document.documentLayout().frameBoundingRect(document.frameAt(run.start)).left() for run in runs]
+    item, quote, alone = boxes
+    assert item > quote > alone
+    assert item - alone == view._rendering.code_runs[0].left
 
 
 def test_bars_in_code_are_no_cells_where_they_would_be_too_many(qapp: QApplication) -> None:
