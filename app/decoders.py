@@ -18,17 +18,18 @@ _decoders: dict[Any, Decoder[Any]] = {}
 _preparing = threading.Lock()
 
 
-def decoder(kind: Any) -> Decoder[Any]:
-    """Decodes JSON as ``kind``, any type that msgspec knows; can be used by several threads."""
+def decoder(kind: Any, *, strict: bool = True) -> Decoder[Any]:
+    """Decodes JSON as ``kind``, any type that msgspec knows; can be used by several threads. Not ``strict``: a number
+    may also be written as text."""
     with _preparing:
-        if kind not in _decoders:
-            _decoders[kind] = Decoder(kind)
-        return _decoders[kind]
+        if (kind, strict) not in _decoders:
+            _decoders[kind, strict] = Decoder(kind, strict=strict)
+        return _decoders[kind, strict]
 
 
-def decode(data: bytes | str | msgspec.Raw, kind: type[T]) -> T:
+def decode(data: bytes | str | msgspec.Raw, kind: type[T], *, strict: bool = True) -> T:
     """JSON as a value of ``kind``. Raises `msgspec.DecodeError`, and `msgspec.ValidationError` for another type."""
-    found: T = decoder(kind).decode(data)
+    found: T = decoder(kind, strict=strict).decode(data)
     return found
 
 

@@ -172,9 +172,17 @@ def _overlapping(found: Forced, deadline: float) -> Iterator[str]:
     for place, part in found.parts:
         if "oneOf" in part:
             definitions = found.schema.get("$defs", {})
-            alone = {"oneOf": part["oneOf"], "$defs": definitions, "x-guidance": _WITHOUT_ONE_OF}
+            # llguidance doesn't compare what is behind references.
+            inner = [_behind(one, definitions) for one in part["oneOf"]]
+            alone = {"oneOf": inner, "$defs": definitions, "x-guidance": _WITHOUT_ONE_OF}
             if time.monotonic() > deadline or _error(alone):
                 yield note("oneOf", place)
+
+
+def _behind(part: Any, definitions: dict[str, Any]) -> Any:
+    """What a ``part`` that is only a reference refers to."""
+    is_reference = isinstance(part, dict) and list(part) == ["$ref"]
+    return definitions[part["$ref"].rpartition("/")[2]] if is_reference else part
 
 
 def _compiles(schema: dict[str, Any]) -> bool:

@@ -28,7 +28,7 @@ def asked_by_messages(
     warnings = warnings or Warnings()
     choice = request.tool_choice
     several = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
-    use = tool_use(request.tools or [], choice, pair, warnings, several=several, custom=True)
+    use = tool_use(request.tools or [], choice, warnings, several=several, custom=True)
     request.response_format = (request.output_config and request.output_config.format) or request.output_format
     check_together(request, use, pair)
     history = History(images, warnings)

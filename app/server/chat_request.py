@@ -15,7 +15,7 @@ from app.protocol.options import TemplateVariables
 from app.protocol.tools import ToolUse
 from app.server.errors import invalid
 from app.server.fields import ChatMessage, ChatRequest
-from app.server.history import ROLES, History
+from app.server.history import ROLES, Call, History
 from app.server.images import RequestImages
 from app.server.settings import command_for, likely, most_tokens
 from app.server.tool_request import check_together, tool_use
@@ -44,20 +44,21 @@ class Asked:
 def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None) -> Asked:
     """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""
     warnings = warnings or Warnings()
-    use = _tool_use(request, pair, warnings)
+    use = _tool_use(request, warnings)
     check_together(request, use, pair)
     messages = _messages(request.messages, images, warnings)
     begun = None
-    if messages[-1].role == "assistant" and request.continue_final_message is not False:
+    if messages and messages[-1].role == "assistant" and request.continue_final_message is not False:
         begun = messages.pop()
     elif request.continue_final_message:
         raise invalid("Only an answer can be continued, and the last message isn't the assistant's.")
     command = command_for(request, pair, messages, warnings)
     longest = request.max_completion_tokens
+    effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
     command = msgspec.structs.replace(
         command,
         max_tokens=command.max_tokens if longest is None else most_tokens(longest, warnings),
-        thinking=thinking_level(request.reasoning_effort, pair.thinking, warnings),
+        thinking=thinking_level(effort, pair.thinking, warnings),
         thinking_budget=budget(request.thinking_budget_tokens),
         template_variables=template_variables(request.chat_template_kwargs or {}, pair, warnings),
         tools=use,
@@ -72,8 +73,8 @@ def continuing(command: Generate, begun: Message | None, warnings: Warnings) -> 
     """``command`` for an answer that has begun with a message, if there is one. Raises `ApiError`."""
     if begun and begun.tool_calls:
         raise invalid("The results of the last calls are missing.")
-    if not command.messages:
-        command = msgspec.structs.replace(command, messages=[Message(role="user", content="")])
+    if all(one.role == "system" for one in command.messages):
+        command = msgspec.structs.replace(command, messages=[*command.messages, Message(role="user", content="")])
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command, warnings)
     question = CheckText(
@@ -119,14 +120,14 @@ def budget(tokens: int | None) -> int | None:
     return None if tokens is None or tokens < 0 else min(tokens, MAX_COUNT)
 
 
-def _tool_use(request: ChatRequest, pair: PairLoaded, warnings: Warnings) -> ToolUse | None:
+def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:
     """With the old ``functions``, of which an answer calls one."""
     several = request.parallel_tool_calls is not False and not request.functions
     choice = request.tool_choice
     if request.functions and choice is None:
         choice = request.function_call
         choice = {"type": "function", **choice} if isinstance(choice, dict) else choice
-    return tool_use([*(request.tools or []), *(request.functions or [])], choice, pair, warnings, several=several)
+    return tool_use([*(request.tools or []), *(request.functions or [])], choice, warnings, several=several)
 
 
 def _messages(sent: Sequence[ChatMessage], images: RequestImages, warnings: Warnings) -> list[Message]:
@@ -137,16 +138,15 @@ def _messages(sent: Sequence[ChatMessage], images: RequestImages, warnings: Warn
         if message.role in ("tool", "function"):
             history.result(message.tool_call_id, message.content, message.name)
         elif ROLES.get(message.role) == "assistant":
-            thought = message.reasoning_content or message.reasoning or ""
+            thought = message.reasoning_content or message.reasoning
             history.answer(message.content, thought, _calls(message))
         else:
             history.add(message.role, message.content)
     return history.whole()
 
 
-def _calls(message: ChatMessage) -> list[tuple[Any, Any, Any]]:
-    """The id, the name and the arguments of each."""
-    found: list[tuple[Any, Any, Any]] = []
+def _calls(message: ChatMessage) -> list[Call]:
+    found: list[Call] = []
     for call in message.tool_calls or []:
         if call.function:
             found.append((call.id, call.function.name, call.function.arguments))

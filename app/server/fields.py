@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -15,8 +17,8 @@ Number = int | float
 MOST_STOPS = 64
 MOST_BIASES = 1024
 StopText = Annotated[str, msgspec.Meta(max_length=1000)]
-Content = str | list[Any] | dict[str, Any] | None
-"""Text, parts, or one part."""
+Content = Any
+"""Text, parts, one part, or another value of a tool; ``None``: nothing."""
 _NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -82,7 +84,12 @@ class Settings(msgspec.Struct, kw_only=True):
     grammar: str | None = None
     """In GBNF, llama-server's."""
     n: int | None = None
-    logit_bias: Annotated[dict[int, Number], msgspec.Meta(max_length=MOST_BIASES)] | None = None
+    logit_bias: (
+        Annotated[dict[str, Any], msgspec.Meta(max_length=MOST_BIASES)]
+        | Annotated[list[Any], msgspec.Meta(max_length=MOST_BIASES)]
+        | None
+    ) = None
+    """By the numbers of tokens, or llama-server's pairs."""
     slipstream: OwnOptions | None = None
     speculative: Speculative | None = None
     speculative_n_max: int | None = msgspec.field(default=None, name="speculative.n_max")
@@ -108,12 +115,16 @@ class ChatMessage(msgspec.Struct):
     content: Content = None
     name: Any = None
     tool_call_id: Any = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
+    reasoning_content: Content = None
+    reasoning: Content = None
     """vLLM's name for it."""
     tool_calls: list[ChatToolCall] | None = None
     function_call: CalledFunction | None = None
     """The old form of a call."""
+
+
+class ReasoningOptions(msgspec.Struct):
+    effort: str | None = None
 
 
 class ChatRequest(Settings, kw_only=True):
@@ -132,6 +143,8 @@ class ChatRequest(Settings, kw_only=True):
     """And of the choice among them."""
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
+    reasoning: ReasoningOptions | None = None
+    """OpenRouter's form of it."""
     thinking_budget_tokens: int | None = None
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
@@ -174,10 +187,6 @@ class MessagesRequest(Settings, kw_only=True):
     tool_choice: Any = None
 
 
-class ReasoningOptions(msgspec.Struct):
-    effort: str | None = None
-
-
 class TextOptions(msgspec.Struct):
     format: ResponseFormat | None = None
 
@@ -202,7 +211,7 @@ class ResponsesRequest(Settings, kw_only=True):
     """``/v1/responses``."""
 
     input: str | Annotated[list[Item], msgspec.Meta(min_length=1)]
-    instructions: str | None = None
+    instructions: Content = None
     max_output_tokens: Number | None = None
     reasoning: ReasoningOptions | None = None
     text: TextOptions | None = None
@@ -227,10 +236,24 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     with_pieces: bool | None = None
 
 
+def mended(body: bytes) -> bytes:
+    """The JSON of a request with U+FFFD for halves of characters, which programs send that cut text in the middle of
+    an emoji."""
+    if b"\\u" not in body:
+        return body
+    try:
+        decoders.decode(body, msgspec.Raw)
+    except msgspec.DecodeError:
+        with contextlib.suppress(ValueError, RecursionError):
+            text = json.dumps(json.loads(body), ensure_ascii=False)
+            return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return body
+
+
 def parsed(body: bytes, kind: type[T]) -> T:
     """The JSON of a request. Raises `ApiError`."""
     try:
-        return decoders.decode(body, kind)
+        return decoders.decode(body, kind, strict=False)
     except _NOT_READ as error:
         detail = str(error) if isinstance(error, msgspec.ValidationError) else "it is no valid JSON"
         raise invalid(f"The request can't be used: {detail.rstrip('.')}.") from None

@@ -23,6 +23,8 @@ from app.server.images import RequestImages
 from app.server.tool_request import as_object, is_name, template_id
 from app.server.warnings import Warnings, quoted
 
+Call = tuple[Any, Any, Any]
+"""The id, the name and the arguments."""
 ROLES: dict[str, Role] = {
     "developer": "system",
     "system": "system",
@@ -33,6 +35,7 @@ ROLES: dict[str, Role] = {
     "model": "assistant",
 }
 _IMAGES = ("image_url", "input_image", "image")
+"""Besides parts of any type that have an ``image_url``."""
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
 _TEXTS = (
@@ -75,15 +78,14 @@ class History:
         self.messages.append(Message(role=known, content=text, images=seen))
 
     def answer(
-        self, content: Content, thinking: str = "", calls: Sequence[tuple[Any, Any, Any]] = (), *, goes_on: bool = False
+        self, content: Content, thinking: Content = None, calls: Sequence[Call] = (), *, goes_on: bool = False
     ) -> None:
-        """A message of the assistant's, whose ``calls`` are an id, a name and arguments each.
-
-        ``goes_on``: it is a part of the answer that comes last, if one does. Raises `ApiError`.
-        """
+        """A message of the assistant's, with its ``calls``. ``goes_on``: a part of the answer that comes last, if one
+        does. Raises `ApiError`."""
         parts = content if isinstance(content, list) else [content]
         thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
-        thinking += "".join(_all_text(part.get("thinking") or part.get("text")) for part in thoughts)
+        texts = [thinking, *(part.get("thinking") or part.get("text") for part in thoughts)]
+        thinking = "".join(map(_all_text, texts))
         text, seen = self._content([part for part in parts if part and part not in thoughts], "assistant")
         known, written = [], [text] if text else []
         for identity, name, arguments in calls:
@@ -119,6 +121,7 @@ class History:
             return
         self._open = [one for one in self._open if one is not call]
         self.messages.append(Message(role="tool", content=text, images=seen, tool_call_id=call.id, tool_name=call.name))
+        self._sort_results()
 
     def whole(self) -> list[Message]:
         """All messages: system messages at the beginning as one, since many templates know only one, and images in
@@ -142,6 +145,14 @@ class History:
 
     # ------------------------------------------------------------ calls
 
+    def _sort_results(self) -> None:
+        """The last results in the order of their calls: many templates show nothing else to tell them apart."""
+        at = len(self.messages)
+        while at and self.messages[at - 1].role == "tool":
+            at -= 1
+        places = {call.id: place for place, call in enumerate(self.messages[at - 1].tool_calls)} if at else {}
+        self.messages[at:] = sorted(self.messages[at:], key=lambda one: places.get(one.tool_call_id, len(places)))
+
     def _call(self, identity: Any, name: Any, arguments: Any) -> ToolCall | str:
         """A call, or its text where it can't be given to templates as one."""
         self._calls += 1
@@ -151,7 +162,7 @@ class History:
             call = ToolCall(known, name, values)
             self._open.append(call)
             return call
-        self._warnings.add(f"A call of {quoted(name)} whose arguments aren't a JSON object is shown as text.")
+        self._warnings.add(f"A call of {quoted(name)} is shown as text: its name or its arguments can't be used.")
         self._named[known] = str(name or "a tool")
         return f"{name or ''}({arguments if isinstance(arguments, str) else _json(arguments)})"
 
@@ -167,8 +178,8 @@ class History:
     def _content(self, content: Content, role: Role) -> tuple[str, tuple[Image, ...]]:
         texts: list[str] = []
         seen: list[Image] = []
-        for part in content if isinstance(content, list) else [content or ""]:
-            if isinstance(part, dict) and part.get("type") in _IMAGES:
+        for part in _parts(content):
+            if isinstance(part, dict) and (part.get("type") in _IMAGES or part.get("image_url")):
                 try:
                     seen.append(_image(part, self._images))
                 except ApiError as error:
@@ -180,15 +191,17 @@ class History:
         return "\n".join(texts), tuple(seen)
 
     def _text(self, part: Any, role: Role) -> str:
-        kind = part.get("type") if isinstance(part, dict) else "text"
         if isinstance(part, str):
             return part
+        if not isinstance(part, dict) or not (part.get("type") or isinstance(part.get("text"), str)):
+            return _json(part)  # what a tool has found
+        kind = part.get("type")
         text = _text_file(part) if kind in _FILES else _all_text(part)
         if text:
             return text
         if kind in _FILES:
             return self._unusable(not_supported("This server takes text and images, no other files."), role, _UNREAD)
-        if not isinstance(part, dict) or part.get("text") is None:
+        if part.get("text") is None:
             self._warnings.add(f"A part of the type {quoted(kind)} was left out of a message: it has no text.")
         return ""
 
@@ -204,6 +217,15 @@ class History:
             self._warnings.add("A line for another server (x-anthropic-…) was left out of the system prompt.")
             text = text[match.end() :]
         return text
+
+
+def _parts(content: Content) -> list[Any]:
+    """Texts, parts, and values of tools."""
+    if isinstance(content, dict) and isinstance(content.get("content"), list) and "type" not in content:
+        content = content["content"]  # a result as MCP has it
+    if isinstance(content, list) and all(part is None or isinstance(part, str | dict) for part in content):
+        return [part for part in content if part is not None]
+    return [] if content is None else [content]
 
 
 def _shown(images: tuple[Image, ...]) -> Message:

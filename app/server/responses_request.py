@@ -30,7 +30,7 @@ def asked_by_responses(
     warnings = warnings or Warnings()
     _check_supported(request, warnings)
     several = request.parallel_tool_calls is not False
-    use = tool_use(request.tools or [], request.tool_choice, pair, warnings, several=several)
+    use = tool_use(request.tools or [], request.tool_choice, warnings, several=several)
     if request.text and request.text.format:
         request.response_format = request.text.format
     check_together(request, use, pair)

@@ -12,7 +12,7 @@ from app.server import guard, metrics
 from app.server.answers import Answers, unavailable
 from app.server.engine import Engine, asking
 from app.server.errors import ApiError, invalid
-from app.server.fields import TokenizeRequest, parsed
+from app.server.fields import TokenizeRequest, mended, parsed
 from app.server.generation import Finished, Generation, loaded_pair
 from app.server.guard import Guard
 from app.server.http import Handler, Head, Reply, StreamReply, json_reply
@@ -118,7 +118,7 @@ class ModelService:
     async def _answered(self, head: Head, route: _Route, record: Record, body: bytes) -> Reply | StreamReply:
         asking.set(client_of(head.headers))
         try:
-            reply = await route.answer(body, record.finished)
+            reply = await route.answer(mended(body), record.finished)
         except ApiError as error:
             record.refused(error)
             raise

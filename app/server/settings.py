@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -131,10 +131,21 @@ def _nearest(name: str, value: int | float, warnings: Warnings) -> int | float:
     return nearest
 
 
-def _biases(wanted: dict[int, int | float], warnings: Warnings) -> dict[int, float]:
-    if any(abs(bias) > _MOST_BIAS for bias in wanted.values()):
-        warnings.add(f"Values of logit_bias were taken as {_MOST_BIAS} or -{_MOST_BIAS}, the nearest that there are.")
-    return {token: min(max(bias, -_MOST_BIAS), _MOST_BIAS) for token, bias in wanted.items()}
+def _biases(wanted: dict[str, Any] | list[Any], warnings: Warnings) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for pair in wanted.items() if isinstance(wanted, dict) else wanted:
+        try:
+            token, bias = pair
+            value = -_MOST_BIAS if bias is False else float(bias)
+            nearest = found[int(token)] = min(max(value, -_MOST_BIAS), _MOST_BIAS)
+        except (TypeError, ValueError, OverflowError):
+            warnings.add("Values of logit_bias were left out: each has to be a number, for the number of a token.")
+            continue
+        if nearest != value:
+            warnings.add(
+                f"Values of logit_bias were taken as {_MOST_BIAS} or -{_MOST_BIAS}, the nearest that there are."
+            )
+    return found
 
 
 def _stops(request: Settings) -> list[str]:

@@ -17,10 +17,6 @@ from app.server.errors import ApiError, invalid, not_supported
 from app.server.fields import Settings
 from app.server.warnings import Warnings, quoted
 
-NO_TOOLS = (
-    "The loaded model's chat template doesn't write tool calls in a form that this server knows. "
-    "Send the request without tools."
-)
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _NOT_READ = (msgspec.MsgspecError, UnicodeError, RecursionError)
@@ -49,7 +45,6 @@ def is_name(name: Any) -> bool:
 def tool_use(
     sent: Sequence[Any],
     choice: Any,
-    pair: PairLoaded,
     warnings: Warnings,
     *,
     several: bool = True,
@@ -69,8 +64,6 @@ def tool_use(
         raise invalid("The request wants a call, and has no tool that this server can offer.")
     if wanted == "none" or not tools:
         return None
-    if not pair.tool_format:
-        raise not_supported(NO_TOOLS)
     return ToolUse(tools=tools, required=wanted == "required", only=named, several=several)
 
 
@@ -81,7 +74,7 @@ def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> 
     wanted = request.response_format
     if request.grammar:
         raise not_supported("This server doesn't support tools together with a grammar.")
-    if wanted and wanted.type != "text" and pair.tool_format and not FORMATS[pair.tool_format].anywhere:
+    if wanted and wanted.type != "text" and not FORMATS[pair.tool_format].anywhere:
         raise not_supported("This model writes calls as JSON, so tools don't go together with an answer format.")
 
 
@@ -170,15 +163,12 @@ def _parameters(function: dict[str, Any]) -> dict[str, Any]:
 
 def _choice(choice: Any, warnings: Warnings) -> tuple[str, str, set[str] | None]:
     """``auto``, ``none`` or ``required``; the name of the one tool to be called; the names of those that may be."""
-    if choice is None or isinstance(choice, str):
-        if choice not in _FREE:
-            warnings.add(f"The tool_choice {quoted(choice)} isn't known here; the model decides.")
-        return _FREE.get(choice, "auto"), "", None
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if not choice or (isinstance(kind, str) and kind in _FREE):
+        return _FREE[kind or None], "", None
     if not isinstance(choice, dict):
-        raise invalid("The tool_choice is neither a word nor a tool.")
-    kind = choice.get("type")
-    if kind in ("auto", "none", "any", "required"):
-        return _FREE[kind], "", None
+        warnings.add(f"The tool_choice {quoted(choice)} isn't known here; the model decides.")
+        return "auto", "", None
     inside = (choice[key] for key in ("function", "custom", "allowed_tools") if isinstance(choice.get(key), dict))
     inner = next(inside, choice)
     if kind == "allowed_tools":

@@ -191,7 +191,6 @@ def test_parts_and_roles(server: Served) -> None:
     [
         {"messages": []},
         {"messages": "Hi"},
-        {"messages": [{"role": "system", "content": "Hi"}]},
         {"temperature": "warm"},
         {"stop": ["x"] * 100},
         {"response_format": {"type": "xml"}},
@@ -202,7 +201,6 @@ def test_parts_and_roles(server: Served) -> None:
         {"continue_final_message": True},
         {"stream": "yes"},
         {"logit_bias": {"100000": 1}},
-        {"logit_bias": {"one": 1}},
         {"tool_choice": "required"},
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "/etc/passwd"}}]}]},
         {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},

@@ -15,7 +15,7 @@ from app.protocol.events import ModelInfo, PairLoaded
 from app.server.anthropic_request import asked_by_messages
 from app.server.chat_request import Asked, asked
 from app.server.errors import ApiError
-from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, parsed
+from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, mended, parsed
 from app.server.images import RequestImages
 from app.server.responses_request import asked_by_responses
 
@@ -67,6 +67,32 @@ QUESTION: Json = {"role": "user", "content": "Which colour?"}
 
 
 # ------------------------------------------------------------ calls and results
+
+
+def test_results_stand_in_the_order_of_their_calls() -> None:
+    first, second = calling("{}")["tool_calls"][0], calling("{}", "c2")["tool_calls"][0]
+    both: Json = {"role": "assistant", "content": None, "tool_calls": [first, second]}
+    found = chat([QUESTION, both, result("2", "c2"), result("1"), result("also 1")])
+    assert said(found)[2:] == [("tool", "1"), ("tool", "also 1"), ("tool", "2")]
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        ({"degrees": 5, "unit": "C"}, '{"degrees":5,"unit":"C"}'),
+        ([{"name": "Ada", "age": 5}], '[{"name":"Ada","age":5}]'[1:-1]),
+        ([1, 2], "[1,2]"),
+        (21.5, "21.5"),
+        (False, "false"),
+        ({"content": [{"type": "text", "text": "Green."}], "isError": False}, "Green."),
+    ],
+)
+def test_a_result_may_be_any_value(found: Any, shown: str) -> None:
+    answered = chat([QUESTION, calling("{}"), result(found)])
+    assert said(answered)[-1] == ("tool", shown) and not answered.warnings.sentences
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    answered = codex([QUESTION, call, {"type": "function_call_output", "call_id": "c1", "output": found}])
+    assert said(answered)[-1] == ("tool", shown) and not answered.warnings.sentences
 
 
 @pytest.mark.parametrize(
@@ -252,6 +278,13 @@ def test_parts_of_many_kinds() -> None:
     (warning,) = found.warnings.sentences
     assert "thinking_budget" in warning
     assert said(chat([{"role": "user", "content": {"type": "text", "text": "Alone"}}])) == [("user", "Alone")]
+
+
+def test_only_system_messages() -> None:
+    rules = {"role": "system", "content": "Be kind."}
+    assert (
+        said(chat([rules])) == said(claude([rules])) == said(codex([rules])) == [("system", "Be kind."), ("user", "")]
+    )
 
 
 def test_system_messages_at_the_beginning_are_one() -> None:
@@ -515,6 +548,22 @@ def test_values_that_mean_something_else(fields: Json, wanted: Json) -> None:
     assert not found.warnings.sentences
 
 
+def test_numbers_as_text_as_some_servers_take_them() -> None:
+    found = chat([QUESTION], temperature="0.5", max_tokens="7", stream="true")
+    assert (found.command.sampling.temperature, found.command.max_tokens) == (0.5, 7)
+
+
+def test_biases_in_other_forms() -> None:
+    found = chat([QUESTION], logit_bias=[[5, -1], [6, False], ["Tea", 1]])
+    assert found.command.logit_bias == {5: -1, 6: -100} and len(found.warnings.sentences) == 1
+
+
+def test_half_of_a_character() -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "\ud83c Tea \U0001f375"}]}).encode()
+    assert parsed(mended(body), ChatRequest).messages[0].content == "\ufffd Tea \U0001f375"
+    assert mended(b'{"a": "\\u00e9"}') == b'{"a": "\\u00e9"}'
+
+
 def test_limits_and_stops() -> None:
     for most, wanted in ((-1, None), (-2, None), (None, None), (7, 7), (7.0, 7), (2**40, 2**30)):
         assert chat([QUESTION], max_tokens=most).command.max_tokens == wanted
@@ -529,6 +578,7 @@ def test_limits_and_stops() -> None:
 
 
 def test_thinking_in_words_that_nobody_knows() -> None:
+    assert chat([QUESTION], reasoning={"effort": "high"}).command.thinking == "on"
     found = chat([QUESTION], reasoning_effort="enormous", thinking_budget_tokens=-1)
     assert (found.command.thinking, found.command.thinking_budget) == ("", None) and len(found.warnings.sentences) == 1
     assert claude([QUESTION], thinking={"type": "adaptive", "budget_tokens": None}).command.thinking == "on"
