@@ -7,7 +7,7 @@ there, whatever a model writes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from app.markdown import formulas
 from app.markdown.block_splitter import close_inline
 from app.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, language_of
 from app.markdown.dialect import TAG, parse_inline, parser
-from app.markdown.formulas import GROWING, PLACES, Formula, formula_at
+from app.markdown.formulas import GROWING, PLACES, Formula
 from app.models.text import is_right_to_left
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.document_end import DocumentEnd
@@ -28,9 +28,7 @@ from app.ui.chat.markdown.formats import (
     CHECKED,
     CONTINUED,
     DEPTH,
-    QUOTE,
     QUOTE_INDENT,
-    ROLE,
     UNCHECKED,
     Formats,
     Look,
@@ -165,8 +163,6 @@ class BlockWriter:
             self._write_rule()
         elif block.kind is Kind.PLAIN or (block.kind is Kind.TABLE and _columns(block) > MAX_TABLE_COLUMNS):
             self._write_plain(block)
-        elif block.kind is Kind.FORMULA:
-            self._write_formula(block)
         else:
             self._write_tokens(block)
         if is_completed:
@@ -195,17 +191,12 @@ class BlockWriter:
     def _write_rule(self) -> None:
         self._end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
 
-    def _write_formula(self, block: Block) -> None:
-        """A formula on lines of its own, or one that lacks its end so far."""
-        text = block.text.strip()
-        formula = formula_at(text, 0) if block.closed else None
-        formula = formula or Formula(0, len(text), text, "", is_display=True)
-        self._write_display(formula, text, block.text.find(text))
-
-    def _write_display(self, formula: Formula, text: str, place: int) -> None:
-        """``text``: the formula and what stands behind it, from ``place`` of what was parsed on."""
+    def _write_formula(self, token: Token) -> None:
+        """A formula on lines of its own, or one that lacks its end so far, and what stands behind it."""
+        text = token.content
+        formula = token.meta["formula"] or Formula(0, len(text), text, "", is_display=True)
         form = self._begin_text("")
-        self._inline.write(_line(text, [(0, place)]), [], Look())
+        self._inline.write(token, [], Look())
         self._inline.write_formula(formula, Look(), form, 0)
         self._end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
 
@@ -236,8 +227,7 @@ class BlockWriter:
     def _write_other(self, token: Token, following: Iterator[Token]) -> None:
         """What is no line of text."""
         if token.type == formulas.BLOCK:
-            found = token.meta["formula"] or Formula(0, len(token.content), token.content, "", is_display=True)
-            self._write_display(found, token.content, token.meta[PLACES][0][1])
+            self._write_formula(token)
         elif token.type in ("hr", "fence", "code_block", "table_open"):
             self._flush_item()
             if token.type == "hr":
@@ -313,7 +303,6 @@ class BlockWriter:
 
     def _set_quotes(self, form: QTextBlockFormat, text: str) -> None:
         quotes = min(self._quotes, _MAX_QUOTES)
-        form.setProperty(ROLE, QUOTE)
         form.setProperty(DEPTH, quotes)
         form.setProperty(BEGINS, self._begins_quote)
         self._begins_quote = False
@@ -439,10 +428,6 @@ def _columns(block: Block) -> int:
     return (block.prefix or block.text).split("\n", 1)[0].count("|")
 
 
-def _line(content: str, places: Sequence[tuple[int, int]]) -> Token:
-    return Token("inline", "", 0, content=content, meta={PLACES: places})
-
-
 def _rest_of_paragraph(text: str) -> Token:
     """What goes on with a paragraph that was cut, whatever it begins with."""
     places, lines, at, content = [], [], 0, 0
@@ -451,4 +436,4 @@ def _rest_of_paragraph(text: str) -> Token:
         places.append((content, at + len(line) - len(shown)))
         lines.append(shown)
         at, content = at + len(line) + 1, content + len(shown) + 1
-    return _line("\n".join(lines), places)
+    return Token("inline", "", 0, content="\n".join(lines), meta={PLACES: places})

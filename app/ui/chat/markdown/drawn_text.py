@@ -197,8 +197,7 @@ class DrawnText(SafeBrowser):
         for block in blocks_between(self.document(), 0, self.document().characterCount()):
             form = block.blockFormat()
             if form.hasProperty(formats.PROSE):
-                is_right = form.intProperty(formats.ROLE) == formats.QUOTE and not form.leftMargin()
-                inset = form.intProperty(formats.DEPTH) * formats.QUOTE_INDENT if is_right else 0.0
+                inset = 0.0 if form.leftMargin() else form.intProperty(formats.DEPTH) * formats.QUOTE_INDENT
                 form.setRightMargin(margin + inset)
                 cursor.setPosition(block.position())
                 cursor.setBlockFormat(form)

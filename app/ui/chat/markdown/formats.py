@@ -23,7 +23,7 @@ from app.ui.widgets.theme import Theme
 
 ROLE = QTextFormat.Property.UserProperty.value + 1
 """Block property: what is painted around the block, one of the values below."""
-CODE, RULE, QUOTE = 1, 2, 3
+CODE, RULE = 1, 2
 DEPTH = QTextFormat.Property.UserProperty.value + 2
 """Block property: how many quotes the block stands in."""
 PROSE = QTextFormat.Property.UserProperty.value + 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from markdown_it.token import Token
 from PySide6.QtCore import QUrl
@@ -138,7 +139,7 @@ class InlineWriter:
         elif token.type == "text_special":
             self._insert(visible(token.content).replace("\n", " "), look, at, len(token.markup))
         elif token.type == "code_inline":
-            self._insert(token.content, _with_code(look), self._code_place(token, at))
+            self._insert(token.content, replace(look, code=True), self._code_place(token, at))
         elif token.type == formulas.INLINE:
             self.write_formula(token.meta["formula"], look, form, at)
         elif token.type == "image":
@@ -210,7 +211,7 @@ class InlineWriter:
 
     def _write_source(self, formula: Formula, look: Look, block: QTextBlockFormat | None, at: int) -> None:
         start = self._cursor.position()
-        shown, characters = formula.source.replace("\n", LINE_BREAK), self._formats.characters(_with_code(look))
+        shown, characters = formula.source.replace("\n", LINE_BREAK), self._formats.characters(replace(look, code=True))
         self._put(shown, characters, at, formula.end - formula.start)
         if self.is_final and self._places is not None and formula.tex:
             around = self._formats.characters(look)
@@ -242,24 +243,12 @@ class InlineWriter:
 def _marked(look: Look, marks: Counter[str], link: str) -> Look:
     if not link and not any(marks.values()):
         return look
-    return Look(
+    return replace(
+        look,
         bold=look.bold or marks["strong"] > 0 or marks["summary"] > 0,
         italic=look.italic or marks["em"] > 0,
         struck=marks["s"] > 0,
         key=marks["kbd"] > 0,
         raised=(marks["sup"] > 0) - (marks["sub"] > 0),
-        heading=look.heading,
         link=link,
-    )
-
-
-def _with_code(look: Look) -> Look:
-    return Look(
-        bold=look.bold,
-        italic=look.italic,
-        struck=look.struck,
-        code=True,
-        raised=look.raised,
-        heading=look.heading,
-        link=look.link,
     )

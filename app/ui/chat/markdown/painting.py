@@ -46,8 +46,7 @@ def paint_roles(
     """Paint the rules and the bars beside quotes between two positions."""
     for block in blocks_between(document, start, end):
         form = block.blockFormat()
-        role = form.intProperty(formats.ROLE)
-        if role == formats.RULE:
+        if form.intProperty(formats.ROLE) == formats.RULE:
             y = round(block_rect(document, block).center().y())
             painter.fillRect(QRectF(0, y, prose_width, 1), theme.line)
         elif form.intProperty(formats.DEPTH):
