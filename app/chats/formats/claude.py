@@ -90,7 +90,7 @@ def _said(message: dict[str, Any], documents: dict[str, Document], left_out: Lef
     thinking: list[str] = []
     for part in mappings(message.get("content")):
         match part.get("type"):
-            case "text":
+            case "text" | "voice_note":
                 written.append(_without_tags(text(part.get("text")), thinking))
                 left_out["references"] += len(items(part.get("citations")))
             case "thinking":

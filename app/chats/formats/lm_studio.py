@@ -62,7 +62,7 @@ def _message(version: dict[str, Any], model: str, left_out: LeftOut) -> MessageR
     thinking: list[str] = []
     for step in _steps(version, left_out):
         parts = thinking if mapping(step.get("style")).get("type") == "thinking" else written
-        parts += _texts(step.get("content"), left_out)
+        parts.append(_text(step.get("content"), left_out))
     whole = "\n\n".join(filter(None, written))
     if role == "assistant" and not thinking:
         thought, whole = without_thinking(whole)
@@ -89,12 +89,13 @@ def _steps(version: dict[str, Any], left_out: LeftOut) -> list[dict[str, Any]]:
     return [step for step in steps if step.get("type") == "contentBlock"]
 
 
-def _texts(content: object, left_out: LeftOut) -> list[str]:
-    found: list[str] = []
+def _text(content: object, left_out: LeftOut) -> str:
+    """With a draft model, what came from it and what did not are different parts."""
+    found = ""
     for part in items(content):
         match mapping(part).get("type"):
             case "text" if part.get("isStructural") is not True:  # the marks around its thinking
-                found.append(text(part.get("text")))
+                found += text(part.get("text"))
             case "file":
                 left_out["images" if part.get("fileType") == "image" else "files"] += 1
             case "toolCallRequest" | "toolCallResult":

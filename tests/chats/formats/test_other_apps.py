@@ -156,7 +156,7 @@ def test_artifacts_of_claude_stand_in_the_answer() -> None:
         call("str_replace", path="/mnt/rain.py", old_str="1", new_str="2"),
         call("web_search", query="rain"),
         {"type": "token_budget"},
-        {"type": "text", "text": "Done.", "citations": [{"url": "https://a.org"}]},
+        {"type": "voice_note", "title": "Note", "text": "Done.", "citations": [{"url": "https://a.org"}]},
     )
     parts = ["`Poem`", "```markdown\nSoft rain.\n```", "`Poem`", "```markdown\nHard rain.\n```"]
     parts += ["`rain.py`", "```\nprint(1)\n```", "`rain.py`", "```\nprint(2)\n```"]
@@ -185,7 +185,7 @@ def test_files_of_claude_are_counted_once() -> None:
     assert left_out == {"images": 2, "files": 1}
 
 
-def test_marks_around_the_thinking_of_lm_studio() -> None:
+def test_parts_of_an_answer_of_lm_studio() -> None:
     content = [
         {"type": "text", "text": "<think>", "isStructural": True},
         {"type": "text", "text": "Hot?"},
@@ -193,10 +193,17 @@ def test_marks_around_the_thinking_of_lm_studio() -> None:
     ]
     steps = [
         {"type": "contentBlock", "style": {"type": "thinking"}, "content": content},
-        {"type": "contentBlock", "content": [{"type": "text", "text": "80 °C."}]},
+        {
+            "type": "contentBlock",
+            "content": [
+                {"type": "text", "text": "80 ", "fromDraftModel": False},
+                {"type": "text", "text": "°C.", "fromDraftModel": True},
+            ],
+        },
+        {"type": "contentBlock", "content": [{"type": "text", "text": "Or 90."}]},
     ]
     chat = lm_studio.read({"messages": [{"versions": [{"role": "assistant", "steps": steps}]}]}, LeftOut())
-    assert shown(chat) == [("assistant", "Hot?", "80 °C.")]
+    assert shown(chat) == [("assistant", "Hot?", "80 °C.\n\nOr 90.")]
 
 
 def test_files_of_jan(tmp_path: Path) -> None:
