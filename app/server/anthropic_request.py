@@ -34,22 +34,18 @@ def asked_by_messages(
     history = History(images, warnings)
     if request.system:
         history.add("system", request.system)
-    last = max((at for at, one in enumerate(request.messages) if ROLES.get(one.role) == "assistant"), default=-1)
-    for at, message in enumerate(request.messages):
-        history.is_past = at < last
+    for message in request.messages:
         _add(history, message)
-    messages = history.whole()
-    begun = messages.pop() if messages and messages[-1].role == "assistant" else None
     thinking = request.thinking
     level = "on" if thinking and thinking.type != "disabled" else "off"
     command = msgspec.structs.replace(
-        command_for(request, pair, messages, warnings),
+        command_for(request, pair, history.whole(), warnings),
         stop=list(filter(None, request.stop_sequences or [])),
         thinking=level if level in pair.thinking else "",
         thinking_budget=budget(thinking.budget_tokens or None) if thinking else None,
         tools=use,
     )
-    return continuing(command, begun, warnings)
+    return continuing(command, warnings)
 
 
 def _add(history: History, message: AnthropicMessage) -> None:

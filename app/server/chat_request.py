@@ -17,7 +17,7 @@ from app.server.errors import invalid
 from app.server.fields import ChatMessage, ChatRequest
 from app.server.history import ROLES, Call, History
 from app.server.images import RequestImages
-from app.server.settings import command_for, likely, most_tokens
+from app.server.settings import command_for, likely
 from app.server.tool_request import check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
@@ -47,34 +47,34 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
     use = _tool_use(request, warnings)
     check_together(request, use, pair)
     messages = _messages(request.messages, images, warnings)
-    begun = None
-    if messages and messages[-1].role == "assistant" and request.continue_final_message is not False:
-        begun = messages.pop()
-    elif request.continue_final_message:
+    goes_on = request.continue_final_message
+    if goes_on and not (messages and messages[-1].role == "assistant"):
         raise invalid("Only an answer can be continued, and the last message isn't the assistant's.")
-    command = command_for(request, pair, messages, warnings)
-    longest = request.max_completion_tokens
+    if goes_on == "reasoning_content":
+        messages[-1] = msgspec.structs.replace(messages[-1], content="")
     effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
     command = msgspec.structs.replace(
-        command,
-        max_tokens=command.max_tokens if longest is None else most_tokens(longest, warnings),
+        command_for(request, pair, messages, warnings),
         thinking=thinking_level(effort, pair.thinking, warnings),
         thinking_budget=budget(request.thinking_budget_tokens),
         template_variables=template_variables(request.chat_template_kwargs or {}, pair, warnings),
         tools=use,
         logprobs=_logprobs(request, use, warnings),
     )
-    if begun and request.continue_final_message == "reasoning_content":
-        begun = msgspec.structs.replace(begun, content="")
-    return continuing(command, begun, warnings)
+    return continuing(command, warnings, goes_on=goes_on is not False)
 
 
-def continuing(command: Generate, begun: Message | None, warnings: Warnings) -> Asked:
-    """``command`` for an answer that has begun with a message, if there is one. Raises `ApiError`."""
+def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -> Asked:
+    """What a ``command`` asks. If its last message is the assistant's, that is the beginning of the answer, if it
+    ``goes_on``. Raises `ApiError`."""
+    messages = command.messages
+    begun = messages[-1] if goes_on and messages and messages[-1].role == "assistant" else None
     if begun and begun.tool_calls:
         raise invalid("The results of the last calls are missing.")
-    if all(one.role == "system" for one in command.messages):
-        command = msgspec.structs.replace(command, messages=[*command.messages, Message(role="user", content="")])
+    messages = messages[:-1] if begun else messages
+    if all(one.role == "system" for one in messages):
+        messages = [*messages, Message(role="user", content="")]
+    command = msgspec.structs.replace(command, messages=messages)
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command, warnings)
     question = CheckText(
@@ -132,9 +132,7 @@ def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:
 
 def _messages(sent: Sequence[ChatMessage], images: RequestImages, warnings: Warnings) -> list[Message]:
     history = History(images, warnings)
-    last = max((at for at, one in enumerate(sent) if ROLES.get(one.role) == "assistant"), default=-1)
-    for at, message in enumerate(sent):
-        history.is_past = at < last
+    for message in sent:
         if message.role in ("tool", "function"):
             history.result(message.tool_call_id, message.content, message.name)
         elif ROLES.get(message.role) == "assistant":

@@ -65,6 +65,9 @@ class Settings(msgspec.Struct, kw_only=True):
     model: str | None = None
     max_tokens: Number | None = None
     """Less than 0: as many as there can be."""
+    max_completion_tokens: Number | None = None
+    max_output_tokens: Number | None = None
+    """In ``/v1/responses``."""
     temperature: Number | None = None
     top_p: Number | None = None
     top_k: Number | None = None
@@ -131,7 +134,6 @@ class ChatRequest(Settings, kw_only=True):
     """``/v1/chat/completions``."""
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
-    max_completion_tokens: Number | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     tools: list[Any] | None = None
@@ -212,7 +214,6 @@ class ResponsesRequest(Settings, kw_only=True):
 
     input: str | Annotated[list[Item], msgspec.Meta(min_length=1)]
     instructions: Content = None
-    max_output_tokens: Number | None = None
     reasoning: ReasoningOptions | None = None
     text: TextOptions | None = None
     tools: list[Any] | None = None

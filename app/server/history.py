@@ -55,22 +55,22 @@ class History:
 
     Attributes:
         messages: Those so far.
-        is_past: Whether an answer follows in the chat: nobody asks any more about what can't be used here.
     """
 
     def __init__(self, images: RequestImages, warnings: Warnings) -> None:
         self.messages: list[Message] = []
-        self.is_past = False
         self._images = images
         self._warnings = warnings
         self._open: list[ToolCall] = []
         """Calls whose results haven't come."""
+        self._unusable: list[ApiError] = []
+        """What is wrong with the images and files about which the user asks now: no answer follows so far."""
         self._named: dict[str, str] = {}
         """The name of each call that is shown as text, by its id."""
         self._calls = 0
 
     def add(self, role: str, content: Content) -> None:
-        """A message of any role but the assistant's and tools'. Raises `ApiError`."""
+        """A message of any role but the assistant's and tools'."""
         if role not in ROLES:
             self._warnings.add(f"The role {quoted(role)} isn't known here; its messages were taken as the user's.")
         known = ROLES.get(role, "user")
@@ -81,7 +81,10 @@ class History:
         self, content: Content, thinking: Content = None, calls: Sequence[Call] = (), *, goes_on: bool = False
     ) -> None:
         """A message of the assistant's, with its ``calls``. ``goes_on``: a part of the answer that comes last, if one
-        does. Raises `ApiError`."""
+        does."""
+        for error in self._unusable:
+            self._tell_left_out(error)
+        self._unusable = []
         parts = content if isinstance(content, list) else [content]
         thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
         texts = [thinking, *(part.get("thinking") or part.get("text") for part in thoughts)]
@@ -125,7 +128,9 @@ class History:
 
     def whole(self) -> list[Message]:
         """All messages: system messages at the beginning as one, since many templates know only one, and images in
-        results as the user's, who follows."""
+        results as the user's, who follows. Raises `ApiError` for what the user asks about now and can't be used."""
+        if self._unusable:
+            raise self._unusable[0]
         first = next((at for at, one in enumerate(self.messages) if one.role != "system"), len(self.messages))
         system = "\n\n".join(one.content for one in self.messages[:first] if one.content)
         found = [Message(role="system", content=system)] if system else []
@@ -183,7 +188,7 @@ class History:
                 try:
                     seen.append(_image(part, self._images))
                 except ApiError as error:
-                    texts.append(self._unusable(error, role, _UNSEEN))
+                    texts.append(self._left_out(error, role, _UNSEEN))
             else:
                 texts.append(self._text(part, role))
         if role == "system":
@@ -200,17 +205,20 @@ class History:
         if text:
             return text
         if kind in _FILES:
-            return self._unusable(not_supported("This server takes text and images, no other files."), role, _UNREAD)
+            return self._left_out(not_supported("This server takes text and images, no other files."), role, _UNREAD)
         if part.get("text") is None:
             self._warnings.add(f"A part of the type {quoted(kind)} was left out of a message: it has no text.")
         return ""
 
-    def _unusable(self, error: ApiError, role: Role, instead: str) -> str:
-        """Raises ``error`` where the user asks about it now."""
-        if role == "user" and not self.is_past:
-            raise error
-        self._warnings.add(f"{error.message} It was left out of an earlier message or a result, and the model is told.")
+    def _left_out(self, error: ApiError, role: Role, instead: str) -> str:
+        if role == "user":
+            self._unusable.append(error)
+        else:
+            self._tell_left_out(error)
         return instead
+
+    def _tell_left_out(self, error: ApiError) -> None:
+        self._warnings.add(f"{error.message} It was left out of an earlier message or a result, and the model is told.")
 
     def _without_headers(self, text: str) -> str:
         while match := _HEADER.match(text):

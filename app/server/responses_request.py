@@ -14,7 +14,7 @@ from app.server.errors import not_supported
 from app.server.fields import Item, ResponsesRequest
 from app.server.history import ROLES, History
 from app.server.images import RequestImages
-from app.server.settings import command_for, most_tokens
+from app.server.settings import command_for
 from app.server.tool_request import Namespaced, check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
@@ -34,18 +34,13 @@ def asked_by_responses(
     if request.text and request.text.format:
         request.response_format = request.text.format
     check_together(request, use, pair)
-    messages = _messages(request, images, warnings)
-    begun = messages.pop() if messages and messages[-1].role == "assistant" else None
     effort = request.reasoning.effort if request.reasoning else None
-    command = command_for(request, pair, messages, warnings)
-    longest = request.max_output_tokens
     command = msgspec.structs.replace(
-        command,
-        max_tokens=command.max_tokens if longest is None else most_tokens(longest, warnings),
+        command_for(request, pair, _messages(request, images, warnings), warnings),
         thinking=thinking_level(effort, pair.thinking, warnings),
         tools=use,
     )
-    return continuing(command, begun, warnings)
+    return continuing(command, warnings)
 
 
 def _messages(request: ResponsesRequest, images: RequestImages, warnings: Warnings) -> list[Message]:
@@ -53,24 +48,18 @@ def _messages(request: ResponsesRequest, images: RequestImages, warnings: Warnin
     history = History(images, warnings)
     if request.instructions:
         history.add("system", request.instructions)
-    last = max((at for at, item in enumerate(items) if _is_answer(item)), default=-1)
-    for at, item in enumerate(items):
-        history.is_past = at < last
-        if item.type == "message" and not _is_answer(item):
+    for item in items:
+        if item.type == "message" and ROLES.get(item.role or "") != "assistant":
             history.add(item.role or "user", item.content)
         elif item.type.endswith(_RESULT):
             history.result(item.call_id, item.output, item.name)
         elif item.type in ("message", "reasoning") or item.type.endswith(_CALL):
             _add_to_answer(history, item)
+        elif text := item.content or item.output:
+            history.add("user", text)
         else:
-            _add_other(history, item, warnings)
+            warnings.add(f"An item of the type {quoted(item.type)} was left out of the input: it has no text.")
     return history.whole()
-
-
-def _is_answer(item: Item) -> bool:
-    if item.type == "message":
-        return ROLES.get(item.role or "") == "assistant"
-    return item.type == "reasoning" or item.type.endswith(_CALL)
 
 
 def _add_to_answer(history: History, item: Item) -> None:
@@ -88,13 +77,6 @@ def _add_to_answer(history: History, item: Item) -> None:
         if arguments is None and (item.input is not None or item.action is not None):
             arguments = {"input": item.input} if item.input is not None else item.action
         history.answer("", calls=[(item.call_id, name, arguments)], goes_on=True)
-
-
-def _add_other(history: History, item: Item, warnings: Warnings) -> None:
-    if item.content or item.output:
-        history.add("user", item.content or item.output)
-    else:
-        warnings.add(f"An item of the type {quoted(item.type)} was left out of the input: it has no text.")
 
 
 def _thought(item: Item) -> str:

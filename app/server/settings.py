@@ -46,7 +46,7 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
         messages=messages,
         sampling=_sampling(request, pair.sampling, warnings),
         seed=None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63,
-        max_tokens=most_tokens(request.max_tokens, warnings),
+        max_tokens=_most_tokens(request, warnings),
         stop=_stops(request),
         format=_format(request),
         overflow="stop",
@@ -58,9 +58,11 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
     )
 
 
-def most_tokens(wanted: int | float | None, warnings: Warnings) -> int | None:
+def _most_tokens(request: Settings, warnings: Warnings) -> int | None:
     """``None``, like a negative number: until the context is full."""
-    if wanted is None or wanted < 0:
+    given = (request.max_completion_tokens, request.max_output_tokens, request.max_tokens)
+    wanted = next((one for one in given if one is not None), -1)
+    if wanted < 0:
         return None
     if wanted < 1:
         warnings.add("An answer of 0 tokens was wanted; it has one.")
