@@ -10,19 +10,12 @@ import msgspec
 from app.chats.formats.branches import Node, arranged
 from app.chats.formats.chatgpt_marks import without_marks
 from app.chats.formats.documents import Document, changed
+from app.chats.formats.images import reason_for
 from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
 NAME = "chatgpt"
 _CREATE, _UPDATE = "canmore.create_textdoc", "canmore.update_textdoc"
-_PARTS = {
-    "image_asset_pointer": "images",
-    "audio_asset_pointer": "recordings",
-    "video_asset_pointer": "recordings",
-    "video_container_asset_pointer": "recordings",
-    "real_time_user_audio_video_asset_pointer": "recordings",
-}
-"""As what the parts of messages count that aren't texts."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -141,7 +134,7 @@ def _text_of(content: dict[str, Any], left_out: LeftOut) -> str:
 
 
 def _counts_as(part: object) -> str:
-    return _PARTS.get(text(mapping(part).get("content_type")), "files")
+    return reason_for(mapping(part).get("content_type"))
 
 
 def _add_documents(nodes: dict[str, Node], entries: dict[str, Any], left_out: LeftOut) -> None:

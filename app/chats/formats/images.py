@@ -1,4 +1,4 @@
-"""Images in other apps' JSON, which has them as data URLs. No other address is ever followed."""
+"""Parts of messages in other apps' JSON, and images, which are data URLs there. No other address is ever followed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ import binascii
 import re
 from typing import Any
 
-from app.chats.formats.records import AttachmentRecord
-from app.chats.formats.values import mapping, text
+from app.chats.formats.records import AttachmentRecord, LeftOut
+from app.chats.formats.values import mapping, mappings, text
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 _DATA = re.compile(r"data:image/[\w.+-]{1,20};base64,")
 _UNNAMED = "Image"
+_KINDS = {"image": "images", "audio": "recordings", "video": "recordings", "tool": "tools", "function": "tools"}
+
+
+def reason_for(kind: object) -> str:
+    """As what a part of this kind counts that isn't taken, by what its name contains."""
+    name = text(kind).lower()
+    return next((reason for part_of, reason in _KINDS.items() if part_of in name), "files")
+
+
+def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
+    """The text and the images of a content that is a text or a list of parts."""
+    written, images = [text(content)], list[AttachmentRecord]()
+    for part in mappings(content):
+        if text(part.get("type")).endswith(("text", "refusal")):  # input_text, summary_text …
+            written.append(text(part.get("text")) or text(part.get("refusal")))
+        elif (image := image_of(part)) is not None:
+            images.append(image)
+        else:
+            left_out[reason_for(part.get("type"))] += 1
+    return "\n\n".join(filter(None, written)), images
 
 
 def image_from(url: object, name: str = "") -> AttachmentRecord | None:

@@ -9,14 +9,12 @@ import msgspec
 
 from app import decoders
 from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.images import image_of
+from app.chats.formats.images import image_of, reason_for
 from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
 
 NAME = "jan"
 _THREAD = "thread.json"
-_KINDS = {"image_url": "images", "image": "images", "tool_call": "tools", "input_audio": "recordings"}
-"""As what the parts of messages count that aren't taken."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -100,7 +98,7 @@ def _attached(record: dict[str, Any], left_out: LeftOut) -> list[AttachmentRecor
         if (image := image_of(part)) is not None:
             found.append(image)
         else:
-            left_out[_KINDS.get(kind, "files")] += 1
+            left_out[reason_for(kind)] += 1
     for file in mappings(mapping(record.get("metadata")).get("inline_file_contents")):
         if content := text(file.get("content")):
             found.append(AttachmentRecord(kind="text", name=text(file.get("name")) or UNNAMED, text=content))

@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
-from app.chats.formats.images import data_url, image_from
+from app.chats.formats.images import data_url, image_from, reason_for
 from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
 
 NAME = "llama_cpp"
-_KINDS = {"IMAGE": "images", "AUDIO": "recordings", "VIDEO": "recordings"}
-"""As what attachments count that aren't taken."""
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -88,7 +86,7 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
         elif (image := image_from(extra.get("base64Url"), text(extra.get("name")))) is not None:
             attachments.append(image)
         else:
-            left_out[_KINDS.get(text(extra.get("type")), "files")] += 1
+            left_out[reason_for(extra.get("type"))] += 1
     if not written.strip() and not thinking.strip() and not attachments:
         return None
     return MessageRecord(

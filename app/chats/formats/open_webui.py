@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged, in_a_row
-from app.chats.formats.images import image_from, image_of
+from app.chats.formats.images import image_from, parts_of
 from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
 
@@ -19,7 +19,6 @@ _SUMMARY = re.compile(r"<summary>.*?</summary>\n?", re.DOTALL)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
 _OUTPUT = re.compile(r'\boutput="([^"]*)"')
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
-_TEXTS = ("text", "output_text", "input_text")
 
 
 def recognizes(record: dict[str, Any]) -> bool:
@@ -68,7 +67,7 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     if role not in ("user", "assistant"):
         left_out["hidden" if role == "system" else "tools"] += 1
         return None
-    written, attachments = _parts(entry.get("content"), left_out)
+    written, attachments = parts_of(entry.get("content"), left_out)
     thinking = ""
     if role == "assistant":
         written, thinking = _without_details(written, left_out)
@@ -97,19 +96,6 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     )
 
 
-def _parts(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
-    """The text and the pictures of a content that is a text or a list of parts."""
-    written, images = [text(content)], list[AttachmentRecord]()
-    for part in mappings(content):
-        if part.get("type") in _TEXTS:
-            written.append(text(part.get("text")))
-        elif (image := image_of(part)) is not None:
-            images.append(image)
-        else:
-            left_out["images" if "image" in text(part.get("type")) else "files"] += 1
-    return "\n\n".join(filter(None, written)), images
-
-
 def _attachment(file: dict[str, Any]) -> AttachmentRecord | None:
     """A file whose content is in the export."""
     inner = mapping(file.get("file"))
@@ -134,7 +120,7 @@ def _output(output: object, left_out: LeftOut) -> tuple[str, str]:
     written: list[str] = []
     thoughts: list[str] = []
     for item in mappings(output):
-        said, _ = _parts(item.get("content") or item.get("summary"), LeftOut())
+        said, _ = parts_of(item.get("content") or item.get("summary"), LeftOut())
         match text(item.get("type")).removeprefix("open_webui:"):
             case "message":
                 written.append(said)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.images import data_url, image_of
+from app.chats.formats.images import data_url, parts_of
 from app.chats.formats.records import AttachmentRecord, ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.values import file_text, mappings, seconds, text, without_thinking
 
 OPENAI, SHAREGPT = "openai", "sharegpt"
 _ROLES = {
@@ -20,8 +20,6 @@ _ROLES = {
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot", "bing", "bard"), "assistant"),
     **dict.fromkeys(("system", "developer"), "system"),
 }
-_KINDS = {"image": "images", "audio": "recordings", "video": "recordings", "tool": "tools", "function": "tools"}
-"""As what the parts of messages count that aren't taken, by what their names contain."""
 
 
 def recognizes_openai(record: dict[str, Any]) -> bool:
@@ -70,15 +68,7 @@ def _chat(record: dict[str, Any], turns: list[tuple[str, MessageRecord] | None])
 
 
 def _openai(message: dict[str, Any], left_out: LeftOut) -> tuple[str, MessageRecord] | None:
-    written, images = text(message.get("content")), list[AttachmentRecord]()
-    for part in items(message.get("content")):
-        kind = text(mapping(part).get("type"))
-        if kind in ("text", "input_text", "output_text", "refusal"):
-            written = "\n\n".join(filter(None, (written, text(part.get("text")) or text(part.get("refusal")))))
-        elif (image := image_of(mapping(part))) is not None:
-            images.append(image)
-        else:
-            left_out[next((reason for part_of, reason in _KINDS.items() if part_of in kind), "files")] += 1
+    written, images = parts_of(message.get("content"), left_out)
     if message.get("tool_calls") or message.get("function_call"):
         left_out["tools"] += 1
     return _turn(message.get("role"), written, message, left_out, images)

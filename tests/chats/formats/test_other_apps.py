@@ -98,7 +98,7 @@ def test_files_of_open_webui(tmp_path: Path) -> None:
 
 def test_answers_that_are_only_in_the_output() -> None:
     output = [
-        {"type": "reasoning", "summary": [], "content": [{"type": "output_text", "text": "Hot?"}]},
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hot?"}]},
         {"type": "function_call", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "output": [{"type": "input_text", "text": "80"}]},
         {"type": "open_webui:code_interpreter", "lang": "python", "code": "print(80)"},
