@@ -237,7 +237,7 @@ def test_what_a_spreadsheet_has_besides_its_cells(read: Read) -> None:
     )
     assert text_of(found).strip() == "## A\n\n2"
     assert left_out(found) == [
-        "1 picture", "1 chart", "2 comments", "1 hidden sheet", "1 cell with an error", "2 formulas without a result",
+        "1 picture", "1 chart", "2 formulas without a result", "1 cell with an error", "2 comments", "1 hidden sheet",
     ]  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def test_an_open_document(read: Read) -> None:
         "## Tea\n\nNot  too\thot\nat most [Note: 80 degrees].\n\n1. first\n  - inner\n2. second\n\n"
         "| A | a\\|b |\n| --- | --- |\n| x | x |\n\na over b"
     )
-    assert left_out(found) == ["1 picture", "1 chart or object", "1 comment", "1 deletion"]
+    assert sorted(left_out(found)) == ["1 chart or object", "1 comment", "1 deletion", "1 picture"]
 
 
 def test_an_open_presentation_and_a_password(read: Read) -> None:
@@ -370,7 +370,7 @@ def test_a_damaged_chapter_costs_only_itself(read: Read) -> None:
         (rb"tea {\v hidden\v0} here", "tea  here"),
         (rb"tea{\footnote {\super 1} Camellia {\i sinensis}} leaf", "tea [Note:  1 Camellia sinensis] leaf"),
         (rb"\trowd\intbl Tea\par green\cell 80\cell\row\trowd\intbl b\cell c\cell\row",
-         "| Tea\u00a0green | 80 |\n| --- | --- |\n| b | c |"),
+         "| Tea green | 80 |\n| --- | --- |\n| b | c |"),
         (rb"{\*\generator x;}{\info{\title T}}{\header h}text", "text"),
         (rb"\ansicpg99999 tea", "tea"),
     ],

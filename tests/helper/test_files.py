@@ -103,6 +103,12 @@ def test_encodings(read: Read, name: str, data: bytes, media_type: str) -> None:
         ("品名，数量\n红茶，三十\n", "gbk", "GB 18030"),
         ("雨ﾆﾓﾏｹｽﾞ\n風ﾆﾓﾏｹｽﾞ\n雪ﾆﾓ夏ﾉ暑ｻﾆﾓﾏｹﾇ\n", "cp932", "Shift JIS"),
         ("今天天气很好\n我们去公园散步\n", "utf-16-be", "UTF-16 BE"),
+        ("价格：10元", "gbk", "GB 18030"),  # some of its bytes would be UTF-8
+        ("Ad;Şehir\nİsmail;Diyarbakır\nÇağrı;İzmir", "cp1254", "Windows-1254"),
+        ("Bună ziua, şoseaua Ştefan cel Mare", "cp1250", "Windows-1250"),
+        ("Price: €5", "cp1252", "Windows-1252"),
+        ("Да", "cp1251", "Windows-1251"),
+        ("┌───┐\n│ a │\n└───┘", "cp850", "DOS 850"),
     ],
 )
 def test_an_encoding_that_no_file_says_is_found_out_and_said(read: Read, text: str, codec: str, name: str) -> None:
@@ -129,6 +135,10 @@ def test_an_encoding_that_is_said_or_certain_needs_no_word(read: Read, name: str
     assert (found.text, found.encoding, found.left_out) == (text, "", [])
 
 
+def test_a_long_line_takes_no_time(read: Read) -> None:
+    assert text_of(read("a.js", b"x=1;" * 100_000 + "\n// Größe".encode("cp1252"))).endswith("Größe")
+
+
 def test_another_encoding_can_be_chosen(helper: Helper, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes("Ž".encode("cp1250"))
     (tmp_path / "a.html").write_bytes("<p>Ž".encode("cp1250"))
@@ -153,10 +163,20 @@ def test_zeros_of_a_power_cut_are_left_out(read: Read) -> None:
     assert text_of(found) == "10:01 started\n" * 300 + "10:05 größer\n" * 20
     assert isinstance(found, FileRead) and found.left_out == ["4,096 zero bytes"]
     assert text_of(read("one.log", b"text\0text")) == "texttext"
+    assert (
+        text_of(read("short.log", b"10:01 started\n" + bytes(65536) + b"10:05 done\n")) == "10:01 started\n10:05 done\n"
+    )
 
 
 def test_colors_of_a_terminal_are_text(read: Read) -> None:
     assert "done" in text_of(read("build.log", b"\x1b[32mdone\x1b[0m\n" * 50))
+    assert "done" in text_of(read("typescript", b"|\x08/\x08-\x08\\\x08done\x07\n" * 50))
+
+
+def test_lines_of_another_encoding_between_those_of_utf_8(read: Read) -> None:
+    found = read("a.log", "müßig\n".encode() * 20 + "müde\n".encode("cp1252") * 10)
+    assert isinstance(found, FileRead) and found.left_out == ["10 bytes that aren't UTF-8"]
+    assert found.text == "müßig\n" * 20 + "m\ufffdde\n" * 10
 
 
 @pytest.mark.parametrize(
@@ -278,6 +298,11 @@ def test_formulas_of_web_pages(read: Read, math: str, tex: str) -> None:
     assert text_of(read("math.html", f"<html><p>It is {math}<p>so.".encode())) == f"It is {tex}\n\nso."
 
 
+def test_numbers_of_lists_and_powers_on_web_pages(read: Read) -> None:
+    page = "<ol start=5><li>10<sup>6</sup> m<sup>2</sup><li value=8>the 5<sup>th</sup></ol>"
+    assert text_of(read("a.html", page.encode())) == "5. 10⁶ m²\n8. the 5th"
+
+
 def test_tables_of_web_pages_as_they_look(read: Read) -> None:
     page = (
         "<table><tr><th rowspan=2>Tea<th colspan=2>Heat<tr><td><p>low</p></td><td><div>high</div></td></tr>"
@@ -326,6 +351,21 @@ def test_mails(read: Read) -> None:
     found = read("mail", MAIL)
     assert text_of(found) == shown + "80 degrees"
     assert isinstance(found, FileRead) and found.left_out == ["the attachment tea.pdf"]
+
+
+def test_a_mail_has_all_its_texts_and_the_mails_that_are_attached_to_it(read: Read) -> None:
+    mail = (
+        "From: ann@tea.example\nSubject: Größe\nDate: today\nMIME-Version: 1.0\nContent-Type: multipart/mixed; "
+        "boundary=M\n\n--M\nContent-Type: multipart/alternative; boundary=A\n\n--A\n"
+        "Content-Type: text/html\n\n<p>no\n--A\nContent-Type: text/plain\n\nsee below\n--A--\n--M\n"
+        "Content-Type: message/rfc822\nContent-Disposition: attachment\n\nFrom: bob@tea.example\nSubject: Inner\n"
+        "\n80 degrees\n--M\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; x\n\nStatus: 5.1.1\n--M\n"
+        "Content-Type: text/plain\n\nthe list\n--M--\n"
+    ).encode("cp1252")
+    assert text_of(read("a.eml", mail)) == (
+        "From: ann@tea.example\nDate: today\nSubject: Größe\n\nsee below\n\nAttached mail:\n\n"
+        "From: bob@tea.example\nSubject: Inner\n\n80 degrees\n\nReporting-MTA: dns; x\nStatus: 5.1.1\n\nthe list"
+    )
 
 
 def test_a_mail_whose_only_charset_is_that_of_its_page(read: Read) -> None:

@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element
 
 from app.helper.files.docx_lists import WORD, Lists, Styles, value
 from app.helper.files.equations import dollars, tex_of
-from app.helper.files.found import FileText, how_many
-from app.helper.files.packages import main_part, relations, unpacked, xml_part
+from app.helper.files.found import FileText, counted, raised, table
+from app.helper.files.packages import local_name, main_part, relations, unpacked, xml_part
 
 _MOST_TABLES = 8
 """Tables within each other."""
@@ -46,8 +46,8 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     with unpacked(file) as archive:
         document = _Document(archive, most)
         text = document.text()
-        left_out = [one for what, number in document.not_read.items() if what for one in how_many(number, what)]
-        return FileText(text, tuple(left_out))
+        del document.not_read[""]
+        return FileText(text, counted(document.not_read))
 
 
 class _Document:
@@ -120,7 +120,7 @@ class _Document:
                 if tables < _MOST_TABLES:
                     yield from self._table(one, tables)
             elif one.tag not in _SKIPPED:
-                self.not_read[_NOT_READ.get(_local(one), "")] += 1
+                self.not_read[_NOT_READ.get(local_name(one), "")] += 1
                 waiting += reversed(one)  # what is around blocks: content controls, for instance
 
     def _paragraph(self, paragraph: Element) -> tuple[str, bool]:
@@ -134,9 +134,9 @@ class _Document:
             return f"{'#' * level} {mark + ' ' if mark not in ('', '-') else ''}{text.strip()}", False
         return (f"{'  ' * depth}{mark} {text.strip()}", True) if mark else (text, False)
 
-    def _table(self, table: Element, tables: int) -> Iterator[tuple[str, bool]]:
+    def _table(self, element: Element, tables: int) -> Iterator[tuple[str, bool]]:
         """As Markdown; a table around everything, or within another one, as what is in it."""
-        rows = [row for row in _inside(table, "tr") if row.find(f"{WORD}trPr/{WORD}del") is None]
+        rows = [row for row in _inside(element, "tr") if row.find(f"{WORD}trPr/{WORD}del") is None]
         cells = [list(_inside(row, "tc")) for row in rows]
         if len(cells) == 1 and len(cells[0]) == 1:
             yield from self._blocks(cells[0][0], tables + 1)
@@ -145,10 +145,7 @@ class _Document:
         if tables:
             yield "; ".join(", ".join(filter(None, row)) for row in texts), False
             return
-        wide = max(map(len, texts), default=0)
-        if wide:
-            lines = [f"| {' | '.join(row + [''] * (wide - len(row)))} |" for row in texts]
-            yield "\n".join((lines[0], f"|{' --- |' * wide}", *lines[1:])), False
+        yield table(texts), False
 
     def _row(self, row: Element, cells: list[Element], tables: int) -> list[str]:
         """A cell that spans several columns is in the first; one that goes on from above is empty."""
@@ -157,7 +154,7 @@ class _Document:
             joined = " ".join(text for text, _ in self._blocks(cell, tables + 1))
             above = cell.find(f"{WORD}tcPr/{WORD}vMerge")
             goes_on = above is not None and value(above) != "restart"
-            texts.append("" if goes_on else " ".join(joined.split()).replace("|", r"\|"))
+            texts.append("" if goes_on else joined)
             texts += [""] * (_number(cell.find(f"{WORD}tcPr/{WORD}gridSpan"), 1) - 1)
         return texts
 
@@ -176,8 +173,11 @@ class _Document:
             elif one.tag == WORD + "txbxContent":
                 self._boxes.append(one)
             elif one.tag not in _SKIPPED and not _is_hidden(one):
+                if one.tag == WORD + "r" and value(one.find(f"{WORD}rPr/{WORD}vertAlign")) == "superscript":
+                    for text in one.iter(WORD + "t"):
+                        text.text = raised(text.text or "")
                 parts.append(self._sign(one))
-                self.not_read[_NOT_READ.get(_local(one), "")] += 1
+                self.not_read[_NOT_READ.get(local_name(one), "")] += 1
                 before, after = self._around_inner(one)
                 waiting += (after, *reversed(one), before)
         return "".join(parts)
@@ -192,7 +192,7 @@ class _Document:
 
     def _sign(self, element: Element) -> str:
         """What an element without text stands for."""
-        name = _local(element)
+        name = local_name(element)
         if not element.tag.startswith(WORD):
             return f"[picture: {element.get('descr')}]" if name == "docPr" and element.get("descr") else ""
         if name in _NOTES:
@@ -206,10 +206,6 @@ class _Document:
             state = checked if checked is not None else element.find(WORD + "default")
             return "☒" if state is not None and value(state) not in ("0", "false") else "☐"
         return _SIGNS.get(name, "")
-
-
-def _local(element: Element) -> str:
-    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
 
 
 def _is_hidden(run: Element) -> bool:

@@ -44,10 +44,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     pictures = sum(item.get("media-type", "").startswith("image/") for item in items.values())
     return FileText(
         "\n\n".join(filter(None, texts)),
-        (
-            *how_many(unreadable, "chapter that couldn't be read", "chapters that couldn't be read"),
-            *how_many(pictures, "picture"),
-        ),
+        (*how_many(unreadable, "chapter that couldn't be read"), *how_many(pictures, "picture")),
     )
 
 

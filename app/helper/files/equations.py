@@ -136,7 +136,7 @@ def _fraction(parts: _Parts) -> str:
     kind = parts.setting("type")
     if kind in ("lin", "skw"):
         return f"{_base(above)}/{_base(below)}"
-    return rf"\genfrac{{}}{{}}{{0pt}}{{}}{{{above}}}{{{below}}}" if kind == "noBar" else rf"\frac{{{above}}}{{{below}}}"
+    return rf"{{{above} \atop {below}}}" if kind == "noBar" else rf"\frac{{{above}}}{{{below}}}"
 
 
 def _nary(parts: _Parts) -> str:

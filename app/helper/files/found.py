@@ -1,8 +1,25 @@
-"""What was found in a file."""
+"""What was found in a file, and how it is written."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+_SEVERAL = {
+    "byte that isn't UTF-8": "bytes that aren't UTF-8",
+    "cell with an error": "cells with errors",
+    "chapter that couldn't be read": "chapters that couldn't be read",
+    "chart or object": "charts or objects",
+    "formula without a result": "formulas without a result",
+    "long output cut": "long outputs cut",
+    "page that couldn't be read": "pages that couldn't be read",
+    "page that is only a picture": "pages that are only pictures",
+    "picture without a description": "pictures without a description",
+}
+_POWER = re.compile(r"[+\-−]?\d+|n")
+_RAISED = str.maketrans("0123456789+-−n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿ")
 
 
 @dataclass(frozen=True)
@@ -16,8 +33,28 @@ class FileText:
     """The name of the encoding it was read in, where that was a guess; empty: the file says it, or it is certain."""
 
 
-def how_many(number: int, what: str, several: str = "") -> tuple[str, ...]:
-    """For `FileText.left_out`: "1 picture", "2 pictures", nothing for 0. ``several``: where an "s" doesn't do it."""
+def how_many(number: int, what: str) -> tuple[str, ...]:
+    """For `FileText.left_out`: "1 picture", "2 pictures", nothing for 0."""
     if number == 0:
         return ()
-    return (f"1 {what}" if number == 1 else f"{number:,} {several or what + 's'}",)
+    return (f"1 {what}" if number == 1 else f"{number:,} {_SEVERAL.get(what, what + 's')}",)
+
+
+def counted(left_out: Counter[str]) -> tuple[str, ...]:
+    """For `FileText.left_out`."""
+    return tuple(one for what, number in left_out.items() for one in how_many(number, what))
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Cells as Markdown; empty if there are none."""
+    wide = max(map(len, rows), default=0)
+    if not wide:
+        return ""
+    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] + [""] * (wide - len(row)) for row in rows]
+    first, *others = (f"| {' | '.join(row)} |" for row in cells)
+    return "\n".join((first, f"|{' --- |' * wide}", *others))
+
+
+def raised(text: str) -> str:
+    """A superscript: 10⁶ must not become 106. Words stay as they are."""
+    return text.translate(_RAISED) if _POWER.fullmatch(text.strip()) else text

@@ -26,9 +26,9 @@ _IN_WORDS = frozenset("’‘–—·\u00a0")
 _FRAMES = range(0x2500, 0x25A0)
 """Lines and blocks, which DOS has."""
 _NARROW_KANA = range(0xFF61, 0xFFA0)
-_NARROW_IN_WORDS = re.compile(r"[A-Za-z][\uff61-\uff9f]|[\uff61-\uff9f][A-Za-z]")
+_ODD_KANA = re.compile(r"[A-Za-z][\uff61-\uff9f]|[\uff61-\uff9f][A-Za-z]|([\uff61-\uff9f])\1\1")
 _CAPITALS = re.compile(r"[A-Z\u0370-\u03ab\u0400-\u042f]{2}[\u03ac-\u03ff\u0430-\u045f]")
-_SAME = re.compile(r"([^\W\d_])\1\1")
+_SAME = re.compile(r"([^\W\d_])\1\1|[ªº][^\W\d_]")
 _RARE = {"Mac C": 0.95, "Mac": 0.7, "DOS": 0.7, "ISO": 0.85, "KOI8": 0.85, "UTF": 0.9, "Windows-8": 0.8}
 """How likely encodings are whose names begin so, where the others are 1."""
 
@@ -45,14 +45,14 @@ class _Language:
     def weight(self, character: str, encoding: str) -> float:
         """Of one that isn't ASCII."""
         if character in _PUNCTUATION:
-            return 0.75
+            return 1.0 if character == "€" and not encoding.startswith("Mac") else 0.75
         if character == "\u00a0":
             return 0.5
         if character in self.frequent and self.codec:
             return 2.0
         if self.codec:
             return 1.5 if self._is_usual(character) else 0.6 if ord(character) in _NARROW_KANA else -2.0
-        lower = character.lower()
+        lower = character.lower()[0]  # İ has two
         if lower in self.frequent or lower in self.letters:
             return (1.0 if lower in self.frequent else 0.5) - (0.1 if lower != character else 0)
         return 0.6 if ord(character) in _FRAMES and encoding.startswith("DOS") else -1.0
@@ -73,11 +73,11 @@ _LANGUAGES: dict[str, _Language] = {
     "is": _Language(_WESTERN, "áðéíóúýþæö"),
     "pl": _Language(_CENTRAL, "ąćęłńóśźż"),
     "cs": _Language(_CENTRAL, "áčďéěíňóřšťúůýž"),
-    "sk": _Language(_CENTRAL, "áäčďéíĺľňóôŕšťúýž"),
+    "sk": _Language(_CENTRAL, "áäčďéíľňóôšťúýž", "ĺŕ"),
     "hu": _Language(_CENTRAL, "áéíóöőúüű"),
     "hr": _Language(_CENTRAL, "čćđšž"),
     "ro": _Language(_CENTRAL, "ăâîşţ"),
-    "tr": _Language(("Windows-1254",), "çğıöşüâîûİ"),
+    "tr": _Language(("Windows-1254",), "çğıöşüâîûi"),
     "lt": _Language(_BALTIC, "ąčęėįšųūž"),
     "lv": _Language(_BALTIC, "āčēģīķļņšūž"),
     "et": _Language((*_BALTIC, "Windows-1252"), "äõöüšž"),
@@ -145,7 +145,7 @@ def _likelihood(text: str, language: _Language, encoding: str) -> float:
         likely += number * (
             -3.0 if character == "\ufffd" or "\x80" <= character < "\xa0" else language.weight(character, encoding)
         )
-    return likely - (2.0 * len(_NARROW_IN_WORDS.findall(text)) if language.codec else _odd_words(text))
+    return likely - (2.0 * len(_ODD_KANA.findall(text)) if language.codec else _odd_words(text))
 
 
 def _odd_words(text: str) -> float:
@@ -171,7 +171,7 @@ def _sample(data: bytes) -> bytes:
     """Lines that aren't only ASCII."""
     if len(data) <= _SAMPLE_BYTES:
         return data
-    found = b"".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*\n?", data[: 64 * _SAMPLE_BYTES]))
+    found = b"".join(line for line in data[: 64 * _SAMPLE_BYTES].splitlines(keepends=True) if not line.isascii())
     return (found or data)[:_SAMPLE_BYTES]
 
 

@@ -8,12 +8,12 @@ from html.parser import HTMLParser
 from xml.etree.ElementTree import Element
 
 from app.helper.files.equations import dollars, tex_said
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, how_many, raised
 from app.helper.files.plain import codec_of, with_fewer_blank_lines
 
 _ENCODING = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([\w.:-]{1,40})", re.IGNORECASE)
 _LOOKED_AT = 8192
-_HIDDEN = frozenset(("script", "style", "template", "noscript", "svg", "iframe", "object", "title"))
+_HIDDEN = frozenset(("script", "style", "template", "noscript", "svg", "iframe", "object", "title", "mjx-math"))
 _CLOSED = frozenset(
     ("article", "aside", "div", "footer", "form", "header", "nav", "ol", "section", "span", "table", "ul")
 )
@@ -55,7 +55,7 @@ def page_of(page: str) -> FileText:
     text = parser.text()
     has_title = bool(parser.title) and f"# {parser.title}\n" not in f"{text}\n"
     left_out = (
-        *how_many(parser.pictures, "picture without a description", "pictures without a description"),
+        *how_many(parser.pictures, "picture without a description"),
         *how_many(parser.frames, "frame"),
         *how_many(parser.not_shown, "hidden part"),
     )
@@ -96,16 +96,20 @@ class _Parser(HTMLParser):
         self._tex = ""
         """The mark of a formula that is a script."""
         self._preformatted = 0
+        self._is_raised = False
+        """Whether this place is in a superscript."""
         self._lists: list[int] = []
         """For each list around this place, the number of its last item; −1 for one without numbers."""
         self._tables: list[_Table] = []
         self._begins: dict[str, Callable[[dict[str, str]], None]] = {
             "br": lambda _attributes: self._parts.append("\n"),
             "img": self._add_picture,
-            "li": lambda _attributes: self._begin_item(),
-            "ol": lambda _attributes: self._begin_list(0),
+            "li": self._begin_item,
+            "ol": lambda attributes: self._begin_list(_number(attributes, "start") - 1),
+            "option": lambda _attributes: self._break(1),
             "pre": lambda _attributes: self._begin_preformatted(),
             "table": lambda _attributes: self._begin_table(),
+            "sup": self._raise,
             "td": self._begin_cell,
             "th": self._begin_cell,
             "tr": lambda _attributes: self._begin_row(),
@@ -171,10 +175,10 @@ class _Parser(HTMLParser):
             self._parts.append(formula)
             self._math = []
 
-    def _begin_item(self) -> None:
+    def _begin_item(self, attributes: dict[str, str]) -> None:
         self._break(1)
         if self._lists and self._lists[-1] >= 0:
-            self._lists[-1] += 1
+            self._lists[-1] = _number(attributes, "value", self._lists[-1] + 1)
         number = self._lists[-1] if self._lists else -1
         self._parts.append("  " * min(len(self._lists) - 1, 8) + (f"{number}. " if number > 0 else "- "))
 
@@ -206,11 +210,15 @@ class _Parser(HTMLParser):
             if sum(map(len, texts)) < _MOST_OF_A_ROW:
                 self._parts[begin:] = [_SPACE.sub(" ", "".join(texts)).rstrip(" ")]
 
+    def _raise(self, _attributes: dict[str, str]) -> None:
+        self._is_raised = True
+
     def _begin_preformatted(self) -> None:
         self._break(2)
         self._preformatted += 1
 
     def handle_endtag(self, tag: str) -> None:
+        self._is_raised &= tag != "sup"
         if self._math:
             self._end_in_math(tag.rpartition(":")[2])
         elif self._hidden:
@@ -248,7 +256,7 @@ class _Parser(HTMLParser):
         if self._preformatted:
             self._parts.append(data)
             return
-        words = _SPACE.sub(" ", data)
+        words = _SPACE.sub(" ", raised(data) if self._is_raised else data)
         if not self._parts or self._parts[-1].endswith(("\n", " ")):
             words = words.lstrip(" ")
         if words:
@@ -300,6 +308,10 @@ class _Table:
         return between
 
 
-def _span(attributes: dict[str, str], name: str) -> int:
+def _number(attributes: dict[str, str], name: str, default: int = 1) -> int:
     text = attributes.get(name, "").strip()
-    return max(1, min(int(text[:4]), _MOST_COLUMNS)) if text.isascii() and text.isdecimal() else 1
+    return int(text[:9]) if text.isascii() and text.isdecimal() else default
+
+
+def _span(attributes: dict[str, str], name: str) -> int:
+    return max(1, min(_number(attributes, name), _MOST_COLUMNS))

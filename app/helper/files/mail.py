@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import email
 import email.policy
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from email.message import EmailMessage, MIMEPart
 from typing import BinaryIO
 
@@ -14,6 +17,7 @@ from app.helper.files.refusal import RefusedError
 _MOST_BYTES = 100 * 1024 * 1024
 _SHOWN = ("From", "To", "Cc", "Date", "Subject")
 _MOST_NAMES = 5
+_HEAD_END = re.compile(rb"\r?\n\r?\n")
 _DAMAGED = (LookupError, ValueError, TypeError, AttributeError, RecursionError, AssertionError)
 """What Python's parser raises for mails that aren't as they should be."""
 
@@ -30,20 +34,52 @@ def is_mail(head: bytes) -> bool:
 def text_of(file: BinaryIO, _most: int) -> FileText:
     """Who wrote it to whom, and its text or that of its web page. Raises `RefusedError`."""
     try:
-        message = email.message_from_bytes(file.read(_MOST_BYTES), policy=email.policy.default)
-        return _read(message)
+        data = file.read(_MOST_BYTES)
+        end = _HEAD_END.search(data)
+        head, rest = (data[: end.start()], data[end.start() :]) if end else (data, b"")
+        if not head.isascii():  # which only newer mails may have, in UTF-8
+            head = plain.decoded(head).text.encode()
+        return _read(email.message_from_bytes(head + rest, policy=email.policy.default))
     except _DAMAGED:
         raise RefusedError("damaged") from None
 
 
 def _read(message: EmailMessage) -> FileText:
     is_page = message.get_content_type() == "multipart/related" and "received" not in message and "to" not in message
-    body = message.get_body(("html",) if is_page else ("plain", "html"))
-    found = _text(body) if body is not None else FileText("")
-    if not is_page and not found.text.strip() and (body := message.get_body(("html",))) is not None:
-        found = _text(body)
+    texts = list(_texts(message))
     head = "" if is_page else "\n".join(f"{name}: {message[name]}" for name in _SHOWN if message[name])
-    return FileText(f"{head}\n\n{found.text}".strip("\n"), (*found.left_out, *_others(message, body)), found.encoding)
+    return FileText(
+        "\n\n".join(filter(None, (head, *(one.text.strip("\n") for one in texts)))),
+        (*(what for one in texts for what in one.left_out), *_others(message, is_page=is_page)),
+        next((one.encoding for one in texts if one.encoding), ""),
+    )
+
+
+def _texts(part: MIMEPart) -> Iterator[FileText]:
+    """The texts of a mail, in their order, with those of mails that are attached; of alternatives, the plainest."""
+    kind = part.get_content_type()
+    if kind in ("message/rfc822", "multipart/related"):
+        for first in list(part.iter_parts())[:1]:
+            if isinstance(first, EmailMessage) and kind == "message/rfc822":
+                yield FileText("Attached mail:")
+                yield replace(_read(first), left_out=())  # what all mails have is counted together
+            else:
+                yield from _texts(first)
+    elif kind == "message/delivery-status":
+        yield FileText("\n".join(str(one).strip() for one in part.iter_parts()))
+    elif kind == "multipart/alternative":
+        versions = (list(_texts(one)) for one in sorted(part.iter_parts(), key=_plainness))
+        yield from next((one for one in versions if any(text.text.strip() for text in one)), [])
+    elif part.is_multipart():
+        for one in part.iter_parts():
+            yield from _texts(one)
+    elif part.get_content_maintype() in ("text", "multipart") and not part.is_attachment():
+        yield _text(part)
+
+
+def _plainness(part: MIMEPart) -> int:
+    kind = part.get_content_type()
+    return 0 if kind == "text/plain" else 2 if kind in ("text/calendar", "text/x-amp-html") else 1
 
 
 def _text(part: MIMEPart) -> FileText:
@@ -57,21 +93,17 @@ def _text(part: MIMEPart) -> FileText:
     return FileText(page.text, (*found.left_out, *page.left_out), found.encoding)
 
 
-def _others(message: EmailMessage, body: MIMEPart | None) -> tuple[str, ...]:
-    """What it has besides its text."""
-    pictures, names, frames = 0, [], 0
+def _others(message: EmailMessage, *, is_page: bool) -> tuple[str, ...]:
+    """What it has besides its texts."""
+    pictures, names, pages = 0, [], 0
     for part in message.walk():
-        if part is body or part.is_multipart():
-            continue
         kind = part.get_content_maintype()
+        if part.is_multipart():
+            continue
         if part.is_attachment() or (part.get_filename() and kind not in ("text", "image")):
             names.append(part.get_filename() or "without a name")
-        elif kind == "image":
-            pictures += 1
-        else:
-            frames += (
-                part.get_content_type() == "text/html" and body is not None and body.get_content_subtype() == "html"
-            )
+        pages += part.get_content_type() == "text/html"
+        pictures += kind == "image" and not part.is_attachment()
     named = tuple(f"the attachment {name}" for name in names[:_MOST_NAMES])
-    more = how_many(len(names) - _MOST_NAMES, "more attachment") if len(names) > _MOST_NAMES else ()
-    return (*named, *more, *how_many(pictures, "picture"), *how_many(frames, "frame"))
+    more = how_many(max(0, len(names) - _MOST_NAMES), "more attachment")
+    return (*named, *more, *how_many(pictures, "picture"), *how_many(max(0, pages - 1) if is_page else 0, "frame"))

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from typing import Any, BinaryIO
 
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, counted
 from app.helper.files.refusal import RefusedError
 
 _MOST_OUTPUT = 10_000
@@ -34,10 +34,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
         texts.append(_cell(cell, language, left_out))
         if sum(map(len, texts)) > most:
             break
-    return FileText(
-        "\n\n".join(filter(None, texts)),
-        (*how_many(left_out["picture"], "picture"), *how_many(left_out["cut"], "long output cut", "long outputs cut")),
-    )
+    return FileText("\n\n".join(filter(None, texts)), counted(left_out))
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:
@@ -76,6 +73,6 @@ def _output(output: dict[str, Any], left_out: Counter[str]) -> str:
         said = "\n".join(map(str, said))
     text = _ESCAPES.sub("", _text(said))
     if len(text) > _MOST_OUTPUT:
-        left_out["cut"] += 1
+        left_out["long output cut"] += 1
         text = f"{text[: _MOST_OUTPUT // 2]}\n…\n{text[-_MOST_OUTPUT // 2 :]}"
     return text

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText, how_many
-from app.helper.files.packages import read_part, unpacked, xml_part
+from app.helper.files.found import FileText, counted, table
+from app.helper.files.packages import attribute, local_name, read_part, unpacked, xml_part
 from app.helper.files.refusal import RefusedError
 
 _MANIFEST = "META-INF/manifest.xml"
 _SKIPPED = frozenset(("forms", "settings", "note-citation", "event-listeners", "desc", "title", "sequence-decls"))
-_COUNTED = frozenset(("annotation", "image", "deletion"))
+_COUNTED = {"image": "picture", "annotation": "comment", "deletion": "deletion"}
 _MOST_REPEATED = 100
 """Spaces, cells and rows, which are written once with a number."""
 _MOST_DEPTH = 80
@@ -46,34 +46,20 @@ def text_of(file: BinaryIO, most: int) -> FileText:
                 break
     return FileText(
         "\n\n".join(texts),
-        (
-            *how_many(reader.left_out["image"], "picture"),
-            *how_many(reader.left_out["object"], "chart or object", "charts or objects"),
-            *how_many(reader.left_out["annotation"], "comment"),
-            *how_many(reader.left_out["deletion"], "deletion"),
-        ),
+        counted(reader.left_out),
     )
 
 
-def _name(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _said(element: Element, name: str) -> str:
-    """An attribute, whatever its namespace."""
-    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
-
-
 def _number(element: Element, name: str) -> int:
-    said = _said(element, name)
+    said = attribute(element, name)
     return min(int(said), _MOST_REPEATED) if said.isascii() and said.isdecimal() else 1
 
 
 def _table_rows(table: Element) -> Iterator[Element]:
     for one in table:
-        if _name(one) == "table-row":
+        if local_name(one) == "table-row":
             yield one
-        elif _name(one) in ("table-header-rows", "table-rows", "table-row-group"):
+        elif local_name(one) in ("table-header-rows", "table-rows", "table-row-group"):
             yield from one.iterfind("{*}table-row")
 
 
@@ -82,8 +68,8 @@ def _numbered(archive: zipfile.ZipFile) -> Iterator[tuple[str, int]]:
     for part in {"content.xml", "styles.xml"} & set(archive.namelist()):
         for style in xml_part(archive, part).iterfind(".//{*}list-style"):
             for level in style.iterfind("{*}list-level-style-number"):
-                if _said(level, "num-format"):
-                    yield _said(style, "name"), _number(level, "level") - 1
+                if attribute(level, "num-format"):
+                    yield attribute(style, "name"), _number(level, "level") - 1
 
 
 class _Reader:
@@ -95,7 +81,7 @@ class _Reader:
     def blocks(self, parent: Iterable[Element], depth: int) -> Iterator[str]:
         """Headings, paragraphs, lists and tables."""
         for one in parent if depth < _MOST_DEPTH else ():
-            name = _name(one)
+            name = local_name(one)
             if name in ("p", "h"):
                 level = "#" * min(_number(one, "outline-level"), 6) if name == "h" else ""
                 words = self._words(one, depth + 1).strip()
@@ -103,14 +89,14 @@ class _Reader:
             elif name == "list":
                 yield "\n".join(self._items(one, depth + 1, 0))
             elif name == "table":
-                yield "\n".join(self._rows(one, depth + 1))
+                yield table(list(self._rows(one, depth + 1)))
             elif name == "notes":
                 notes = "\n".join(filter(None, self.blocks(one, depth + 1)))
                 yield f"Notes: {notes}" if notes else ""
             elif name in ("object", "object-ole"):
                 yield self._object(one)
             elif name in _COUNTED:
-                self.left_out[name] += 1
+                self.left_out[_COUNTED[name]] += 1
             elif name not in _SKIPPED:
                 yield self._heading_of(one)
                 yield from self.blocks(one, depth + 1)
@@ -118,43 +104,38 @@ class _Reader:
     @staticmethod
     def _heading_of(element: Element) -> str:
         """The name of a slide."""
-        return f"## {_said(element, 'name')}" if _name(element) == "page" else ""
+        return f"## {attribute(element, 'name')}" if local_name(element) == "page" else ""
 
     def _inside(self, parent: Iterable[Element], depth: int) -> str:
         return " ".join(filter(None, self.blocks(parent, depth + 1)))
 
     def _items(self, parent: Element, depth: int, level: int, style: str = "") -> Iterator[str]:
-        style = _said(parent, "style-name") or style
+        style = attribute(parent, "style-name") or style
         for number, item in enumerate(parent if depth < _MOST_DEPTH else (), 1):
             lead = f"{number}. " if (style, level) in self._numbered else "- "
             for one in item:
-                if _name(one) == "list":
+                if local_name(one) == "list":
                     yield from self._items(one, depth + 2, level + 1, style)
                 elif text := self._inside([one], depth + 1):
                     yield "  " * min(level, 8) + lead + text
                     lead = "  "
 
-    def _rows(self, table: Element, depth: int) -> Iterator[str]:
-        is_first = True
-        for row in _table_rows(table):
+    def _rows(self, parent: Element, depth: int) -> Iterator[list[str]]:
+        for row in _table_rows(parent):
             cells: list[str] = []
             for cell in row:
-                if _name(cell) in ("table-cell", "covered-table-cell"):
-                    text = " ".join(self._inside(cell, depth).split()).replace("|", "\\|")
-                    cells += [text] * _number(cell, "number-columns-repeated")
+                if local_name(cell) in ("table-cell", "covered-table-cell"):
+                    cells += [self._inside(cell, depth)] * _number(cell, "number-columns-repeated")
             while cells and not cells[-1]:
                 cells.pop()
             if cells:
-                yield from [f"| {' | '.join(cells)} |"] * _number(row, "number-rows-repeated")
-            if cells and is_first:
-                yield f"|{' --- |' * len(cells)}"
-                is_first = False
+                yield from [cells] * _number(row, "number-rows-repeated")
 
     def _words(self, parent: Element, depth: int) -> str:
         """What stands in a line."""
         parts = [parent.text or ""]
         for one in parent if depth < _MOST_DEPTH else ():
-            name = _name(one)
+            name = local_name(one)
             if name == "s":
                 parts.append(" " * _number(one, "c"))
             elif name in ("tab", "line-break"):
@@ -164,7 +145,7 @@ class _Reader:
             elif name == "note":
                 parts.append(f" [Note: {self._inside(one, depth)}]")
             elif name in _COUNTED:
-                self.left_out[name] += 1
+                self.left_out[_COUNTED[name]] += 1
             elif name not in _SKIPPED:
                 parts.append(self._words(one, depth + 1))
             parts.append(one.tail or "")
@@ -174,8 +155,8 @@ class _Reader:
         """A formula as its author wrote it; other objects are counted."""
         part = f"{element.get(_REFERENCE, '').removeprefix('./')}/content.xml"
         root = xml_part(self._archive, part) if part in self._archive.namelist() else None
-        formula = root.find(".//{*}annotation") if root is not None and _name(root) == "math" else None
+        formula = root.find(".//{*}annotation") if root is not None and local_name(root) == "math" else None
         if formula is None or not formula.text:
-            self.left_out["object"] += 1
+            self.left_out["chart or object"] += 1
             return ""
         return formula.text.strip()

@@ -97,6 +97,16 @@ def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
     return root
 
 
+def local_name(element: Element) -> str:
+    """Its name without the namespace."""
+    return element.tag.rpartition("}")[2]
+
+
+def attribute(element: Element, name: str) -> str:
+    """One that has a namespace, whichever it is: Office writes two."""
+    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
+
+
 def read_part(archive: zipfile.ZipFile, name: str) -> bytes:
     """What a part has. Raises `RefusedError` if that is too much."""
     with archive.open(name) as part:

@@ -13,7 +13,7 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 from app.helper.files import pdf_page
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, counted
 from app.helper.files.plain import with_fewer_blank_lines
 from app.helper.files.refusal import RefusedError
 
@@ -49,22 +49,13 @@ def text_of(file: BinaryIO, most: int) -> FileText:
                 with closing(document[number]) as page:
                     texts.append(pdf_page.text_of(document, page, left_out))
             except pdfium.PdfiumError:
-                left_out["unreadable"] += 1
+                left_out["page that couldn't be read"] += 1
             if sum(map(len, texts)) > most:
                 break
         if document.get_formtype() == raw.FORMTYPE_XFA_FULL:
             texts.append(_xfa_values(document))
-        left_out["files"] = document.count_attachments()
-    return FileText(with_fewer_blank_lines("\n\n".join(filter(None, texts))), _said(left_out))
-
-
-def _said(left_out: Counter[str]) -> tuple[str, ...]:
-    return (
-        *how_many(left_out["pictures"], "picture"),
-        *how_many(left_out["scans"], "page that is only a picture", "pages that are only pictures"),
-        *how_many(left_out["unreadable"], "page that couldn't be read", "pages that couldn't be read"),
-        *how_many(left_out["files"], "attached file"),
-    )
+        left_out["attached file"] = document.count_attachments()
+    return FileText(with_fewer_blank_lines("\n\n".join(filter(None, texts))), counted(left_out))
 
 
 def _xfa_values(document: pdfium.PdfDocument) -> str:

@@ -53,7 +53,7 @@ def text_of(document: pdfium.PdfDocument, page: pdfium.PdfPage, left_out: Counte
     notes = list(_notes(document, page))
     is_readable = wrong <= _MOST_UNREADABLE * len(shown)
     if not is_readable:
-        left_out["unreadable"] += 1
+        left_out["page that couldn't be read"] += 1
         characters, shown = [], []
     _count_pictures(page, left_out, has_text=bool(shown or notes), is_readable=is_readable)
     before, behind = _placed(notes, shown, len(characters))
@@ -99,9 +99,9 @@ def _count_pictures(page: pdfium.PdfPage, left_out: Counter[str], *, has_text: b
             # A picture of the whole page behind its text is a scan whose text was recognized.
             drawn += min(width, height) >= _LEAST_PICTURE and not (has_text and width * height > 0.8 * area)
     if has_text:
-        left_out["pictures"] += drawn
+        left_out["picture"] += drawn
     elif objects and is_readable:
-        left_out["scans"] += 1
+        left_out["page that is only a picture"] += 1
 
 
 # ---------------------------------------------------------------- annotations

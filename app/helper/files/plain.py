@@ -22,8 +22,10 @@ _MARKS = (
 _LOOKED_AT = 4096
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NOT_TEXT = (b"%!PS", b"\x7fELF", b"MZ\x90")
-_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
-"""Those that text doesn't have; a terminal's escape character it may have."""
+_CONTROLS = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
+"""Those that text doesn't have; what a terminal was sent may have bells, backspaces and escapes."""
+_UNWRITTEN = re.compile(rb"\x00{64,}")
+"""A block that was never written, as the power went off."""
 _MOST_CONTROLS, _MOST_BESIDE_ZEROS = 0.02, 0.001
 _BLANK_LINES = re.compile(r"\n{4,}")
 _SAID = re.compile(
@@ -66,10 +68,11 @@ def decoded(data: bytes, declared: str = "", wanted: str = "") -> FileText:
     zeros = data.count(0)
     if zeros and (guess := guessed_encoding(data)) in ("UTF-16 LE", "UTF-16 BE"):
         return FileText(_checked(data.decode(CODECS[guess], "replace")), encoding=guess)
-    if zeros * 2 > len(data):
+    written = _UNWRITTEN.sub(b"", data)
+    if written.count(0) * 2 > len(written) or not written:
         raise RefusedError("binary")
-    found = _narrow(data.replace(b"\0", b""), declared)
-    if zeros:  # blocks that were never written, as the power went off
+    found = _narrow(written.replace(b"\0", b""), declared)
+    if zeros:
         _checked(found.text, _MOST_BESIDE_ZEROS)
         return replace(found, left_out=(*how_many(zeros, "zero byte"), *found.left_out))
     return found
@@ -88,8 +91,9 @@ def _narrow(data: bytes, declared: str) -> FileText:
     if bad == 0:
         return FileText(_checked(text))
     good = sum(map(len, _NOT_ASCII.findall(text))) - bad
-    if good >= (3 * bad if declared else bad):
-        return FileText(_checked(text), how_many(bad, "byte that isn't UTF-8", "bytes that aren't UTF-8"))
+    if good >= (3 if declared else 2) * bad:
+        _checked(text.replace("\ufffd", ""))
+        return FileText(text, how_many(bad, "byte that isn't UTF-8"))
     if declared and declared != "utf-8":
         return FileText(_checked(data.decode(declared, "replace")))
     guess = guessed_encoding(data)

@@ -2,12 +2,13 @@ r"""Rich Text (.rtf), through striprtf, with what that leaves out: notes, hidden
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import BinaryIO
 
 from striprtf.striprtf import rtf_to_text
 
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, how_many, table
 from app.helper.files.plain import with_fewer_blank_lines
 from app.helper.files.refusal import RefusedError
 
@@ -48,12 +49,9 @@ def text_of(file: BinaryIO, _most: int) -> FileText:
 
 
 def _with_tables(text: str) -> str:
-    lines: list[str] = []
-    is_table = False
-    for line in text.split("\n"):
-        cells = [cell.strip() for cell in line.split("|")[:-1]] if line.rstrip().endswith("|") else []
-        lines.append(f"| {' | '.join(cells)} |" if cells else line)
-        if cells and not is_table:
-            lines.append(f"|{' --- |' * len(cells)}")
-        is_table = bool(cells)
-    return "\n".join(lines)
+    """striprtf ends each cell with a bar."""
+    found: list[str] = []
+    for is_table, group in itertools.groupby(text.split("\n"), lambda line: line.rstrip().endswith("|")):
+        lines = list(group)
+        found += [table([line.split("|")[:-1] for line in lines])] if is_table else lines
+    return "\n".join(found)

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText, how_many
-from app.helper.files.packages import main_part, relations, unpacked, xml_part
+from app.helper.files.found import FileText, counted, raised, table
+from app.helper.files.packages import attribute, local_name, main_part, relations, unpacked, xml_part
 
 _TITLES = ("title", "ctrTitle")
 _FURNITURE = ("sldNum", "dt", "ftr", "hdr")
@@ -26,35 +26,21 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     with unpacked(file) as archive:
         main = main_part(archive)
         parts = relations(archive, main)
-        slides = (one for one in xml_part(archive, main).iter() if _name(one) == "sldId")
+        slides = (one for one in xml_part(archive, main).iter() if local_name(one) == "sldId")
         for number, slide in enumerate(slides, 1):
-            _, part = parts.get(_attribute(slide, "id"), ("", ""))
+            _, part = parts.get(attribute(slide, "id"), ("", ""))
             if part in archive.namelist():
                 texts.append(_Slide(archive, part, left_out).text(number))
             if sum(map(len, texts)) > most:
                 break
     return FileText(
         "\n\n".join(filter(None, texts)),
-        (
-            *how_many(left_out["pic"], "picture"),
-            *how_many(left_out["chart"], "chart"),
-            *how_many(left_out["comment"], "comment"),
-            *how_many(left_out["hidden"], "hidden slide"),
-        ),
+        counted(left_out),
     )
 
 
-def _name(element: Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-def _attribute(element: Element, name: str) -> str:
-    """An attribute with a namespace, whichever it is: Office writes two."""
-    return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
-
-
 def _first(element: Element, *names: str) -> Element | None:
-    return next((one for one in element.iter() if _name(one) in names), None)
+    return next((one for one in element.iter() if local_name(one) in names), None)
 
 
 class _Slide:
@@ -67,15 +53,15 @@ class _Slide:
 
     def text(self, number: int) -> str:
         if self._root.get("show") in ("0", "false"):
-            self._left_out["hidden"] += 1
+            self._left_out["hidden slide"] += 1
             return ""
         tree = _first(self._root, "spTree")
         blocks = list(self._blocks(tree)) if tree is not None else []
         for kind, part in self._parts.values():
             if kind in ("notesSlide", "comments") and part in self._archive.namelist():
                 other = xml_part(self._archive, part)
-                self._left_out["comment"] += sum(_name(one) == "cm" for one in other.iter())
-                shapes = (one for one in other.iter() if kind == "notesSlide" and _name(one) == "sp")
+                self._left_out["comment"] += sum(local_name(one) == "cm" for one in other.iter())
+                shapes = (one for one in other.iter() if kind == "notesSlide" and local_name(one) == "sp")
                 notes = "\n".join(_lines(one, is_list=False) for one in shapes if _placeholder(one) == "body")
                 blocks += [f"Notes: {notes}"] if notes.strip() else []
         heading = f"## Slide {number}" + (f": {self._title}" if self._title else "")
@@ -85,13 +71,13 @@ class _Slide:
         waiting = list(reversed(parent))
         while waiting:
             one = waiting.pop()
-            name = _name(one)
+            name = local_name(one)
             if name == "sp":
                 yield self._shape(one)
             elif name == "graphicFrame":
                 yield self._frame(one)
             elif name == "pic":
-                self._left_out["pic"] += 1
+                self._left_out["picture"] += 1
             elif name != "Fallback":  # the same once more, for older apps
                 waiting += reversed(one)
 
@@ -107,17 +93,18 @@ class _Slide:
 
     def _frame(self, frame: Element) -> str:
         """A table, the title of a chart, or the texts of a diagram (SmartArt)."""
-        if (table := _first(frame, "tbl")) is not None:
-            return _table(table)
+        if (cells := _first(frame, "tbl")) is not None:
+            rows = (row for row in cells.iter() if local_name(row) == "tr")
+            return table([[_lines(cell, is_list=False) for cell in row.iterfind("{*}tc")] for row in rows])
         if (chart := _first(frame, "chart")) is not None:
             self._left_out["chart"] += 1
-            part = self._related(_attribute(chart, "id"))
+            part = self._related(attribute(chart, "id"))
             title = _first(part, "title") if part is not None else None
             return _lines(title, is_list=False) if title is not None else ""
         if (diagram := _first(frame, "relIds")) is not None:
-            part = self._related(_attribute(diagram, "dm"))
+            part = self._related(attribute(diagram, "dm"))
             return _lines(part, is_list=True) if part is not None else ""
-        self._left_out["pic"] += 1  # of another program
+        self._left_out["picture"] += 1  # of another program
         return ""
 
     def _related(self, relation: str) -> Element | None:
@@ -134,12 +121,12 @@ def _placeholder(shape: Element) -> str:
 
 def _lines(parent: Element, *, is_list: bool) -> str:
     """The paragraphs of an element; ``is_list``: they are items unless they say otherwise."""
-    paragraphs = [one for one in parent.iter() if _name(one) == "p" and _words(one).strip()]
+    paragraphs = [one for one in parent.iter() if local_name(one) == "p" and _words(one).strip()]
     lines: list[str] = []
     count = 0
     for one in paragraphs:
         settings = one.find("{*}pPr")
-        marks = {_name(mark) for mark in settings} if settings is not None else set()
+        marks = {local_name(mark) for mark in settings} if settings is not None else set()
         level = settings.get("lvl", "0") if settings is not None else "0"
         is_item = "buNone" not in marks and ((is_list and len(paragraphs) > 1) or marks & {"buChar", "buAutoNum"})
         count = count + 1 if "buAutoNum" in marks else 0
@@ -150,16 +137,13 @@ def _lines(parent: Element, *, is_list: bool) -> str:
 
 
 def _words(paragraph: Element) -> str:
-    return "".join(
-        "\n" if _name(one) == "br" else one.text or "" for one in paragraph.iter() if _name(one) in ("t", "br")
-    )
-
-
-def _table(table: Element) -> str:
-    rows: list[str] = []
-    for row in (one for one in table.iter() if _name(one) == "tr"):
-        cells = [" ".join(_lines(cell, is_list=False).split()).replace("|", "\\|") for cell in row.iterfind("{*}tc")]
-        rows.append(f"| {' | '.join(cells)} |")
-        if len(rows) == 1:
-            rows.append(f"|{' --- |' * max(1, len(cells))}")
-    return "\n".join(rows)
+    words: list[str] = []
+    is_raised = False
+    for one in paragraph.iter():
+        name = local_name(one)
+        if name == "rPr":  # it stands before the text of its run
+            is_raised = one.get("baseline", "0")[:1] in "123456789"
+        elif name in ("t", "br"):
+            text = "\n" if name == "br" else one.text or ""
+            words.append(raised(text) if is_raised else text)
+    return "".join(words)

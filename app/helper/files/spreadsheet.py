@@ -19,7 +19,7 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, counted
 from app.helper.files.opendocument import refuse_encrypted
 from app.helper.files.packages import read_part, unpacked
 from app.helper.files.refusal import RefusedError
@@ -63,14 +63,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
         raise RefusedError("damaged") from None
     return FileText(
         text,
-        (
-            *how_many(left_out["picture"], "picture"),
-            *how_many(left_out["chart"], "chart"),
-            *how_many(left_out["comment"], "comment"),
-            *how_many(left_out["hidden"], "hidden sheet"),
-            *how_many(left_out["error"], "cell with an error", "cells with errors"),
-            *how_many(left_out["no value"], "formula without a result", "formulas without a result"),
-        ),
+        counted(left_out),
     )
 
 
@@ -82,8 +75,8 @@ def _count_others(file: BinaryIO, left_out: Counter[str]) -> None:
                 left_out[what] += pattern.match(name) is not None
             if name.startswith("xl/worksheets/") and name.endswith(".xml"):
                 sheet = read_part(archive, name)
-                left_out["no value"] += len(_NO_VALUE.findall(sheet))
-                left_out["error"] += len(_ERROR.findall(sheet))
+                left_out["formula without a result"] += len(_NO_VALUE.findall(sheet))
+                left_out["cell with an error"] += len(_ERROR.findall(sheet))
             if name.startswith("xl/comments") or name == "content.xml":
                 left_out["comment"] += len(_COMMENT.findall(read_part(archive, name)))
 
@@ -94,7 +87,7 @@ def _sheets(book: CalamineWorkbook, most: int, left_out: Counter[str]) -> Iterat
         if about.typ in (SheetTypeEnum.ChartSheet, SheetTypeEnum.Vba, SheetTypeEnum.MacroSheet):
             continue
         if about.visible != SheetVisibleEnum.Visible:
-            left_out["hidden"] += 1
+            left_out["hidden sheet"] += 1
             continue
         heading = f"\n## {about.name}\n\n"
         for line in _lines(book.get_sheet_by_name(about.name)):
