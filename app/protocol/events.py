@@ -113,7 +113,7 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     there is no choice."""
     template_variables: list[str] = []
     """The names that `Generate.template_variables` may have: those that the chat template declares."""
-    tool_format: ToolFormatName = ""
+    tool_format: ToolFormatName = "general"
     """How its chat template writes tool calls."""
     may_think: bool = False
     """Whether the target thinks, with or without a choice."""

@@ -34,9 +34,8 @@ ToolFormatName = Literal[
     "seed",
     "minicpm",
     "general",
-    "",
 ]
-"""``general``: the template writes no calls, or in a form that isn't known. Empty: it isn't known how to call tools."""
+"""``general``: the template writes no calls, or in a form that isn't known."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):

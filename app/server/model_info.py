@@ -67,7 +67,7 @@ class ModelInfo:
                 "template_refused": pair.template_refused,
                 "thinking": pair.thinking,
                 "template_variables": pair.template_variables,
-                "tool_format": pair.tool_format or None,
+                "tool_format": pair.tool_format,
                 "limits": _limits(pair),
             },
         }

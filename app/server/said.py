@@ -42,7 +42,7 @@ class Reader:
     ) -> None:
         """``tools``: what the model may call. ``begun``: the answer so far. ``alone``: no text stands before calls.
         ``logprobs``: whether pieces have them."""
-        known = FORMATS.get(pair.tool_format) if tools else None
+        known = FORMATS[pair.tool_format] if tools else None
         known = replace(known, anywhere=False) if known and alone else known
         self._calls = CallReader(known, tools.tools) if known and tools else None
         if self._calls:

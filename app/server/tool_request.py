@@ -13,7 +13,7 @@ import msgspec
 from app import decoders
 from app.protocol.events import PairLoaded
 from app.protocol.tools import FORMATS, ID_LENGTH, MAX_TOOLS, Tool, ToolUse
-from app.server.errors import ApiError, invalid, not_supported
+from app.server.errors import invalid, not_supported
 from app.server.fields import Settings
 from app.server.warnings import Warnings, quoted
 
@@ -187,9 +187,5 @@ def _check_named(named: str, names: Sequence[str], sent: Iterable[Any]) -> None:
         return
     kinds = [tool.get(key) for tool in sent if isinstance(tool, dict) for key in ("name", "type")]
     if named in kinds:
-        raise _left_out(named)
+        raise not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")
     raise invalid("The tool_choice names a tool that the request doesn't have.")
-
-
-def _left_out(named: str) -> ApiError:
-    return not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")

@@ -14,7 +14,7 @@ import msgspec
 from app.engine.decoding.chat_template import definition
 from app.engine.decoding.tools import written
 from app.protocol.commands import Message
-from app.protocol.tools import ARGUMENTS, GENERAL, NAME, Tool, ToolCall
+from app.protocol.tools import ARGUMENTS, GENERAL, NAME, Tool
 
 _EXAMPLE = GENERAL.call.replace(NAME, "the name").replace(ARGUMENTS, '{"argument": "value"}')
 _INTRODUCTION = f"""You can call functions. Each of these lines describes one:
@@ -63,10 +63,5 @@ def _turns(messages: Sequence[Message], is_result: bool) -> Iterator[Message]:
         yield Message(role="user", content="\n\n".join(results))
         return
     for one in messages:
-        calls = _called(one.tool_calls)
-        content = "\n".join(filter(None, (one.content, calls)))
+        content = "\n".join(filter(None, (one.content, written(GENERAL, one.tool_calls))))
         yield msgspec.structs.replace(one, content=content, tool_calls=())
-
-
-def _called(calls: Sequence[ToolCall]) -> str:
-    return written(GENERAL, calls) if calls else ""

@@ -78,9 +78,7 @@ def _call_grammar(
 ) -> tuple[str, Mapping[int, bytes], list[str]]:
     """The grammar of an answer with calls, or in a JSON ``format``, in llguidance's notation, its control tokens, and
     what it doesn't force."""
-    known = FORMATS.get(target.prompts.tokenizer.tool_format)
-    if known is None:
-        raise KnownError("The model's chat template writes tool calls in a form that isn't known here.")
+    known = FORMATS[target.prompts.tokenizer.tool_format]
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
         raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
     found = list(map(_checked_parameters, use.tools))
