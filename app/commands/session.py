@@ -65,7 +65,7 @@ def load_command(options: argparse.Namespace) -> Load:
         draft=draft_file,
         projector=str(projector) if projector else None,
         head=head_choice(options),
-        chat_template=_chat_template(options.chat_template),
+        chat_template=_chat_template(getattr(options, "chat_template", None)),
         settings=load_settings(options),
     )
 

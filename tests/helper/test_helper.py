@@ -149,7 +149,7 @@ def test_passing_the_time_costs_one_request_and_nothing_stays_open(hasty: Helper
     assert hasty.template(render("{{ messages[0].content }}")) == Rendered("Hi"), "it cost one request"
     hasty.stop()
     assert threading.active_count() == threads
-    assert (psutil.Process().num_fds() if sys.platform != "win32" else 0) == before
+    assert (psutil.Process().num_fds() if sys.platform != "win32" else 0) <= before
     assert set(psutil.Process().children()) <= set(children)
 
 

@@ -95,10 +95,14 @@ def test_openai_stops_a_stream_and_sees_what_is_wrong(client: openai.OpenAI) -> 
     answer = client.chat.completions.create(model="any", messages=WELL, max_tokens=2)  # which waits for the engine
     assert answer.choices[0].finish_reason == "length"
     with pytest.raises(openai.BadRequestError) as refused:
-        client.chat.completions.create(model="any", messages=WELL, n=3)
+        client.chat.completions.create(model="any", messages=[])
     assert refused.value.type == "invalid_request_error"
+    picture: openai.types.chat.ChatCompletionContentPartImageParam = {
+        "type": "image_url",
+        "image_url": {"url": "data:image/png;base64,"},
+    }
     with pytest.raises(openai.InternalServerError) as unsupported:
-        client.chat.completions.create(model="any", messages=WELL, tools=TOOLS)
+        client.chat.completions.create(model="any", messages=[{"role": "user", "content": [picture]}])
     assert (unsupported.value.status_code, unsupported.value.type) == (501, "not_supported_error")
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("another")
@@ -228,7 +232,7 @@ def test_anthropic_gets_an_answer_by_a_schema(claude: anthropic.Anthropic) -> No
 
 def test_anthropic_sees_what_is_wrong(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.BadRequestError):
-        claude.messages.create(model="any", max_tokens=5, messages=[ASKED], extra_body={"temperature": -1})
+        claude.messages.create(model="any", max_tokens=5, messages=[])
     image: anthropic.types.ImageBlockParam = {
         "type": "image",
         "source": {"type": "base64", "media_type": "image/png", "data": ""},

@@ -55,6 +55,7 @@ ALL = [
     notices.too_long("With its attachments, this message is 12 tokens too long for the context."),
     notices.plain_text("Something."),
     notices.cannot_see("986 MB to download"),
+    notices.has_no_text("scan.pdf"),
 ]
 
 
