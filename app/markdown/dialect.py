@@ -1,7 +1,7 @@
 """The Markdown of chats: GitHub's, with formulas, footnotes and the few tags that models write.
 
-One parser for what is shown, printed and exported. Its tokens know where in the text they begin, and a text made to
-take for ever is taken as plain.
+One parser for what is shown, printed and exported. Its tokens know where in the text they begin. Text that would take
+it forever stays as it is written.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Inline(ParserInline):
 
 
 def _text(state: StateInline, silent: bool) -> bool:
-    """What no other rule can begin in."""
+    """Text in which no other rule can begin."""
     is_mail = "@" in state.src
     found = (_STOP_OR_MAIL if is_mail else _STOP).search(state.src, state.pos, state.posMax)
     end = found.start() if found is not None else state.posMax
@@ -202,7 +202,7 @@ def _tildes(state: StateInline, silent: bool) -> bool:
 
 
 def _tag(state: StateInline, silent: bool) -> bool:
-    """One of the few tags that mean something here; what is not closed stays text."""
+    """One of the few tags that are known here; one that is not closed stays text."""
     found = _TAGS.match(state.src, state.pos, state.posMax) if state.src[state.pos] == "<" else None
     if found is None:
         return False
@@ -350,19 +350,27 @@ def _mask_bars(state: StateCore) -> None:
 
 
 def _with_code_whole(text: str) -> str:
-    """With bars in code masked in the rows of tables that have too many cells otherwise."""
-    lines = text.split("\n")
+    """With the bars in code masked in rows of tables that would have too many cells."""
+    lines, columns = text.split("\n"), 0
     for number, line in enumerate(lines):
-        if _DELIMITERS.fullmatch(line) is None:
-            continue
-        columns = len(_BETWEEN_CELLS.split(line.strip(" \t>").strip("|")))
-        row = max(0, number - 1)
-        while row < len(lines) and lines[row].strip(" \t>"):
-            cells = _BETWEEN_CELLS.split(lines[row].strip(" \t>").removeprefix("|").removesuffix("|"))
-            if len(cells) > columns:
-                lines[row] = _CODE.sub(lambda code: code[0].replace("|", _BAR), lines[row])
-            row += 1
+        if not line.strip(" \t>"):
+            columns = 0
+        elif not columns and _DELIMITERS.fullmatch(line):
+            columns = _cell_count(line)
+            lines[number - 1] = _with_cells(lines[number - 1], columns) if number else line
+        elif columns:
+            lines[number] = _with_cells(line, columns)
     return "\n".join(lines)
+
+
+def _cell_count(row: str) -> int:
+    return len(_BETWEEN_CELLS.split(row.strip(" \t>").removeprefix("|").removesuffix("|")))
+
+
+def _with_cells(row: str, most: int) -> str:
+    if _cell_count(row) <= most:
+        return row
+    return _CODE.sub(lambda code: code[0].replace("|", _BAR), row)
 
 
 def _unmask_bars(state: StateCore) -> None:
@@ -391,7 +399,7 @@ _PLACED: tuple[tuple[str, RuleFuncBlockType, list[str]], ...] = (
 
 
 class _Shown(MarkdownIt):
-    """Leaves it to whoever shows a link whether it may lead anywhere; its text is shown in any case."""
+    """Takes any link: whoever shows it decides whether it can be followed."""
 
     def validateLink(self, _url: str) -> bool:  # noqa: N802
         return True
