@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -14,6 +13,8 @@ from app.helper.formula_text import COLUMN_LINES, ROW_LINE
 
 _COLUMNS, _ROWS = "linesbetweencolumns", "linesbetweenrows"
 _PADDING = "0.3em"
+_BETWEEN = 2.5
+"""How far the lines of a double one are apart, as a multiple of their width."""
 
 
 def mark_lines(table: Element) -> None:
@@ -49,7 +50,7 @@ class RuledTable(Mtable, tag="mtable"):
 
     def _setup(self, **kwargs: Any) -> None:
         super()._setup(**kwargs)
-        columns, rows = (Counter(map(int, self.element.get(name, "").split())) for name in (_COLUMNS, _ROWS))
+        columns, rows = (list(map(int, self.element.get(name, "").split())) for name in (_COLUMNS, _ROWS))
         if not columns and not rows:
             return
         pad = self.size_px(_PADDING)
@@ -60,22 +61,15 @@ class RuledTable(Mtable, tag="mtable"):
         shift = -across[0]
         width = self.units_to_points(self.font.math.consts.fractionRuleThickness)
         self.nodexy = [(x + shift, y) for x, y in self.nodexy]
-        for column, number in columns.items():
-            for copy in range(number):
-                self.nodes.append(VLine(down[-1] - down[0], width, style=self.style, **kwargs))
-                self.nodexy.append(
-                    (across[min(column, len(across) - 1)] + shift + _apart(copy, number, width), down[0])
-                )
-        for row, number in rows.items():
-            for copy in range(number):
-                self.nodes.append(HLine(across[-1] + shift, width, style=self.style, **kwargs))
-                self.nodexy.append((0.0, down[min(row, len(down) - 1)] - width / 2 + _apart(copy, number, width)))
+        for at, column in enumerate(columns):
+            beside = columns[:at].count(column) * _BETWEEN * width
+            self.nodes.append(VLine(down[-1] - down[0], width, style=self.style, **kwargs))
+            self.nodexy.append((across[min(column, len(across) - 1)] + shift + beside, down[0]))
+        for at, row in enumerate(rows):
+            beside = (rows[:at].count(row) * _BETWEEN - 0.5) * width
+            self.nodes.append(HLine(across[-1] + shift, width, style=self.style, **kwargs))
+            self.nodexy.append((0.0, down[min(row, len(down) - 1)] + beside))
         self.bbox = BBox(0, across[-1] + shift, -down[-1], -down[0])
-
-
-def _apart(copy: int, number: int, width: float) -> float:
-    """Of lines side by side, how far one is from the middle."""
-    return (copy - (number - 1) / 2) * 2.5 * width
 
 
 def _borders(cells: list[tuple[int, float, float]], pad: float) -> list[float]:

@@ -25,6 +25,7 @@ _MATRICES = {("(", ")"): "pmatrix", ("[", "]"): "bmatrix", ("|", "|"): "vmatrix"
 _MATRICES |= {("‖", "‖"): "Vmatrix", ("{", ""): "cases"}
 _FENCES = {"{": r"\{", "}": r"\}", "": ".", "⟨": r"\langle ", "⟩": r"\rangle ", "〈": r"\langle ", "〉": r"\rangle "}
 _FENCES |= {"‖": r"\| ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ", "⌉": r"\rceil "}
+_WITHOUT_TEXT = ("rPr", "ctrlPr", "del", "annotation", "annotation-xml", "mphantom", "none", "mprescripts")
 _ALPHABETS = {"double-struck": r"\mathbb", "script": r"\mathcal", "fraktur": r"\mathfrak", "bold": r"\mathbf"}
 _ALPHABETS |= {"b": r"\mathbf", "normal": r"\mathrm", "sans-serif": r"\mathsf", "monospace": r"\mathtt"}
 
@@ -41,6 +42,8 @@ def tex_of(element: Element, depth: int = 0) -> str:
     if depth > _MOST_DEPTH:
         return _plain("".join(element.itertext()))
     parts = _Parts(element, depth)
+    if parts.name in _WITHOUT_TEXT:
+        return ""
     write = _WRITERS.get(parts.name)
     return write(parts) if write is not None else parts.inner()
 
@@ -74,22 +77,16 @@ class _Parts:
     def all(self, name: str = "") -> list[str]:
         return [tex_of(one, self.depth + 1).strip() for one in self.element if name in ("", _local(one.tag))]
 
-    def setting(self, name: str, default: str = "") -> str:
-        """Of OMML: ``m:val`` of a property."""
+    def setting(self, name: str, default: str = "", alone: str = "") -> str:
+        """Of OMML: ``m:val`` of a property. ``alone``: what it is without a value."""
         for one in self.element.iterfind("./*/*"):
             if _local(one.tag) == name:
-                return next((value for key, value in one.attrib.items() if _local(key) == "val"), default)
+                return next((value for key, value in one.attrib.items() if _local(key) == "val"), alone or default)
         return default
 
     def has(self, name: str) -> bool:
         """Whether a property of OMML is there and on."""
-        return any(_local(one.tag) == name for one in self.element.iterfind("./*/*")) and self.setting(
-            name, "1"
-        ) not in (
-            "0",
-            "off",
-            "false",
-        )
+        return self.setting(name, "0", "1") not in ("0", "off", "false")
 
     def text(self) -> str:
         return "".join(self.element.itertext())
@@ -238,14 +235,14 @@ def _multiple(parts: _Parts) -> str:
     return (_below_above("{}", "".join(before[::2]), "".join(before[1::2])) if before else "") + tex
 
 
-_NOTHING: Callable[[_Parts], str] = lambda _parts: ""  # noqa: E731
 _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "r": _run,
     "f": _fraction,
     "rad": _root,
-    "sSup": lambda one: _below_above(_base(one.child("e")), "", one.child("sup")),
-    "sSub": lambda one: _below_above(_base(one.child("e")), one.child("sub"), ""),
-    "sSubSup": lambda one: _below_above(_base(one.child("e")), one.child("sub"), one.child("sup")),
+    **dict.fromkeys(
+        ("sSup", "sSub", "sSubSup"),
+        lambda one: _below_above(_base(one.child("e")), one.child("sub"), one.child("sup")),
+    ),
     "sPre": lambda one: _below_above("{}", one.child("sub"), one.child("sup")) + one.child("e"),
     "nary": _nary,
     "d": _delimiters,
@@ -260,14 +257,10 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "func": _function,
     "limLow": lambda one: _below_above(one.child("e").strip(), one.child("lim"), ""),
     "limUpp": lambda one: _below_above(one.child("e").strip(), "", one.child("lim")),
-    **dict.fromkeys(
-        ("rPr", "ctrlPr", "del", "annotation", "annotation-xml", "mphantom", "none", "mprescripts"), _NOTHING
-    ),
     "mi": _identifier,
     "mn": lambda one: _plain(one.text().strip()),
     "mo": _operator,
-    "mtext": lambda one: rf"\text{{{_plain(one.text())}}}" if one.text().strip() else " ",
-    "ms": lambda one: rf"\text{{{_plain(one.text())}}}",
+    **dict.fromkeys(("mtext", "ms"), lambda one: rf"\text{{{_plain(one.text())}}}" if one.text().strip() else " "),
     "mspace": lambda _one: " ",
     "mfrac": _mathml_fraction,
     **dict.fromkeys(("msqrt", "mroot"), _root),
@@ -276,9 +269,7 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "mmultiscripts": _multiple,
     "mtable": _matrix,
     "mfenced": lambda one: _fenced(
-        one.element.get("open", "("),
-        one.element.get("close", ")"),
-        one.element.get("separators", ",")[:1],
+        *(one.element.get("open", "("), one.element.get("close", ")"), one.element.get("separators", ",")[:1]),
         one.all(),
     ),
     "menclose": lambda one: rf"\boxed{{{one.inner()}}}",

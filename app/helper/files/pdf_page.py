@@ -172,14 +172,14 @@ def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaul
     for number, note in enumerate(notes):
         if note.kind in ("link", "comment"):
             inside = [one for one in shown if one.is_within(note.at)]
-            following = notes[number + 1] if number + 1 < len(notes) else None
-            if note.kind == "link" and (not inside or _is_said(note.text, inside) or _continues(note, following)):
+            goes_on = [(one.kind, one.text) for one in notes[number + 1 : number + 2]] == [("link", note.text)]
+            if note.kind == "link" and (not inside or _is_said(note.text, inside) or goes_on):
                 continue
             place, text = (inside[-1].place + 1 if inside else None), f" ({note.text})"
             if note.kind == "comment":
                 place, text = (_word_end(inside[-1], shown) if inside else None), f" [Comment: {note.text}]"
         elif note.kind == "box" and (label := _beside(note, shown)) is not None:
-            place, text = _word_start(label, shown), f"{note.text} "
+            place, text = _word_end(label, shown, -1) + 1, f"{note.text} "
         else:
             anchor = None if note.kind == "text" else _left_or_above(note, shown)
             place, text = (None if anchor is None else anchor.place + 1), f" {note.text}"
@@ -190,26 +190,16 @@ def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaul
     return before, behind
 
 
-def _word_end(last: Character, shown: list[Character]) -> int:
-    """The index behind a word; the characters ``shown`` have none where a space is."""
+def _word_end(one: Character, shown: list[Character], step: int = 1) -> int:
+    """The index beside a word: behind it, or before it (``step`` −1). ``shown`` lacks spaces."""
     indexes = {one.place for one in shown}
-    return next(index for index in itertools.count(last.place + 1) if index not in indexes)
-
-
-def _word_start(first: Character, shown: list[Character]) -> int:
-    indexes = {one.place for one in shown}
-    return next(index + 1 for index in itertools.count(first.place - 1, -1) if index not in indexes)
+    return next(index for index in itertools.count(one.place + step, step) if index not in indexes)
 
 
 def _is_said(address: str, inside: list[Character]) -> bool:
     """Whether the text of a link is its address, or the part of it that people read."""
     text = "".join(one.letter for one in inside).rstrip(".,;/").replace(_HYPHEN, "")
     return text.lower() in address.lower() and len(text) > 3
-
-
-def _continues(note: Note, following: Note | None) -> bool:
-    """Whether the link goes on in the next line."""
-    return following is not None and (following.kind, following.text) == ("link", note.text)
 
 
 def _beside(note: Note, shown: list[Character]) -> Character | None:

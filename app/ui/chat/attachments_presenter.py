@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -85,10 +85,8 @@ class AttachmentsPresenter(QObject):
         self._connections: list[QMetaObject.Connection] = []
         self._failures: list[str] = []
         """Of what was attached last."""
-        self._pdf_files: dict[str, str] = {}
-        """Where those are whose text is attached, by its checksum."""
-        self._read: dict[str, _ReadFile] = {}
-        """What was read in this window, by the checksum of its text."""
+        self._read: dict[str, tuple[str, Content]] = {}
+        """The files that were read in this window, and what was said of their texts, by the checksums of these."""
         self._scans: list[tuple[ChatModel, str]] = []
         """PDF files without text that were attached last, and to which chat."""
         self._cuts = 0
@@ -180,8 +178,6 @@ class AttachmentsPresenter(QObject):
         def read(done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
             def found(content: Content) -> None:
                 self._remember(path, content)
-                if content.media_type == _PDF:
-                    self._pdf_files[hashlib.sha256(content.data).hexdigest()] = path
                 done(content)
 
             self._reader.read(path, found, failed)
@@ -192,30 +188,27 @@ class AttachmentsPresenter(QObject):
 
     def _remember(self, path: str, content: Content) -> None:
         if content.kind == "text":
-            self._read[hashlib.sha256(content.data).hexdigest()] = _ReadFile(path, replace(content, data=b""))
+            self._read[hashlib.sha256(content.data).hexdigest()] = path, replace(content, data=b"")
 
     def _choices_of(self, attachment: Attachment) -> Choices:
-        """Of the menu of an attachment in the composer."""
-        return [*self._pages_choice(attachment), *self._reading_choices(attachment)]
-
-    def _reading_choices(self, attachment: Attachment) -> Choices:
-        """Where it isn't certain what a text file says: another encoding, or the other form of a web page."""
-        file = self._read.get(attachment.sha256)
-        if file is None or self._model is None:
+        """The other ways to attach a file: a PDF file as pictures; a web page as its source; in another encoding."""
+        if attachment.sha256 not in self._read or self._model is None:
             return ()
-        read = partial(self._read_again, self._model, attachment, file.path)
+        path, content = self._read[attachment.sha256]
+        if content.media_type == _PDF:
+            attach = partial(self._attach_pages, self._model, path, attachment)
+            return [("Attach the pages as pictures", attach)] if self.sees() else ()
+        read = partial(self._read_again, self._model, attachment, path)
         choices: list[tuple[str, Callable[[], object]]] = []
-        if file.content.media_type == _WEB_PAGE:
+        if content.media_type == _WEB_PAGE:
             is_source = attachment.text.lstrip().startswith("<")
             text, form = ("Attach its text only", "text") if is_source else ("Attach its source instead", "source")
-            choices.append((text, partial(read, file.content.encoding, form)))
-        if file.content.encoding or ("\ufffd" in attachment.text and file.content.media_type.startswith("text/")):
-            if choices:
-                choices.append(("", list))
+            choices += [(text, partial(read, content.encoding, form)), ("", list)]
+        if content.encoding or ("\ufffd" in attachment.text and content.media_type.startswith("text/")):
             for name, languages in LANGUAGES.items():
-                if name != file.content.encoding:
+                if name != content.encoding:
                     choices.append((f"Read as {name} ({languages})", partial(read, name, "")))
-        return choices
+        return choices[:-1] if choices and not choices[-1][0] else choices
 
     def _read_again(self, model: ChatModel, attachment: Attachment, path: str, encoding: str, form: Form) -> None:
         """And attach it in the place of what was read first."""
@@ -228,16 +221,9 @@ class AttachmentsPresenter(QObject):
         self._reader.read_again(path, encoding, form, done, self._tell)
 
     def _note_of(self, attachment: Attachment) -> str:
-        file = self._read.get(attachment.sha256)
-        return file.content.note if file is not None else ""
+        return self._read[attachment.sha256][1].note if attachment.sha256 in self._read else ""
 
     # ------------------------------------------------------------ pages of PDF files
-
-    def _pages_choice(self, attachment: Attachment) -> Choices:
-        path = self._pdf_files.get(attachment.sha256, "")
-        if not path or self._model is None or not self.sees():
-            return ()
-        return [("Attach the pages as pictures", partial(self._attach_pages, self._model, path, attachment))]
 
     @Slot()
     def attach_scans(self) -> None:
@@ -412,12 +398,6 @@ class AttachmentsPresenter(QObject):
             return
         tokens, note = self._meter.tokens_of(attachment), self._note_of(attachment)
         AttachmentPreview(attachment, tokens, self._composer.window(), note=note).open()
-
-
-@dataclass(frozen=True)
-class _ReadFile:
-    path: str
-    content: Content
 
 
 def _is_pasted(attachment: Attachment) -> bool:
