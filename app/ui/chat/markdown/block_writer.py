@@ -215,7 +215,7 @@ class BlockWriter:
         if name in ("paragraph", "heading", "alert_title") and side == "open":
             self._write_text(next(following), int(token.tag[1]) if name == "heading" else 0, bold=name == "alert_title")
         elif name in ("blockquote", "alert"):
-            self._begins_quote = side == "open" and not self._quotes and not self._block.continued
+            self._begins_quote |= side == "open" and not self._quotes and not self._block.continued
             self._quotes += 1 if side == "open" else -1
         elif name in ("ordered_list", "bullet_list", "list_item", "footnote_reference"):
             self._flush_item()

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
+from app.ui.chat.markdown.formats import BEGINS
 from app.ui.chat.markdown.plain_text import plain_text
 from app.ui.chat.markdown.view import MarkdownView
 from tests.ui.chat.markdown.structure import Shape, shape_of
@@ -188,6 +189,16 @@ def test_tables_and_code_stand_in_as_far_as_the_text_they_belong_to(qtbot: QtBot
     item, quote, alone = boxes
     assert item > quote > alone
     assert item - alone == view._rendering.code_runs[0].left
+
+
+def test_quotes_that_are_not_one_are_apart(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text("> a\n>\n> b\n\n> > c\n\n> [!NOTE]\n> d")
+    settle(qtbot, view)
+    block, begins = view.document().begin(), ""
+    while block.isValid():
+        begins += block.text() if block.blockFormat().boolProperty(BEGINS) else ""
+        block = block.next()
+    assert begins == "acNote"
 
 
 def test_bars_in_code_are_no_cells_where_they_would_be_too_many(qapp: QApplication) -> None:
