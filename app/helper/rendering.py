@@ -22,6 +22,12 @@ _FORMULA_SECONDS = 1.0
 
 class _Renderer(RendererHTML):
     deadline = 0.0
+    open_details = 0
+
+    def render(self, tokens: Sequence[Token], options: Any, env: Any) -> str:
+        """The page of one text, in which nothing stays open that would take in what comes next."""
+        self.open_details = 0
+        return super().render(tokens, options, env) + "</details>\n" * self.open_details
 
     def image(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
         """A picture as a link to it, with its description: nothing is loaded from anywhere."""
@@ -50,7 +56,25 @@ class _Renderer(RendererHTML):
     def tag(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
         """One of the few tags that mean something."""
         token = tokens[idx]
-        return f"</{token.info}>" if token.markup.startswith("</") else f"<{token.info}>"
+        is_end = token.markup.startswith("</")
+        if token.info == "details":
+            if is_end and not self.open_details:
+                return ""
+            self.open_details += -1 if is_end else 1
+        return f"</{token.info}>" if is_end else f"<{token.info}>"
+
+    def alert_open(self, *_: Any) -> str:
+        """A quote with a title, as in the window."""
+        return "<blockquote>\n"
+
+    def alert_close(self, *_: Any) -> str:
+        return "</blockquote>\n"
+
+    def alert_title_open(self, *_: Any) -> str:
+        return "<p><strong>"
+
+    def alert_title_close(self, *_: Any) -> str:
+        return "</strong></p>\n"
 
     def footnote_reference(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
         """The number of a footnote in the text."""

@@ -224,6 +224,15 @@ def test_an_exported_picture_in_a_link_is_no_link_of_its_own(helper: Helper) -> 
     assert html == '<p><a href="https://b.org">build</a> <a href="d.png" rel="noreferrer">c</a></p>\n'
 
 
+def test_an_exported_text_ends_what_it_begins(helper: Helper) -> None:
+    texts = ["<details>\n<summary>A</summary>\n\nb", "</details> c", "> [!TIP]\n> d"]
+    begun, ended, alert = helper.render_markdown(RenderMarkdown(texts)).html
+    assert begun.count("<details>") == begun.count("</details>") == 1
+    assert begun.endswith("</details>\n")
+    assert ended == "<p> c</p>\n"
+    assert alert == "<blockquote>\n<p><strong>Tip</strong></p>\n<p>d</p>\n</blockquote>\n"
+
+
 def test_a_bar_in_a_formula_ends_no_cell(helper: Helper) -> None:
     text = "| a | b |\n|---|---|\n| $|y|$ | $\\|z\\|$ |\n\n$|x|$"
     (html,) = helper.render_markdown(RenderMarkdown([text])).html

@@ -26,6 +26,7 @@ table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
 img { display: block; max-width: 100%; max-height: 30rem; margin: 0.5rem 0; border-radius: 8px; }
 blockquote { border-left: 3px solid #8888; margin-left: 0; padding-left: 1rem; }
+.footnote p:first-of-type { display: inline; }
 svg { max-width: 100%; }
 .formula { display: block; margin: 0.75rem 0; text-align: center; overflow-x: auto; }
 @media print { pre { white-space: pre-wrap; } }
