@@ -269,7 +269,7 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "mmultiscripts": _multiple,
     "mtable": _matrix,
     "mfenced": lambda one: _fenced(
-        *(one.element.get("open", "("), one.element.get("close", ")"), one.element.get("separators", ",")[:1]),
+        *(one.element.get(name, usual)[:1] for name, usual in (("open", "("), ("close", ")"), ("separators", ","))),
         one.all(),
     ),
     "menclose": lambda one: rf"\boxed{{{one.inner()}}}",

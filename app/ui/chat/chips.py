@@ -19,7 +19,7 @@ from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.layouts import MIDDLE, row
 
 _NO_PICTURE = QSize(0, 0)
-_WIDEST, _WIDEST_NOTE = 260, 200
+_WIDEST, _WIDEST_NOTE, _SMALLEST = 260, 200, 60
 _GAP = 6
 _WIDEST_THUMBNAIL = 3
 """Times its height."""
@@ -102,14 +102,30 @@ class Chip(QFrame):
         """They have been counted."""
         self._set_detail(units.tokens(tokens))
 
-    def _set_detail(self, detail: str) -> None:
+    def _set_detail(self, detail: str, too_wide: int = 0) -> None:
+        """``too_wide``: so much less of the note, and then of the name, is shown."""
+        self._detail, self._is_cut = detail, too_wide > 0
         metrics = self.button.fontMetrics()
-        widest = themes.px(_WIDEST) - metrics.horizontalAdvance(detail)
-        shown = metrics.elidedText(self.name, Qt.TextElideMode.ElideMiddle, max(widest, themes.px(60)))
         note = metrics.elidedText(self._note, Qt.TextElideMode.ElideRight, themes.px(_WIDEST_NOTE))
+        room = metrics.horizontalAdvance(note) - too_wide
+        if too_wide:
+            note = metrics.elidedText(note, Qt.TextElideMode.ElideRight, room) if room > themes.px(_SMALLEST) else ""
+        widest = min(themes.px(_WIDEST) - metrics.horizontalAdvance(detail), metrics.horizontalAdvance(self.name))
+        widest = max(widest + min(room, 0), themes.px(_SMALLEST))
+        shown = metrics.elidedText(self.name, Qt.TextElideMode.ElideMiddle, widest)
         self.button.setText("  ·  ".join(filter(None, (shown, detail, note))).replace("&", "&&"))
         self.button.setAccessibleName(", ".join(filter(None, (self.name, detail, self._note))))
         self.button.setToolTip(plain_tooltip("\n".join(filter(None, (self.name, self._note)))))
+
+    def fit(self, width: int) -> QSize:
+        """Its size, with less of its text where it would be wider than this."""
+        if self._is_cut:
+            self._set_detail(self._detail)
+        size = self.styled_size()
+        if size.width() > width:
+            self._set_detail(self._detail, size.width() - width)
+            size = self.styled_size()
+        return size
 
     def styled_size(self) -> QSize:
         """Its size with the style that it will have once it is shown."""
@@ -158,7 +174,7 @@ class Chips(QWidget):
         """Arrange them within this width; returns the height they take."""
         x = y = bottom = 0
         for chip in self.chips:
-            size = chip.styled_size()
+            size = chip.fit(width)
             if x and x + size.width() > width:
                 x, y = 0, bottom + _GAP
             chip.setGeometry(x, y, min(size.width(), max(width, 1)), size.height())

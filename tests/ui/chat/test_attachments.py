@@ -493,6 +493,19 @@ def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
     assert edited == [("", ["b.md"]), ("How hot?", [])]
 
 
+def test_a_chip_that_is_too_wide_shows_less_of_its_note(qtbot: QtBot) -> None:
+    chips = Chips()
+    qtbot.addWidget(chips)
+    chip = Chip("a.csv", "12 tokens", chips, show=list, remove=list, note="left out: 2 pictures, 1 chart")
+    chips.show_chips([chip])
+    chips.fit(2000)
+    whole = chip.button.text()
+    chips.fit(chip.width() - 20)
+    assert chip.styled_size().width() <= chip.width() and "a.csv" in chip.button.text() != whole
+    chips.fit(2000)
+    assert chip.button.text() == whole
+
+
 def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBot) -> None:
     chips = Chips()
     qtbot.addWidget(chips)
