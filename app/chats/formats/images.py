@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from app.chats.formats.records import AttachmentRecord, LeftOut
-from app.chats.formats.values import mapping, mappings, text
+from app.chats.formats.values import items, mapping, text
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 _DATA = re.compile(r"data:image/[\w.+-]{1,20};base64,")
@@ -25,7 +25,7 @@ def reason_for(kind: object) -> str:
 def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
     """The text and the images of a content that is a text or a list of parts."""
     written, images = [text(content)], list[AttachmentRecord]()
-    for part in mappings(content):
+    for part in map(mapping, items(content)):
         if text(part.get("type")).endswith(("text", "refusal")):  # input_text, summary_text …
             written.append(text(part.get("text")) or text(part.get("refusal")))
         elif (image := image_of(part)) is not None:
