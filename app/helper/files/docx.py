@@ -37,6 +37,7 @@ _NOT_READ = {
     "OLEObject": "embedded object",
 }
 _NOT_READ |= {"altChunk": "embedded document", "commentReference": "comment"}
+_NOT_SHOWN = {WORD + "del": "deletion", WORD + "r": "hidden part"}
 _NOTES = {"footnoteReference": ("footnotes", "footnote", ""), "endnoteReference": ("endnotes", "endnote", "e")}
 _USUAL = {name: f"word/{name}.xml" for name in ("styles", "numbering", "footnotes", "endnotes")}
 
@@ -172,7 +173,9 @@ class _Document:
                 parts += (dollars(tex_of(math), is_block=math is not one) for math in _equations(one))
             elif one.tag == WORD + "txbxContent":
                 self._boxes.append(one)
-            elif one.tag not in _SKIPPED and not _is_hidden(one):
+            elif one.tag in _SKIPPED or _is_hidden(one):
+                self.not_read[_NOT_SHOWN.get(one.tag, "")] += 1
+            else:
                 if one.tag == WORD + "r" and value(one.find(f"{WORD}rPr/{WORD}vertAlign")) == "superscript":
                     for text in one.iter(WORD + "t"):
                         text.text = raised(text.text or "")

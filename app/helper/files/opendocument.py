@@ -98,13 +98,8 @@ class _Reader:
             elif name in _COUNTED:
                 self.left_out[_COUNTED[name]] += 1
             elif name not in _SKIPPED:
-                yield self._heading_of(one)
+                yield f"## {attribute(one, 'name')}" if name == "page" else ""  # of a slide
                 yield from self.blocks(one, depth + 1)
-
-    @staticmethod
-    def _heading_of(element: Element) -> str:
-        """The name of a slide."""
-        return f"## {attribute(element, 'name')}" if local_name(element) == "page" else ""
 
     def _inside(self, parent: Iterable[Element], depth: int) -> str:
         return " ".join(filter(None, self.blocks(parent, depth + 1)))

@@ -175,19 +175,12 @@ class AttachmentsPresenter(QObject):
         )
 
     def _attach_file(self, model: ChatModel, path: str) -> None:
-        def read(done: Callable[[Content], None], failed: Callable[[KnownError], None]) -> None:
-            def found(content: Content) -> None:
-                self._remember(path, content)
-                done(content)
-
-            self._reader.read(path, found, failed)
-
-        self._attach(model, name_of(path), read, path=path)
+        self._attach(model, name_of(path), partial(self._reader.read, path), path=path)
 
     # ------------------------------------------------------------ read in another way
 
     def _remember(self, path: str, content: Content) -> None:
-        if content.kind == "text":
+        if path and content.kind == "text":
             self._read[hashlib.sha256(content.data).hexdigest()] = path, replace(content, data=b"")
 
     def _choices_of(self, attachment: Attachment) -> Choices:
@@ -280,6 +273,7 @@ class AttachmentsPresenter(QObject):
 
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
+                self._remember(path, content)
                 notice = self.blindness() if content.kind == "image" else None
                 if notice is None:
                     model.attach(content, reading=begun)
