@@ -177,7 +177,8 @@ def epub(chapters: Sequence[str], nav: Sequence[str] = (), method: str = "", enc
         "mimetype": "application/epub+zip",
         "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
         '<rootfile full-path="OEBPS/book.opf"/></rootfiles></container>',
-        "OEBPS/book.opf": f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}{picture}</manifest>'
+        "OEBPS/book.opf": '<!DOCTYPE package PUBLIC "OEB 1.2" "http://openebook.org/dtds/oeb-1.2/oebpkg12.dtd">'
+        f'<package xmlns="http://www.idpf.org/2007/opf"><manifest>{items}{picture}</manifest>'
         f"<spine>{spine}</spine></package>",
     }
     for name in chapters:

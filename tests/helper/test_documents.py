@@ -416,10 +416,14 @@ def test_a_notebook(read: Read) -> None:
 
 def test_an_old_notebook_and_a_damaged_one(read: Read) -> None:
     cells = [
-        {"cell_type": "heading", "level": 1, "source": ["Tea"]},
+        {"cell_type": "heading", "level": 2, "source": ["Tea"]},
         {"cell_type": "code", "input": ["1+1"], "outputs": [{"output_type": "pyout", "text": ["2"]}]},
     ]
     old = {"nbformat": 3, "worksheets": [{"cells": cells}]}
-    assert text_of(read("old.ipynb", json.dumps(old))) == "# Tea\n\n```python\n1+1\n```\n\n```\n2\n```"
+    assert text_of(read("old.ipynb", json.dumps(old))) == "## Tea\n\n```python\n1+1\n```\n\n```\n2\n```"
+    output = {"output_type": "display_data", "data": {"text/html": "<b>2 < 3</b>"}}
+    cells = [{"cell_type": "code", "source": "x", "outputs": [output]}]
+    new = {"metadata": {"kernelspec": {"name": "ir"}, "language_info": {"name": "R"}}, "cells": cells}
+    assert text_of(read("new.ipynb", json.dumps(new))) == "```R\nx\n```\n\n```\n2 < 3\n```"
     for damaged in ("{", "[]", '{"cells": 7, "worksheets": {}}', "[" * 100_000):
         assert isinstance(read("bad.ipynb", damaged), FileNotRead)

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from typing import Any, BinaryIO
 
+from app.helper.files import html_text
 from app.helper.files.found import FileText, counted
 from app.helper.files.refusal import RefusedError
 
@@ -25,9 +26,9 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     if not isinstance(notebook, dict):
         raise RefusedError("damaged")
     sheets = [notebook, *_dicts(notebook.get("worksheets"))]  # format 3 has one
-    about = notebook.get("metadata")
-    kernel = about.get("kernelspec") if isinstance(about, dict) else None
-    language = str(kernel.get("language") or "python") if isinstance(kernel, dict) else "python"
+    (about,) = _dicts([notebook.get("metadata")]) or [{}]
+    said = _dicts([about.get("language_info"), about.get("kernelspec")])
+    language = next((str(one[key]) for one in said for key in ("language", "name") if one.get(key)), "python")
     left_out = Counter[str]()
     texts: list[str] = []
     for cell in (cell for sheet in sheets for cell in _dicts(sheet.get("cells"))):
@@ -51,7 +52,8 @@ def _cell(cell: dict[str, Any], language: str, left_out: Counter[str]) -> str:
     attached = cell.get("attachments")
     left_out["picture"] += len(attached) if isinstance(attached, dict) else 0
     if cell.get("cell_type") == "heading":
-        return f"# {source}"
+        level = cell.get("level")
+        return f"{'#' * (level if level in range(1, 7) else 1)} {source}"
     if cell.get("cell_type") != "code":
         return source
     outputs = [_output(one, left_out) for one in _dicts(cell.get("outputs"))]
@@ -71,6 +73,8 @@ def _output(output: dict[str, Any], left_out: Counter[str]) -> str:
     said = next((data[kind] for kind in _TEXTS if kind in data), output.get("text", output.get("traceback")))
     if output.get("output_type") in ("error", "pyerr") and isinstance(said, list):
         said = "\n".join(map(str, said))
+    if said is None and "text/html" in data:
+        said = html_text.text_of(_text(data["text/html"]))
     text = _ESCAPES.sub("", _text(said))
     if len(text) > _MOST_OUTPUT:
         left_out["long output cut"] += 1

@@ -56,6 +56,8 @@ def kind_of(archive: zipfile.ZipFile) -> str:
     ``presentationml``; empty for other archives."""
     if "mimetype" in archive.namelist():
         return read_part(archive, "mimetype")[:200].decode("ascii", "replace").strip()
+    if "META-INF/container.xml" in archive.namelist():
+        return "application/epub+zip"
     main = main_part(archive)
     if not main:
         return ""
@@ -89,11 +91,11 @@ def relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]
 
 
 def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
-    """The root of a part; no entities are expanded."""
+    """The root of a part; one that declares entities is refused."""
     data = read_part(archive, name)
     for strict, usual in _STRICT.items():
         data = data.replace(strict, usual)
-    root: Element = fromstring(data, forbid_dtd=True)
+    root: Element = fromstring(data)
     return root
 
 
