@@ -220,6 +220,11 @@ def _mathml_fraction(parts: _Parts) -> str:
     return rf"\{'binom' if parts.element.get('linethickness', '')[:1] == '0' else 'frac'}{{{above}}}{{{below}}}"
 
 
+def _mathml_fenced(parts: _Parts) -> str:
+    says = parts.element.get
+    return _fenced(says("open", "("), says("close", ")"), says("separators", ",")[:1], parts.all())
+
+
 def _operator(parts: _Parts) -> str:
     text = parts.text().strip()
     return _NARY.get(text) or (f"\\{text} " if text in _FUNCTIONS else _plain(text))
@@ -268,9 +273,6 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     **dict.fromkeys(("munder", "mover", "munderover"), _under_over),
     "mmultiscripts": _multiple,
     "mtable": _matrix,
-    "mfenced": lambda one: _fenced(
-        *(one.element.get(name, usual)[:1] for name, usual in (("open", "("), ("close", ")"), ("separators", ","))),
-        one.all(),
-    ),
+    "mfenced": _mathml_fenced,
     "menclose": lambda one: rf"\boxed{{{one.inner()}}}",
 }

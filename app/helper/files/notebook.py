@@ -53,7 +53,7 @@ def _cell(cell: dict[str, Any], language: str, left_out: Counter[str]) -> str:
     left_out["picture"] += len(attached) if isinstance(attached, dict) else 0
     if cell.get("cell_type") == "heading":
         level = cell.get("level")
-        return f"{'#' * (level if level in range(1, 7) else 1)} {source}"
+        return f"{'#' * level if isinstance(level, int) and 0 < level < 7 else '#'} {source}"
     if cell.get("cell_type") != "code":
         return source
     outputs = [_output(one, left_out) for one in _dicts(cell.get("outputs"))]
