@@ -350,10 +350,8 @@ def _says_nothing(keyword: str, value: Any) -> bool:
     """Whether every answer is valid by it."""
     if keyword == "propertyNames" and isinstance(value, dict):
         return value.get("type") == "string" and not any(one in value for one in (*_AS_IT_IS[:5], *_COUNTS, *_LISTS))
-    nothing: tuple[Any, ...] = {"uniqueItems": (False,), "not": (False,), "contains": (), "if": ()}.get(
-        keyword, (True, {})
-    )
-    return any(value is one or (one == {} and value == {}) for one in nothing)
+    nothing: dict[str, list[Any]] = {"uniqueItems": [False], "not": [False], "contains": [], "if": []}
+    return value in nothing.get(keyword, [True, {}])
 
 
 # ---------------------------------------------------------------- values of keywords

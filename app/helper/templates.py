@@ -178,7 +178,7 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
 
 
 def _orders(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """The chat as it is, and as templates take it that want more order, without what is the same again."""
+    """The chat as it is; then, where that differs, in the order that stricter templates want."""
     yield messages
     in_turns = _in_turns(messages)
     if in_turns != messages:

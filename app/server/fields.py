@@ -66,8 +66,6 @@ class Settings(msgspec.Struct, kw_only=True):
     max_tokens: Number | None = None
     """Less than 0: as many as there can be."""
     max_completion_tokens: Number | None = None
-    max_output_tokens: Number | None = None
-    """In ``/v1/responses``."""
     temperature: Number | None = None
     top_p: Number | None = None
     top_k: Number | None = None
@@ -214,6 +212,7 @@ class ResponsesRequest(Settings, kw_only=True):
 
     input: str | Annotated[list[Item], msgspec.Meta(min_length=1)]
     instructions: Content = None
+    max_output_tokens: Number | None = None
     reasoning: ReasoningOptions | None = None
     text: TextOptions | None = None
     tools: list[Any] | None = None

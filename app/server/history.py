@@ -1,7 +1,6 @@
 """The chat in a request, as messages for an engine: the same for all forms of requests.
 
-A request fails only where an answer would be wrong, so what can't be shown to the model further back is left out with a
-warning.
+A request fails only where an answer would be wrong: what can't be used in earlier messages is left out, with a warning.
 """
 
 from __future__ import annotations

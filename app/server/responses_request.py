@@ -19,8 +19,7 @@ from app.server.tool_request import Namespaced, check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
 _CALL, _RESULT = "_call", "_call_output"
-"""How the types of calls and of their results end. Those of tools that run at OpenAI's have no result of their own."""
-_AT_THE_SERVER = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+"""How the types of calls and of their results end."""
 
 
 def asked_by_responses(
@@ -34,6 +33,7 @@ def asked_by_responses(
     if request.text and request.text.format:
         request.response_format = request.text.format
     check_together(request, use, pair)
+    request.max_completion_tokens = request.max_output_tokens
     effort = request.reasoning.effort if request.reasoning else None
     command = msgspec.structs.replace(
         command_for(request, pair, _messages(request, images, warnings), warnings),
@@ -67,7 +67,7 @@ def _add_to_answer(history: History, item: Item) -> None:
         history.answer(item.content, goes_on=True)
     elif item.type == "reasoning":
         history.answer("", _thought(item), goes_on=True)
-    elif item.type in _AT_THE_SERVER:
+    elif item.call_id is None and item.type != "function_call":  # it ran at OpenAI's, and has no result of its own
         history.answer(msgspec.to_builtins(item), goes_on=True)
     else:
         name = str(item.name or item.type.removesuffix(_CALL))

@@ -16,7 +16,7 @@ from app.server.warnings import Warnings, quoted
 
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 10),
-    "top_p": (1e-6, 1),  # OpenAI's may be 0, which leaves the most likely token
+    "top_p": (1e-6, 1),
     "min_p": (0, 1),
     "frequency_penalty": (-10, 10),
     "presence_penalty": (-10, 10),
@@ -24,8 +24,6 @@ _RANGES: dict[str, tuple[float, float]] = {
     "top_k": (0, MAX_COUNT),
     "penalty_window": (0, MAX_COUNT),
 }
-_SILENT = {("top_p", 0)}
-"""What the nearest value means exactly."""
 _DRAFTERS: dict[str, DrafterChoice] = {name: name for name in get_args(DrafterChoice)} | {
     "auto": "chain",  # `auto` is what the server was started with
     "off": "none",
@@ -60,9 +58,8 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
 
 def _most_tokens(request: Settings, warnings: Warnings) -> int | None:
     """``None``, like a negative number: until the context is full."""
-    given = (request.max_completion_tokens, request.max_output_tokens, request.max_tokens)
-    wanted = next((one for one in given if one is not None), -1)
-    if wanted < 0:
+    wanted = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
+    if wanted is None or wanted < 0:
         return None
     if wanted < 1:
         warnings.add("An answer of 0 tokens was wanted; it has one.")
@@ -108,7 +105,7 @@ def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Samplin
     wanted = {
         "temperature": request.temperature,
         "top_k": _whole(request.top_k, 0),
-        "top_p": request.top_p,
+        "top_p": 1e-6 if request.top_p == 0 else request.top_p,  # leaves the most likely token
         "min_p": request.min_p,
         "repetition_penalty": repetition,
         "frequency_penalty": request.frequency_penalty,
@@ -128,7 +125,7 @@ def _whole(value: int | float | None, everything: int) -> int | None:
 def _nearest(name: str, value: int | float, warnings: Warnings) -> int | float:
     least, most = _RANGES[name]
     nearest = min(max(value, least), most)
-    if nearest != value and (name, value) not in _SILENT:
+    if nearest != value:
         warnings.add(f"The {name} was taken as {nearest:g}, the nearest that there is.")
     return nearest
 

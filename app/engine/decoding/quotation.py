@@ -1,7 +1,7 @@
 """Whether a mark that ends thinking is only written about: in code, or between quotation marks.
 
-What stands in front of a mark decides where it can; else at most `_FAR` characters behind it. Code that isn't closed
-there is no quotation: a model that leaves a fence or a backtick open still ends its thinking.
+What comes before a mark decides if it can, otherwise at most `_FAR` characters after it. Code that isn't closed by then
+is no quotation: a model that leaves a fence or a backtick open still ends its thinking.
 """
 
 from __future__ import annotations

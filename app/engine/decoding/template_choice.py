@@ -27,19 +27,15 @@ def _turns(begins: str, goes_on: str, ends: str, role: str = "message.role", ans
 _GEMMAS_ROLE = (
     "'model' if message.role == 'assistant' else 'user' if message.role == 'user' else raise_exception('no such role')"
 )
-BUILT_IN: dict[GeneralTemplate, str] = {
-    "chatml": CHATML,
-    "gemma": "{{ bos_token }}" + _turns("<start_of_turn>", "\n", "<end_of_turn>\n", _GEMMAS_ROLE, "model"),
-    "llama3": "{{ bos_token }}" + _turns("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
-    "phi3": _turns("<|", "|>\n", "<|end|>\n"),
+_GEMMA = "{{ bos_token }}" + _turns("<start_of_turn>", "\n", "<end_of_turn>\n", _GEMMAS_ROLE, "model")
+_LLAMA3 = "{{ bos_token }}" + _turns("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>")
+BUILT_IN: dict[GeneralTemplate, tuple[str, str]] = {
+    "chatml": (CHATML, "<|im_start|>"),
+    "gemma": (_GEMMA, "<start_of_turn>"),
+    "llama3": (_LLAMA3, "<|start_header_id|>"),
+    "phi3": (_turns("<|", "|>\n", "<|end|>\n"), "<|assistant|>"),
 }
-_MARKS: dict[GeneralTemplate, str] = {
-    "chatml": "<|im_start|>",
-    "gemma": "<start_of_turn>",
-    "llama3": "<|start_header_id|>",
-    "phi3": "<|assistant|>",
-}
-"""A token that models have which were made for such a template."""
+"""General templates, each with a token that models have which were made for it."""
 _TURN_ENDS = ("<|im_end|>", "<|im_start|>", "<end_of_turn>", "<start_of_turn>", "<|eot_id|>", "<|end|>", "<|user|>")
 _LONGEST_FILE = 1 << 20
 _TOOL_USE = "tool_use"
@@ -101,7 +97,7 @@ def _candidates(
     vocabulary: Vocabulary, choice: str, marks: Collection[str], reasons: list[str]
 ) -> Iterator[tuple[TemplateKind, dict[str, str]]]:
     """Templates by their names, the usual one without; the best first."""
-    built_in = {kind: {"": source} for kind, source in BUILT_IN.items()}
+    built_in = {kind: {"": source} for kind, (source, _) in BUILT_IN.items()}
     if kind := next((kind for kind in built_in if kind == choice), None):
         yield kind, built_in[kind]
     elif choice:
@@ -112,7 +108,7 @@ def _candidates(
     own, for_tools = vocabulary.chat_template(), vocabulary.chat_template(_TOOL_USE)
     if own or for_tools:
         yield "model", _named(own or for_tools or "") | ({_TOOL_USE: for_tools} if for_tools else {})
-        yield from ((kind, built_in[kind]) for kind, mark in _MARKS.items() if mark in marks)
+        yield from ((kind, built_in[kind]) for kind, (_, mark) in BUILT_IN.items() if mark in marks)
     yield "chatml", built_in["chatml"]
 
 

@@ -144,7 +144,7 @@ def test_a_template_with_a_name_is_used_for_tools(is_listed: bool) -> None:
 # ---------------------------------------------------------------- the general form
 
 
-@pytest.mark.parametrize("source", [OWN, ALTERNATING, BUILT_IN["gemma"], CHATML])
+@pytest.mark.parametrize("source", [OWN, ALTERNATING, BUILT_IN["gemma"][0], CHATML])
 def test_tools_calls_and_results_are_text_where_the_template_knows_none(source: str) -> None:
     tokenizer = ChatTokenizer(Letters(source))
     assert tokenizer.tool_format == "general"
