@@ -353,6 +353,8 @@ def test_a_damaged_chapter_costs_only_itself(read: Read) -> None:
     found = read("torn.epub", bytes(packed))
     assert text_of(found) == "# Chapter one\n\nAll about one."
     assert left_out(found) == ["1 chapter that couldn't be read", "1 picture"]
+    lost = documents.epub(["one", "two"]).replace(b"OEBPS/text/two x.xhtml", b"OEBPS/text/two y.xhtml")
+    assert left_out(read("lost.epub", lost)) == ["1 chapter that couldn't be read", "1 picture"]
 
 
 # ------------------------------------------------------------ Rich Text

@@ -64,16 +64,13 @@ class Lists:
 
     def mark(self, paragraph: Element, style: str) -> tuple[str, int]:
         """What stands before a paragraph with these settings, and how deep it is; empty if it isn't an item."""
-        own = paragraph.find(WORD + "numPr")
         by_style, owner = self._styles.list_settings(style)
-        settings = [one for one in (own, by_style) if one is not None]
-        list_id = next(
-            (value(one.find(WORD + "numId")) for one in settings if one.find(WORD + "numId") is not None), ""
-        )
+        settings = [one for one in (paragraph.find(WORD + "numPr"), by_style) if one is not None]
+        list_id = next((value(one) for of in settings for one in of.iterfind(WORD + "numId")), "")
         if list_id in ("", "0"):
             return "", 0
         levels, key = self._levels(list_id)
-        said = next((value(one.find(WORD + "ilvl")) for one in settings if one.find(WORD + "ilvl") is not None), "")
+        said = next((value(one) for of in settings for one in of.iterfind(WORD + "ilvl")), "")
         if not said and by_style is not None:
             said = next((place for place, one in levels.items() if value(one.find(WORD + "pStyle")) == owner), "")
         depth = min(int(said), _LEVELS - 1) if said.isascii() and said.isdecimal() else 0

@@ -21,7 +21,6 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     """The text of the chapters, at most a little more than ``most`` characters. Raises `RefusedError`."""
     texts: list[str] = []
     with unpacked(file) as archive:
-        names = set(archive.namelist())
         encrypted = _encrypted(archive)
         unreadable = 0
         root = xml_part(archive, "META-INF/container.xml").find(".//{*}rootfile")
@@ -36,8 +35,8 @@ def text_of(file: BinaryIO, most: int) -> FileText:
             if part in encrypted:
                 raise RefusedError("protected")
             try:
-                texts.append(_text(read_part(archive, part)) if part in names else "")
-            except (zipfile.BadZipFile, zlib.error, RefusedError):
+                texts.append(_text(read_part(archive, part)))
+            except (zipfile.BadZipFile, zlib.error, RefusedError, KeyError):
                 unreadable += 1
             if sum(map(len, texts)) > most:
                 break

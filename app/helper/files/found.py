@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _SEVERAL = {
@@ -43,6 +43,18 @@ def how_many(number: int, what: str) -> tuple[str, ...]:
 def counted(left_out: Counter[str]) -> tuple[str, ...]:
     """For `FileText.left_out`."""
     return tuple(one for what, number in left_out.items() for one in how_many(number, what))
+
+
+def joined(blocks: Iterable[str], most: int) -> str:
+    """Blocks with an empty line between them, until there are a little more than ``most`` characters."""
+    texts: list[str] = []
+    size = 0
+    for block in filter(None, blocks):
+        texts.append(block)
+        size += len(block)
+        if size > most:
+            break
+    return "\n\n".join(texts)
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

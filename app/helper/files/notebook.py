@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any, BinaryIO
 
 from app.helper.files import html_text
-from app.helper.files.found import FileText, counted
+from app.helper.files.found import FileText, counted, joined
 from app.helper.files.refusal import RefusedError
 
 _MOST_OUTPUT = 10_000
@@ -30,12 +30,9 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     said = _dicts([about.get("language_info"), about.get("kernelspec")])
     language = next((str(one[key]) for one in said for key in ("language", "name") if one.get(key)), "python")
     left_out = Counter[str]()
-    texts: list[str] = []
-    for cell in (cell for sheet in sheets for cell in _dicts(sheet.get("cells"))):
-        texts.append(_cell(cell, language, left_out))
-        if sum(map(len, texts)) > most:
-            break
-    return FileText("\n\n".join(filter(None, texts)), counted(left_out))
+    cells = (cell for sheet in sheets for cell in _dicts(sheet.get("cells")))
+    text = joined((_cell(cell, language, left_out) for cell in cells), most)
+    return FileText(text, counted(left_out))
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

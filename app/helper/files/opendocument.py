@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText, counted, table
+from app.helper.files.found import FileText, counted, joined, table
 from app.helper.files.packages import attribute, local_name, read_part, unpacked, xml_part
 from app.helper.files.refusal import RefusedError
 
@@ -33,21 +33,12 @@ def text_of(file: BinaryIO, most: int) -> FileText:
 
     Raises `RefusedError`.
     """
-    texts: list[str] = []
     with unpacked(file) as archive:
         refuse_encrypted(archive)
         reader = _Reader(archive)
         body = xml_part(archive, "content.xml").find("{*}body")
-        size = 0
-        for block in filter(None, reader.blocks(body if body is not None else (), 0)):
-            texts.append(block)
-            size += len(block)
-            if size > most:
-                break
-    return FileText(
-        "\n\n".join(texts),
-        counted(reader.left_out),
-    )
+        text = joined(reader.blocks(body if body is not None else (), 0), most)
+        return FileText(text, counted(reader.left_out))
 
 
 def _number(element: Element, name: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText, counted, raised, table
+from app.helper.files.found import FileText, counted, joined, raised, table
 from app.helper.files.packages import attribute, local_name, main_part, relations, unpacked, xml_part
 
 _TITLES = ("title", "ctrTitle")
@@ -22,21 +22,15 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     Raises `RefusedError`.
     """
     left_out = Counter[str]()
-    texts: list[str] = []
     with unpacked(file) as archive:
         main = main_part(archive)
         parts = relations(archive, main)
-        slides = (one for one in xml_part(archive, main).iter() if local_name(one) == "sldId")
-        for number, slide in enumerate(slides, 1):
-            _, part = parts.get(attribute(slide, "id"), ("", ""))
-            if part in archive.namelist():
-                texts.append(_Slide(archive, part, left_out).text(number))
-            if sum(map(len, texts)) > most:
-                break
-    return FileText(
-        "\n\n".join(filter(None, texts)),
-        counted(left_out),
-    )
+        ids = (attribute(one, "id") for one in xml_part(archive, main).iter() if local_name(one) == "sldId")
+        names = ((number, parts.get(one, ("", ""))[1]) for number, one in enumerate(ids, 1))
+        there = set(archive.namelist())
+        slides = (_Slide(archive, name, left_out).text(number) for number, name in names if name in there)
+        text = joined(slides, most)
+    return FileText(text, counted(left_out))
 
 
 def _first(element: Element, *names: str) -> Element | None:
