@@ -1,4 +1,4 @@
-"""Tables of formulas with their lines, which ziamath leaves out. Importing this is enough: ziamath knows it then."""
+"""Tables of formulas with their lines, which ziamath leaves out. Importing this registers them with ziamath."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""What latex2mathml gets wrong in TeX, written so that it gets it right: words (``\text``), lines of arrays, fonts.
+r"""Rewrites TeX that latex2mathml would get wrong: words (``\text``), lines of arrays, fonts.
 
 Lines become characters that no formula has, in the cells where they belong; `app.helper.formula_tables` draws them.
 """

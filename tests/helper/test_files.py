@@ -14,6 +14,7 @@ import pytest
 
 from app.helper import Helper, HelperError, TookTooLong, TooMuchMemory
 from app.helper.messages import FileNotRead, FileRead, ReadFile
+from tests.helper import documents
 from tests.helper.files_to_read import MAIL, WORD, bomb, docx, item, paragraph, pdf
 from tests.support.matrix import in_proof
 
@@ -567,6 +568,15 @@ def test_word_documents_of_other_programs(read: Read) -> None:
             "text/main.xml", f'<w:document xmlns:w="{ooxml}/wordprocessingml/main"><w:body>{body}</w:body></w:document>'
         )
     assert text_of(read("a.docx", written.getvalue())) == "Strict, and of another name\n\n" + r"$\frac{a+b}{2}$"
+
+
+def test_powers_in_word_and_on_slides(read: Read) -> None:
+    power = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{}</w:t></w:r>'
+    body = f"<w:p><w:r><w:t>10</w:t></w:r>{power.format('-6')}<w:r><w:t> m, the 5</w:t></w:r>{power.format('th')}</w:p>"
+    assert text_of(read("a.docx", docx(body))) == "10⁻⁶ m, the 5th"
+    runs = '<a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r><a:r><a:rPr/><a:t>0</a:t></a:r>'
+    slide = f"<p:sp><p:txBody><a:p>{runs}</a:p></p:txBody></p:sp>"
+    assert "10⁶0" in text_of(read("a.pptx", documents.pptx({"one": slide}, ["one"])))
 
 
 def test_lists_and_numbers_of_word_by_style(read: Read) -> None:

@@ -38,7 +38,7 @@ def dollars(tex: str, *, is_block: bool = False) -> str:
 
 
 def tex_of(element: Element, depth: int = 0) -> str:
-    """Of an element of OMML or MathML; their names don't collide."""
+    """The TeX of an element of OMML or MathML; their names don't collide."""
     if depth > _MOST_DEPTH:
         return _plain("".join(element.itertext()))
     parts = _Parts(element, depth)
@@ -49,7 +49,7 @@ def tex_of(element: Element, depth: int = 0) -> str:
 
 
 def tex_said(math: Element) -> str:
-    """The TeX that MathML was made from, if it says that; what it means otherwise."""
+    """The TeX that MathML was made from, if it says so; otherwise TeX of what it shows."""
     said = [
         one.text or "" for one in math.iter() if one.tag == "annotation" and "tex" in one.get("encoding", "").lower()
     ]

@@ -1,4 +1,4 @@
-"""Which encoding a text is in that doesn't say it: the one in which it has the letters of a language, and no others.
+"""Guesses the encoding of a text that doesn't say it: the one in which it has the letters of a language and no others.
 
 The statistics of libraries need more text than a short table has (docs/attachments.md has figures).
 """
@@ -30,7 +30,7 @@ _ODD_KANA = re.compile(r"[A-Za-z][\uff61-\uff9f]|[\uff61-\uff9f][A-Za-z]|([\uff6
 _CAPITALS = re.compile(r"[A-Z\u0370-\u03ab\u0400-\u042f]{2}[\u03ac-\u03ff\u0430-\u045f]")
 _SAME = re.compile(r"([^\W\d_])\1\1|[ªº][^\W\d_]")
 _RARE = {"Mac C": 0.95, "Mac": 0.7, "DOS": 0.7, "ISO": 0.85, "KOI8": 0.85, "UTF": 0.9, "Windows-8": 0.8}
-"""How likely encodings are whose names begin so, where the others are 1."""
+"""How likely encodings are whose names begin with these; all others have 1."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class _Language:
     letters: str = ""
     codec: str = ""
     rows: bytes = b""
-    """Where there are thousands of characters: in this codec, those that are usual are in these rows."""
+    """Of a script with thousands of characters: the first bytes that the usual ones have in this codec."""
 
     def weight(self, character: str, encoding: str) -> float:
-        """Of one that isn't ASCII."""
+        """How much a character that isn't ASCII speaks for this language."""
         if character in _PUNCTUATION:
             return 1.0 if character == "€" and not encoding.startswith("Mac") else 0.75
         if character == "\u00a0":
@@ -149,7 +149,7 @@ def _likelihood(text: str, language: _Language, encoding: str) -> float:
 
 
 def _odd_words(text: str) -> float:
-    """How much is odd about letters that are side by side: a capital behind a small one, signs and scripts in words."""
+    """How odd neighboring letters are: a capital behind a small one, a sign inside a word, two scripts in one word."""
     odd = 2.0 * len(_SAME.findall(text))
     odd += len(_CAPITALS.findall(text))
     for one, other in pairwise(text):
