@@ -35,7 +35,7 @@ def test_nothing_is_stored_or_logged(
         odd = {"messages": [{"role": SECRET, "content": [{"type": SECRET}]}], "stop": SECRET, "max_tokens": 4}
         answer = server.post("/v1/chat/completions", odd).json()
         assert len(answer["slipstream"]["warnings"]) == 2, "the log has them without what is quoted"
-        wrong = {"messages": [{"role": "user", "content": 5, SECRET: SECRET}], "stop": SECRET}
+        wrong = {"messages": [{"role": "user", "content": "Hi", "tool_calls": SECRET, SECRET: SECRET}], "stop": SECRET}
         assert server.post("/v1/chat/completions", wrong).status_code == 400
     logged = [record.getMessage() for record in caplog.records if record.name.startswith("slipstream")]
     assert any("/v1/chat/completions" in line and "300 tokens" in line for line in logged)
