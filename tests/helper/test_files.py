@@ -302,6 +302,8 @@ def test_formulas_of_web_pages(read: Read, math: str, tex: str) -> None:
 def test_numbers_of_lists_and_powers_on_web_pages(read: Read) -> None:
     page = "<ol start=5><li>10<sup>6</sup> m<sup>2</sup><li value=8>the 5<sup>th</sup></ol>"
     assert text_of(read("a.html", page.encode())) == "5. 10⁶ m²\n8. the 5th"
+    loose = "<ul><li></li><li>\n<p>tea</p><p>green</p></li><li><div>b</div><ul><li><p>in</ul></ul><p>end"
+    assert text_of(read("b.html", loose.encode())) == "-\n- tea\n\ngreen\n\n- b\n\n  - in\n\nend"
 
 
 def test_tables_of_web_pages_as_they_look(read: Read) -> None:

@@ -220,6 +220,14 @@ def _mathml_fraction(parts: _Parts) -> str:
     return rf"\{'binom' if parts.element.get('linethickness', '')[:1] == '0' else 'frac'}{{{above}}}{{{below}}}"
 
 
+def _mathml_row(parts: _Parts) -> str:
+    """Behind a brace that isn't closed, a table is one of cases."""
+    brace, *others = [*parts.element] or [parts.element]
+    if (brace.text or "").strip() == "{" and [_local(one.tag) for one in others] == ["mtable"]:
+        return _fenced("{", "", "", [tex_of(others[0], parts.depth + 1)])
+    return parts.inner()
+
+
 def _mathml_fenced(parts: _Parts) -> str:
     says = parts.element.get
     return _fenced(says("open", "("), says("close", ")"), says("separators", ",")[:1], parts.all())
@@ -262,6 +270,7 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "func": _function,
     "limLow": lambda one: _below_above(one.child("e").strip(), one.child("lim"), ""),
     "limUpp": lambda one: _below_above(one.child("e").strip(), "", one.child("lim")),
+    **dict.fromkeys(("math", "mrow"), _mathml_row),
     "mi": _identifier,
     "mn": lambda one: _plain(one.text().strip()),
     "mo": _operator,

@@ -29,9 +29,22 @@ _SMALL = 50_000
 _MOST_OPEN = 50
 _BLOCKS = frozenset(
     (
-        *("address", "article", "aside", "blockquote", "body", "dd", "details", "div", "dl", "dt", "fieldset"),
+        *(
+            "address",
+            "article",
+            "aside",
+            "blockquote",
+            "body",
+            "dd",
+            "details",
+            "dialog",
+            "div",
+            "dl",
+            "dt",
+            "fieldset",
+        ),
         *("figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "ol", "p", "pre", "section"),
-        *("summary", "table", "tbody", "tfoot", "thead", "ul"),
+        *("select", "summary", "table", "tbody", "tfoot", "thead", "ul"),
     )
 )
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
@@ -100,6 +113,8 @@ class _Parser(HTMLParser):
         """Whether this place is in a superscript."""
         self._lists: list[int] = []
         """For each list around this place, the number of its last item; −1 for one without numbers."""
+        self._behind_mark = -1
+        """The place behind the mark of an item, where a paragraph begins no new line."""
         self._tables: list[_Table] = []
         self._begins: dict[str, Callable[[dict[str, str]], None]] = {
             "br": lambda _attributes: self._parts.append("\n"),
@@ -176,11 +191,13 @@ class _Parser(HTMLParser):
             self._math = []
 
     def _begin_item(self, attributes: dict[str, str]) -> None:
+        self._behind_mark = -1
         self._break(1)
         if self._lists and self._lists[-1] >= 0:
             self._lists[-1] = _number(attributes, "value", self._lists[-1] + 1)
         number = self._lists[-1] if self._lists else -1
         self._parts.append("  " * min(len(self._lists) - 1, 8) + (f"{number}. " if number > 0 else "- "))
+        self._behind_mark = len(self._parts)
 
     def _begin_list(self, number: int) -> None:
         self._break(1 if self._lists else 2)
@@ -226,6 +243,7 @@ class _Parser(HTMLParser):
             if self._hidden_depth <= 0 or tag == "html":
                 self._hidden = self._tex = ""
         elif tag in ("ul", "ol"):
+            self._behind_mark = -1
             if self._lists:
                 self._lists.pop()
             self._break(1 if self._lists else 2)
@@ -271,7 +289,7 @@ class _Parser(HTMLParser):
 
     def _break(self, lines: int) -> None:
         """So many line ends before what follows, at least."""
-        if not self._parts:
+        if len(self._parts) in (0, self._behind_mark):
             return
         ends = 0
         for part in reversed(self._parts[-3:]):
