@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from app.server.settings import command_for, likely
 from app.server.tool_request import check_together, tool_use
 from app.server.warnings import Warnings, quoted
 
+_SPELLED_THINKING = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
+"""What other servers leave in the text of an answer."""
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
@@ -77,10 +80,11 @@ def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -
     command = msgspec.structs.replace(command, messages=messages)
     if begun is None or not (begun.content or begun.thinking):
         return Asked(command, warnings)
+    spelled = _SPELLED_THINKING.match(begun.content)
     question = CheckText(
         request=0,
-        text=begun.content,
-        thought=begun.thinking,
+        text=begun.content[spelled.end() :] if spelled else begun.content,
+        thought=begun.thinking + (spelled[1] if spelled else ""),
         thinking=command.thinking,
         template_variables=command.template_variables,
     )
@@ -133,19 +137,20 @@ def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:
 def _messages(sent: Sequence[ChatMessage], images: RequestImages, warnings: Warnings) -> list[Message]:
     history = History(images, warnings)
     for message in sent:
-        if message.role in ("tool", "function"):
+        role = message.role or "user"
+        if role in ("tool", "function"):
             history.result(message.tool_call_id, message.content, message.name)
-        elif ROLES.get(message.role) == "assistant":
+        elif ROLES.get(role) == "assistant":
             thought = message.reasoning_content or message.reasoning
             history.answer(message.content, thought, _calls(message))
         else:
-            history.add(message.role, message.content)
+            history.add(role, message.content)
     return history.whole()
 
 
 def _calls(message: ChatMessage) -> list[Call]:
     found: list[Call] = []
-    for call in message.tool_calls or []:
+    for call in filter(None, message.tool_calls or []):
         if call.function:
             found.append((call.id, call.function.name, call.function.arguments))
         elif call.custom:

@@ -112,14 +112,14 @@ class ChatToolCall(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct):
-    role: str
+    role: str | None = None
     content: Content = None
     name: Any = None
     tool_call_id: Any = None
     reasoning_content: Content = None
     reasoning: Content = None
     """vLLM's name for it."""
-    tool_calls: list[ChatToolCall] | None = None
+    tool_calls: list[ChatToolCall | None] | None = None
     function_call: CalledFunction | None = None
     """The old form of a call."""
 
@@ -194,7 +194,7 @@ class TextOptions(msgspec.Struct):
 class Item(msgspec.Struct):
     """A part of the chat in ``/v1/responses``: a message, a call, its result, a thought, or of another type."""
 
-    type: str = "message"
+    type: str | None = "message"
     role: str | None = None
     content: Content = None
     summary: list[Any] | None = None

@@ -49,28 +49,29 @@ def _messages(request: ResponsesRequest, images: RequestImages, warnings: Warnin
     if request.instructions:
         history.add("system", request.instructions)
     for item in items:
-        if item.type == "message" and ROLES.get(item.role or "") != "assistant":
+        kind = item.type or "message"
+        if kind == "message" and ROLES.get(item.role or "") != "assistant":
             history.add(item.role or "user", item.content)
-        elif item.type.endswith(_RESULT):
+        elif kind.endswith(_RESULT):
             history.result(item.call_id, item.output, item.name)
-        elif item.type in ("message", "reasoning") or item.type.endswith(_CALL):
-            _add_to_answer(history, item)
+        elif kind in ("message", "reasoning") or kind.endswith(_CALL):
+            _add_to_answer(history, item, kind)
         elif text := item.content or item.output:
             history.add("user", text)
         else:
-            warnings.add(f"An item of the type {quoted(item.type)} was left out of the input: it has no text.")
+            warnings.add(f"An item of the type {quoted(kind)} was left out of the input: it has no text.")
     return history.whole()
 
 
-def _add_to_answer(history: History, item: Item) -> None:
-    if item.type == "message":
+def _add_to_answer(history: History, item: Item, kind: str) -> None:
+    if kind == "message":
         history.answer(item.content, goes_on=True)
-    elif item.type == "reasoning":
+    elif kind == "reasoning":
         history.answer("", _thought(item), goes_on=True)
-    elif item.call_id is None and item.type != "function_call":  # it ran at OpenAI's, and has no result of its own
+    elif item.call_id is None and kind != "function_call":  # it ran at OpenAI's, and has no result of its own
         history.answer(msgspec.to_builtins(item), goes_on=True)
     else:
-        name = str(item.name or item.type.removesuffix(_CALL))
+        name = str(item.name or kind.removesuffix(_CALL))
         if isinstance(item.namespace, str) and item.namespace:
             name = Namespaced(item.namespace, name).whole
         arguments = item.arguments

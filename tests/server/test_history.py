@@ -558,6 +558,17 @@ def test_biases_in_other_forms() -> None:
     assert found.command.logit_bias == {5: -1, 6: -100} and len(found.warnings.sentences) == 1
 
 
+def test_what_is_null_is_as_if_it_were_not_there() -> None:
+    answer: Json = {"role": "assistant", "content": "Hm.", "tool_calls": [None]}
+    assert said(chat([{"role": None, "content": "a"}, answer, QUESTION]))[:2] == [("user", "a"), ("assistant", "Hm.")]
+    assert said(codex([{"type": None, "role": "user", "content": "a"}])) == [("user", "a")]
+
+
+def test_thinking_in_the_text_of_an_answer_that_goes_on() -> None:
+    found = chat([QUESTION, {"role": "assistant", "content": "<think>\nA leaf.\n</think>\n\nIt is"}]).continued
+    assert found is not None and (found.thought, found.text) == ("A leaf.", "It is")
+
+
 def test_half_of_a_character() -> None:
     body = json.dumps({"messages": [{"role": "user", "content": "\ud83c Tea \U0001f375"}]}).encode()
     assert parsed(mended(body), ChatRequest).messages[0].content == "\ufffd Tea \U0001f375"
