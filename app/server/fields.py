@@ -43,6 +43,15 @@ class ResponseFormat(msgspec.Struct):
     """In ``/v1/responses``."""
 
 
+class StructuredOutputs(msgspec.Struct):
+    """vLLM's; before, its fields were ``guided_json`` and so on."""
+
+    json: Any = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+
+
 class OwnOptions(msgspec.Struct):
     """What only this server has."""
 
@@ -84,6 +93,12 @@ class Settings(msgspec.Struct, kw_only=True):
     response_format: ResponseFormat | None = None
     grammar: str | None = None
     """In GBNF, llama-server's."""
+    json_schema: Any = None
+    """llama-server's, too."""
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Any = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
     n: int | None = None
     logit_bias: (
         Annotated[dict[str, Any], msgspec.Meta(max_length=MOST_BIASES)]

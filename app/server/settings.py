@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, get_args
 
 import msgspec
@@ -11,7 +12,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, MAX_GRAMMAR_CHARACTERS, MAX_LOGPROBS
 from app.protocol.options import AnswerFormat, DrafterChoice, DraftLength, FormatKind, Sampling
 from app.server.errors import invalid
-from app.server.fields import OwnOptions, Settings
+from app.server.fields import OwnOptions, Settings, StructuredOutputs
 from app.server.warnings import Warnings, quoted
 
 _RANGES: dict[str, tuple[float, float]] = {
@@ -46,7 +47,7 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
         seed=None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63,
         max_tokens=_most_tokens(request, warnings),
         stop=_stops(request),
-        format=_format(request),
+        format=answer_format(request),
         overflow="stop",
         private=True,
         logit_bias=_biases(request.logit_bias or {}, warnings),
@@ -152,11 +153,12 @@ def _stops(request: Settings) -> list[str]:
     return list(filter(None, stops))
 
 
-def _format(request: Settings) -> AnswerFormat | None:
+def answer_format(request: Settings) -> AnswerFormat | None:
+    """What the answer has to follow, whichever server's fields say so. Raises `ApiError`."""
     wanted = request.response_format
     schema = bytes((wanted.json_schema or wanted).schema) if wanted else b""
     if wanted is None or wanted.type == "text" or not (wanted.type or schema):
-        return _checked("gbnf", request.grammar) if request.grammar else None
+        return _format_of_other_servers(request)
     if request.grammar:
         raise invalid("The request has both a response_format and a grammar.")
     if schema not in (b"", b"null"):
@@ -165,6 +167,21 @@ def _format(request: Settings) -> AnswerFormat | None:
     if wanted.type == "json_schema":
         raise invalid("The response_format has no schema.")
     return AnswerFormat(kind="json_object")
+
+
+def _format_of_other_servers(request: Settings) -> AnswerFormat | None:
+    other = request.structured_outputs or StructuredOutputs()
+    schema = request.json_schema or request.guided_json or other.json
+    choices = request.guided_choice or other.choice
+    if grammar := request.grammar or other.grammar:
+        return _checked("gbnf", grammar)
+    if schema:
+        return _checked("json_schema", schema if isinstance(schema, str) else msgspec.json.encode(schema).decode())
+    if regex := request.guided_regex or other.regex:
+        return _checked("regex", regex)
+    if choices:
+        return _checked("lark", f"start: {' | '.join(json.dumps(one, ensure_ascii=False) for one in choices)}")
+    return None
 
 
 def _checked(kind: FormatKind, source: str, *, strict: bool = False) -> AnswerFormat:

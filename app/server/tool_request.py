@@ -15,6 +15,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.tools import FORMATS, ID_LENGTH, MAX_TOOLS, Tool, ToolUse
 from app.server.errors import invalid, not_supported
 from app.server.fields import Settings
+from app.server.settings import answer_format
 from app.server.warnings import Warnings, quoted
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
@@ -71,10 +72,10 @@ def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> 
     """Raises `ApiError` for formats that don't go together with tools."""
     if use is None or use.required:  # then an answer is calls
         return
-    wanted = request.response_format
-    if request.grammar:
+    wanted = answer_format(request)
+    if wanted and wanted.kind not in ("json_object", "json_schema"):
         raise not_supported("This server doesn't support tools together with a grammar.")
-    if wanted and wanted.type != "text" and not FORMATS[pair.tool_format].anywhere:
+    if wanted and not FORMATS[pair.tool_format].anywhere:
         raise not_supported("This model writes calls as JSON, so tools don't go together with an answer format.")
 
 

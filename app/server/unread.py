@@ -8,8 +8,8 @@ from app import decoders
 from app.server.warnings import Warnings
 
 _CHANGING = {
-    *("prediction", "modalities", "audio", "web_search_options", "guided_json", "guided_regex", "guided_choice"),
-    *("guided_grammar", "structured_outputs", "json_schema", "regex", "ebnf", "min_tokens", "ignore_eos", "bad_words"),
+    *("prediction", "modalities", "audio", "web_search_options", "guided_grammar", "regex", "ebnf", "min_tokens"),
+    *("ignore_eos", "bad_words"),
     *("stop_token_ids", "include_stop_str_in_output", "mirostat", "dynatemp_range", "typical_p", "top_a", "tfs_z"),
     *("dry_multiplier", "xtc_probability", "top_n_sigma", "min_keep", "samplers", "lora", "context_management"),
     *("mcp_servers", "container", "use_beam_search", "length_penalty", "think", "truncate_prompt_tokens"),

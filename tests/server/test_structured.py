@@ -42,6 +42,25 @@ def test_an_answer_that_is_not_valid_is_asked_for_once_more(calling: Served) -> 
     assert outcomes >= {(True, True), (False, True)}
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"json_schema": {"enum": ["a", "b"]}},
+        {"guided_json": '{"enum": ["a", "b"]}'},
+        {"guided_choice": ['"a"', '"b"']},
+        {"guided_regex": '"[ab]"'},
+        {"structured_outputs": {"json": {"enum": ["a", "b"]}}},
+        {"structured_outputs": {"choice": ['"a"', '"b"']}},
+        {"structured_outputs": {"regex": '"[ab]"'}},
+        {"structured_outputs": {"grammar": 'root ::= "\\"a\\"" | "\\"b\\""'}},
+    ],
+)
+def test_the_fields_of_other_servers(calling: Served, fields: Json) -> None:
+    answer = calling.chat(**WARM, **fields)
+    assert json.loads(answer["choices"][0]["message"]["content"]) in ("a", "b")
+    assert answer["slipstream"]["warnings"] == []
+
+
 def test_nothing_is_said_of_a_schema_that_is_forced(calling: Served) -> None:
     told = calling.chat(**by({"enum": ["a", "b"]}))["slipstream"]
     assert told["warnings"] == [] and "valid" not in told
