@@ -318,8 +318,8 @@ def test_pieces_are_joined(windows: Windows) -> None:
         button(question(windows.window.library), "Join").click()
         if not ending:
             windows.until(lambda: any("is incomplete" in text for text in texts(windows.model_page)))
-    windows.until(lambda: windows.titles() == ["tea"] and whole.exists())
-    assert whole.read_bytes() == data
+    windows.until(lambda: windows.models_list.rows.place(str(whole)) is not None)
+    assert whole.read_bytes() == data and windows.titles() == ["tea"]
     windows.choose(whole)
     assert "Join…" not in buttons(windows.model_page)
 
