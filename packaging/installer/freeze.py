@@ -11,7 +11,7 @@ from installer.bundle import Bundle
 from installer.inventory import take
 from installer.places import say
 
-_WITH_SYMBOLS = ("pypdfium2_raw", "python_calamine", "rpds", "yaml")
+_WITH_SYMBOLS = ("cryptography/hazmat/bindings", "pypdfium2_raw", "python_calamine", "rpds", "yaml")
 
 
 def freeze() -> Path:
@@ -43,7 +43,7 @@ def freeze() -> Path:
 
 def _strip() -> None:
     """Drop symbols that nothing needs: those of a Python built by hand are two thirds of its libraries (Debian's has
-    none), those of the libraries for schemas, files and YAML 4 MB."""
+    none), those of libraries for keys, files, schemas and YAML 7 MB."""
     if sys.platform == "linux":
         inside = places.BUNDLE / "_internal"
         libraries = [*inside.glob("libpython*.so.*"), *inside.glob("python3*/lib-dynload/*.so")]
