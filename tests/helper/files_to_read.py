@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from app.helper.messages import FileNotRead, FileRead
+
+Read = Callable[[str, bytes | str], FileRead | FileNotRead]
+"""Writes a file of this name and reads it."""
 
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 
@@ -24,6 +29,12 @@ MAIL = (
     b"Content-Type: text/html; charset=utf-8\n\n<p>80 <b>degrees</b>\n--A--\n--M\nContent-Type: application/pdf\n"
     b'Content-Disposition: attachment; filename="tea.pdf"\n\n%PDF\n--M--\n'
 )
+
+
+def text_of(found: FileRead | FileNotRead) -> str:
+    """The text of a file that was read."""
+    assert isinstance(found, FileRead), found
+    return found.text
 
 
 def pdf(

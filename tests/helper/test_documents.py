@@ -5,42 +5,17 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from app.helper import Helper
-from app.helper.messages import DrawPage, FileNotRead, FileRead, PageDrawn, ReadFile
+from app.helper.messages import DrawPage, FileNotRead, FileRead, PageDrawn
 from tests.helper import documents
-from tests.helper.files_to_read import pdf
+from tests.helper.files_to_read import Read, pdf, text_of
 
 DATA = Path(__file__).parent.parent / "data" / "attachments"
-Read = Callable[[str, bytes | str], FileRead | FileNotRead]
-
-
-@pytest.fixture(scope="module")
-def helper() -> Iterator[Helper]:
-    helper = Helper(20.0)
-    yield helper
-    helper.stop()
-
-
-@pytest.fixture
-def read(helper: Helper, tmp_path: Path) -> Read:
-    """Writes a file of this name and reads it."""
-
-    def write_and_read(name: str, data: bytes | str) -> FileRead | FileNotRead:
-        path = tmp_path / name
-        path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return helper.read_file(ReadFile(str(path)))
-
-    return write_and_read
-
-
-def text_of(found: FileRead | FileNotRead) -> str:
-    assert isinstance(found, FileRead), found
-    return found.text
 
 
 def left_out(found: FileRead | FileNotRead) -> list[str]:

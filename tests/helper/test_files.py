@@ -7,7 +7,6 @@ import os
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,36 +14,11 @@ import pytest
 from app.helper import Helper, HelperError, TookTooLong, TooMuchMemory
 from app.helper.messages import FileNotRead, FileRead, ReadFile
 from tests.helper import documents
-from tests.helper.files_to_read import MAIL, WORD, bomb, docx, item, paragraph, pdf
+from tests.helper.files_to_read import MAIL, WORD, Read, bomb, docx, item, paragraph, pdf, text_of
 from tests.support.matrix import in_proof
 
 ATTACHMENTS = Path(__file__).parent.parent / "data" / "attachments"
-Read = Callable[[str, bytes], FileRead | FileNotRead]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
-
-
-@pytest.fixture(scope="module")
-def helper() -> Iterator[Helper]:
-    helper = Helper(20.0)
-    yield helper
-    helper.stop()
-
-
-@pytest.fixture
-def read(helper: Helper, tmp_path: Path) -> Read:
-    """Writes a file of this name and reads it."""
-
-    def write_and_read(name: str, data: bytes) -> FileRead | FileNotRead:
-        path = tmp_path / name
-        path.write_bytes(data)
-        return helper.read_file(ReadFile(str(path)))
-
-    return write_and_read
-
-
-def text_of(found: FileRead | FileNotRead) -> str:
-    assert isinstance(found, FileRead), found
-    return found.text
 
 
 def reason_of(found: FileRead | FileNotRead) -> str:

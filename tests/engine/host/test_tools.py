@@ -52,6 +52,15 @@ NOTE = Tool(
         "additionalProperties": False,
     },
 )
+CHAT = [
+    Message(role="user", content="Well?"),
+    Message(
+        role="assistant",
+        content="",
+        tool_calls=(ToolCall("abcdefghi", "get_weather", '{"place": "Rome", "days": 1}'),),
+    ),
+    Message(role="tool", content="Sunny.", tool_call_id="abcdefghi", tool_name="get_weather"),
+]
 
 
 def calls_in(text: str, known: ToolFormat) -> list[tuple[str, Any]]:
@@ -185,19 +194,13 @@ def test_thinking_is_free(engine: Engine, load: Loader, tmp_path: Path) -> None:
 
 def test_earlier_calls_and_their_results_are_in_the_prompt(engine: Engine, load: Loader, tmp_path: Path) -> None:
     load(make_tool_model(tmp_path / "model.gguf", "hermes"))
-    call = ToolCall("abcdefghi", "get_weather", '{"place": "Rome", "days": 1}')
-    chat = [
-        Message(role="user", content="Well?"),
-        Message(role="assistant", content="", tool_calls=(call,)),
-        Message(role="tool", content="Sunny.", tool_call_id="abcdefghi", tool_name="get_weather"),
-    ]
-    run(engine, ask("", messages=chat, tools=BOTH, max_tokens=2))
+    run(engine, ask("", messages=CHAT, tools=BOTH, max_tokens=2))
     prompt = prompt_text(engine)
     assert '<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 1}}\n</tool_call>' in prompt
     assert "tool\nSunny." in prompt and '"name": "switch-light"' in prompt
-    counted = engine.count_prompt(CountPrompt(request=1, messages=chat, tools=BOTH))
+    counted = engine.count_prompt(CountPrompt(request=1, messages=CHAT, tools=BOTH))
     assert counted.tokens == engine._sequence.prompt_length and not counted.refused
-    assert engine.count_prompt(CountPrompt(request=1, messages=chat)).tokens < counted.tokens
+    assert engine.count_prompt(CountPrompt(request=1, messages=CHAT)).tokens < counted.tokens
 
 
 def test_marks_in_tools_and_arguments_are_text(engine: Engine, load: Loader, tmp_path: Path) -> None:
@@ -308,13 +311,7 @@ def test_strict_parameters_are_refused_where_they_cannot_be_forced(
 
 def test_a_template_without_tools(engine: Engine, load: Loader, tmp_path: Path) -> None:
     assert load(make_tool_model(tmp_path / "model.gguf", "general")).tool_format == "general"
-    call = ToolCall("abcdefghi", "get_weather", '{"place": "Rome", "days": 1}')
-    chat = [
-        Message(role="user", content="Well?"),
-        Message(role="assistant", content="", tool_calls=(call,)),
-        Message(role="tool", content="Sunny.", tool_call_id="abcdefghi", tool_name="get_weather"),
-    ]
-    run(engine, ask("", messages=chat, tools=BOTH, max_tokens=2))
+    run(engine, ask("", messages=CHAT, tools=BOTH, max_tokens=2))
     prompt = prompt_text(engine)
     assert '<tool_call>\n{"name": "get_weather", "arguments": {"place": "Rome", "days": 1}}\n</tool_call>' in prompt
     assert "Result of get_weather:\nSunny." in prompt and '"name":"switch-light"' in prompt
