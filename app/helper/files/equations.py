@@ -6,6 +6,8 @@ import unicodedata
 from collections.abc import Callable
 from xml.etree.ElementTree import Element
 
+from app.helper.files.packages import local_name
+
 _MOST_DEPTH = 60
 _FUNCTIONS = frozenset(
     (
@@ -64,7 +66,7 @@ class _Parts:
 
     def __init__(self, element: Element, depth: int) -> None:
         self.element, self.depth = element, depth
-        self.name = _local(element.tag)
+        self.name = local_name(element)
 
     def inner(self) -> str:
         text = _plain((self.element.text or "").strip())
@@ -72,16 +74,16 @@ class _Parts:
 
     def child(self, name: str) -> str:
         """The children of this name; empty if there are none."""
-        return "".join(tex_of(one, self.depth + 1) for one in self.element if _local(one.tag) == name).strip()
+        return "".join(tex_of(one, self.depth + 1) for one in self.element if local_name(one) == name).strip()
 
     def all(self, name: str = "") -> list[str]:
-        return [tex_of(one, self.depth + 1).strip() for one in self.element if name in ("", _local(one.tag))]
+        return [tex_of(one, self.depth + 1).strip() for one in self.element if name in ("", local_name(one))]
 
     def setting(self, name: str, default: str = "", alone: str = "") -> str:
         """Of OMML: ``m:val`` of a property. ``alone``: what it is without a value."""
         for one in self.element.iterfind("./*/*"):
-            if _local(one.tag) == name:
-                return next((value for key, value in one.attrib.items() if _local(key) == "val"), alone or default)
+            if local_name(one) == name:
+                return next((value for key, value in one.attrib.items() if key.endswith("}val")), alone or default)
         return default
 
     def has(self, name: str) -> bool:
@@ -90,10 +92,6 @@ class _Parts:
 
     def text(self) -> str:
         return "".join(self.element.itertext())
-
-
-def _local(tag: object) -> str:
-    return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def _plain(text: str) -> str:
@@ -119,7 +117,7 @@ def _word(text: str) -> str:
 
 
 def _run(parts: _Parts) -> str:
-    text = "".join(one.text or "" for one in parts.element if _local(one.tag) == "t")
+    text = "".join(one.text or "" for one in parts.element if local_name(one) == "t")
     if parts.has("nor"):
         return rf"\text{{{_plain(text)}}}"
     style = _ALPHABETS.get(parts.setting("scr"), _ALPHABETS.get(parts.setting("sty").replace("bi", "b"), ""))
@@ -165,7 +163,7 @@ def _rows(environment: str, rows: list[str]) -> str:
 
 
 def _matrix(parts: _Parts) -> str:
-    rows = [one for one in parts.element if _local(one.tag) in ("mr", "mtr", "mlabeledtr")]
+    rows = [one for one in parts.element if local_name(one) in ("mr", "mtr", "mlabeledtr")]
     cells = [_Parts(row, parts.depth + 1) for row in rows]
     return _rows("matrix", [" & ".join(row.all("e") or row.all("mtd")) for row in cells])
 
@@ -223,7 +221,7 @@ def _mathml_fraction(parts: _Parts) -> str:
 def _mathml_row(parts: _Parts) -> str:
     """Behind a brace that isn't closed, a table is one of cases."""
     brace, *others = [*parts.element] or [parts.element]
-    if (brace.text or "").strip() == "{" and [_local(one.tag) for one in others] == ["mtable"]:
+    if (brace.text or "").strip() == "{" and [local_name(one) for one in others] == ["mtable"]:
         return _fenced("{", "", "", [tex_of(others[0], parts.depth + 1)])
     return parts.inner()
 
@@ -241,7 +239,7 @@ def _operator(parts: _Parts) -> str:
 def _multiple(parts: _Parts) -> str:
     """Scripts behind the base, then those before it."""
     base, *others = parts.all() or [""]
-    names = [_local(one.tag) for one in parts.element][1:]
+    names = [local_name(one) for one in parts.element][1:]
     place = names.index("mprescripts") if "mprescripts" in names else len(others)
     behind, before = others[:place], others[place + 1 :]
     tex = _below_above(_base(base), "".join(behind[::2]), "".join(behind[1::2]))

@@ -29,22 +29,9 @@ _SMALL = 50_000
 _MOST_OPEN = 50
 _BLOCKS = frozenset(
     (
-        *(
-            "address",
-            "article",
-            "aside",
-            "blockquote",
-            "body",
-            "dd",
-            "details",
-            "dialog",
-            "div",
-            "dl",
-            "dt",
-            "fieldset",
-        ),
-        *("figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "ol", "p", "pre", "section"),
-        *("select", "summary", "table", "tbody", "tfoot", "thead", "ul"),
+        *("address", "article", "aside", "blockquote", "body", "dd", "details", "dialog", "div", "dl", "dt"),
+        *("fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "main", "nav", "ol", "p", "pre"),
+        *("section", "select", "summary", "table", "tbody", "tfoot", "thead", "ul"),
     )
 )
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}

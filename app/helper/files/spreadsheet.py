@@ -61,10 +61,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
         if type(error).__name__ != "PanicException":  # a bug of a Rust library; it is no `Exception`
             raise
         raise RefusedError("damaged") from None
-    return FileText(
-        text,
-        counted(left_out),
-    )
+    return FileText(text, counted(left_out))
 
 
 def _count_others(file: BinaryIO, left_out: Counter[str]) -> None:
