@@ -31,7 +31,7 @@ def test_what_is_written_down_is_what_the_program_sent_and_got(tmp_path: Path) -
 
 def test_texts_of_others_and_personal_parts_are_replaced(tmp_path: Path) -> None:
     session = "01a22147-9306-7070-9497-e66a6739b5a5"
-    secret = "You are a helpful agent of somebody, who lives in /root/secret and whose name is Ann."
+    secret = "You are a helpful agent of somebody, who lives in /home/ann/notes and whose name is Ann."
     body: Json = {
         "messages": [
             {"role": "system", "content": secret},
