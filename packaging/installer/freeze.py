@@ -11,7 +11,10 @@ from installer.bundle import Bundle
 from installer.inventory import take
 from installer.places import say
 
-_WITH_SYMBOLS = ("cryptography/hazmat/bindings", "pypdfium2_raw", "python_calamine", "rpds", "yaml")
+_WITH_SYMBOLS = (
+    *("cryptography/hazmat/bindings/*.so", "pypdfium2_raw/*.so", "python_calamine/*.so", "rpds/*.so", "yaml/*.so"),
+    *("PySide6/Qt/lib/libicui18n.so.*", "PySide6/Qt/lib/libicuuc.so.*"),
+)
 
 
 def freeze() -> Path:
@@ -43,11 +46,11 @@ def freeze() -> Path:
 
 def _strip() -> None:
     """Drop symbols that nothing needs: those of a Python built by hand are two thirds of its libraries (Debian's has
-    none), those of libraries for keys, files, schemas and YAML 7 MB."""
+    none), those of libraries that come as wheels 8 MB."""
     if sys.platform == "linux":
         inside = places.BUNDLE / "_internal"
         libraries = [*inside.glob("libpython*.so.*"), *inside.glob("python3*/lib-dynload/*.so")]
-        libraries += [one for name in _WITH_SYMBOLS for one in inside.glob(f"{name}/*.so")]
+        libraries += [one for name in _WITH_SYMBOLS for one in inside.glob(name)]
         places.run(["strip", "--strip-unneeded", *map(str, libraries)])
 
 

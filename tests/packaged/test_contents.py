@@ -31,7 +31,7 @@ def inside(installed: CleanSystem) -> Path:
 
 @has_a_limit
 def test_the_package_is_no_larger_than_promised(deb: Path) -> None:
-    assert deb.stat().st_size <= 102 * MB + FOR_GPU
+    assert deb.stat().st_size <= 100 * MB + FOR_GPU
 
 
 @has_a_limit
