@@ -196,7 +196,7 @@ class BlockWriter:
         text = token.content
         formula = token.meta["formula"] or Formula(0, len(text), text, "", is_display=True)
         form = self._begin_text("")
-        self._inline.write(token, [], Look())
+        self._inline.start(token)
         self._inline.write_formula(formula, Look(), form, 0)
         self._end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
 
@@ -258,6 +258,7 @@ class BlockWriter:
 
     def _begin_note(self) -> None:
         if self._note:
+            self._inline.start()
             self._inline.write_note(self._note)
             self._end.insert(" ", self.formats.characters(Look()))
             self._note = ""

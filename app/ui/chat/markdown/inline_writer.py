@@ -105,10 +105,14 @@ class InlineWriter:
 
     # -- writing
 
+    def start(self, line: Token | None = None) -> None:
+        """What is written next are parts of this line, and go on with nothing before it."""
+        self._line, self._resumed = line, None
+
     def write(self, line: Token, tokens: Sequence[Token], look: Look, form: QTextBlockFormat | None = None) -> None:
         """Write the tokens of a line of text. ``form``: the format of its block here, if formulas in it may stand on
         lines of their own."""
-        self._line, self._resumed = line, None
+        self.start(line)
         marks: Counter[str] = Counter()
         link = ""
         is_begun = False
@@ -198,6 +202,9 @@ class InlineWriter:
         block = self._begin_display(form, look) if formula.is_display and form is not None else None
         if block is None and self._resumed is not None:
             self._end.begin(self._resumed, self._formats.characters(look))
+        resumed = (
+            QTextBlockFormat(block) if block is not None else None
+        )  # a drawn formula is centered, and not the rest
         self._resumed = None
         drawn = self._form(formula, look)
         if drawn is not None and self._places is not None:
@@ -207,7 +214,7 @@ class InlineWriter:
             self._put(OBJECT, drawn, at, formula.end - formula.start)
         else:
             self._write_source(formula, look, block, at)
-        self._resumed = QTextBlockFormat(block) if block is not None else None
+        self._resumed = resumed
 
     def _write_source(self, formula: Formula, look: Look, block: QTextBlockFormat | None, at: int) -> None:
         start = self._cursor.position()

@@ -244,6 +244,26 @@ def test_an_unfinished_formula_is_not_taken_for_other_marks(qtbot: QtBot, view: 
     assert "item" in view.document().toPlainText()
 
 
+def test_a_formula_that_is_known_looks_as_one_that_comes_later(qtbot: QtBot, view: MarkdownView) -> None:
+    """What follows one on a line of its own is not centered, either way."""
+    text = f"First $$a_{{{next(_numbers)}}}$$ then **more**.\n\n$$b$$\n\n[^1]: The note, without end.\n\nSee[^1]."
+
+    def lines() -> list[tuple[str, float, int]]:
+        block, found = view.document().begin(), []
+        while block.isValid():
+            form = block.blockFormat()
+            found.append((block.text(), form.leftMargin(), form.alignment().value))
+            block = block.next()
+        return found
+
+    view.set_text(text)
+    settle(qtbot, view)
+    later = lines()
+    view.set_text("")
+    view.set_text(text)
+    assert lines() == later and len(later) == 6
+
+
 def test_what_is_selected_stays_selected_when_formulas_come(qtbot: QtBot, view: MarkdownView) -> None:
     number = next(_numbers)
     view.append_pieces(
