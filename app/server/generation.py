@@ -235,7 +235,7 @@ def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
     if request.suffix:
         raise not_supported("This server doesn't do suffix: it only writes what follows a prompt.")
     if request.best_of not in (None, 1):
-        warnings.add("This server writes one answer to a request, whatever best_of is.")
+        warnings.add("This server gives one answer per request, whatever best_of is.")
     prompt = request.prompt
     if isinstance(prompt, list):
         if len(prompt) > 1 or not isinstance(prompt[0], str):

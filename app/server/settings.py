@@ -38,7 +38,7 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
     Nothing of it is stored, and a chat that is too long is refused: whoever sends it decides what leaves it.
     """
     if request.n not in (None, 1):
-        warnings.add("This server gives one answer to a request, whatever n is.")
+        warnings.add("This server gives one answer per request, whatever n is.")
     own = request.slipstream or OwnOptions()
     return Generate(
         request=0,
@@ -63,14 +63,14 @@ def _most_tokens(request: Settings, warnings: Warnings) -> int | None:
     if wanted is None or wanted < 0:
         return None
     if wanted < 1:
-        warnings.add("An answer of 0 tokens was wanted; it has one.")
+        warnings.add("The answer has one token: it can't have none.")
     return int(min(max(wanted, 1), MAX_COUNT))
 
 
 def likely(others: int, warnings: Warnings) -> int:
     """How many likely tokens there are with each one of the answer."""
     if others > MAX_LOGPROBS:
-        warnings.add(f"There are at most {MAX_LOGPROBS} likely tokens with each one of an answer.")
+        warnings.add(f"At most {MAX_LOGPROBS} likely tokens are given with each token of an answer.")
     return int(min(max(others, 0), MAX_LOGPROBS))
 
 
@@ -127,7 +127,7 @@ def _nearest(name: str, value: int | float, warnings: Warnings) -> int | float:
     least, most = _RANGES[name]
     nearest = min(max(value, least), most)
     if nearest != value:
-        warnings.add(f"The {name} was taken as {nearest:g}, the nearest that there is.")
+        warnings.add(f"The value of {name} was changed to {nearest:g}, the nearest one that is allowed.")
     return nearest
 
 
@@ -139,12 +139,10 @@ def _biases(wanted: dict[str, Any] | list[Any], warnings: Warnings) -> dict[int,
             value = -_MOST_BIAS if bias is False else float(bias)
             nearest = found[int(token)] = min(max(value, -_MOST_BIAS), _MOST_BIAS)
         except (TypeError, ValueError, OverflowError):
-            warnings.add("Values of logit_bias were left out: each has to be a number, for the number of a token.")
+            warnings.add("Entries of logit_bias were left out: each needs the id of a token and a number.")
             continue
         if nearest != value:
-            warnings.add(
-                f"Values of logit_bias were taken as {_MOST_BIAS} or -{_MOST_BIAS}, the nearest that there are."
-            )
+            warnings.add(f"Values of logit_bias beyond {_MOST_BIAS} or -{_MOST_BIAS} were changed to these.")
     return found
 
 

@@ -144,9 +144,9 @@ def _usable(functions: Iterable[dict[str, Any]], warnings: Warnings) -> list[Too
                 f"The tool {quoted(name)} was left out: a name has up to 128 letters, digits and signs out of _ . : / -"
             )
         elif name in found:
-            warnings.add(f"The tool {quoted(name)} is there more than once; the first one counts.")
+            warnings.add(f"There are several tools called {quoted(name)}; the first one is used.")
         elif len(found) >= MAX_TOOLS:
-            warnings.add(f"The tool {quoted(name)} was left out: a request may have {MAX_TOOLS}.")
+            warnings.add(f"The tool {quoted(name)} was left out: a request can have up to {MAX_TOOLS}.")
         else:
             shown = description if isinstance(description, str) else ""
             strict = one.get("strict") is True

@@ -20,7 +20,7 @@ from app.ui.widgets.theme import SPACING
 
 _HELP = (
     "How a chat is written as text for the model. Its own template is right, unless answers make no sense or don't "
-    "end: some files have a wrong one, or none. A file of yours has to contain Jinja source."
+    "end: some files have a wrong one, or none. Your own file must contain Jinja source."
 )
 _OWN = "The model's own"
 _OTHER_FILE = "\0"
