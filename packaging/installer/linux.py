@@ -118,8 +118,9 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
     make_plain(root)
     package = dist / f"slipstream{places.suffix()}_{places.version()}_{architecture}.deb"
     say(f"packing {package.name}")
-    # One thread: with more the blocks, and so the file, would depend on how many there are.
-    command = ["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zxz", "--build", str(root), str(package)]
+    # One thread: with more the blocks, and so the file, would depend on how many there are. Level 9 sees that variants
+    # of llama.cpp are alike.
+    command = ["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zxz", "-z9", "--build", str(root), str(package)]
     places.run(command, SOURCE_DATE_EPOCH=str(places.commit_time()))
     return package
 
