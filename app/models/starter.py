@@ -1,0 +1,29 @@
+"""The starter model: a small chat model in a package of its own, for whoever has no other yet."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from app import paths
+
+STARTER_NAME = "SmolLM2-135M-Instruct"
+_FILE = f"{STARTER_NAME}.Q4_1.gguf"
+_INSTALLED = Path("/usr/share/slipstream-starter")
+"""Where the ``.deb`` puts it."""
+
+
+def starter_file() -> Path | None:
+    """Its file; ``None`` where it isn't installed."""
+    return next((file for file in _places() if file.is_file()), None)
+
+
+def is_starter(path: str | Path) -> bool:
+    """Whether this is the file that `starter_file` finds."""
+    return Path(path) == starter_file()
+
+
+def _places() -> list[Path]:
+    """In the source (`scripts/setup` gets it), beside the frozen program, and of the system's package."""
+    frozen = [Path(sys.executable).parent / "starter" / _FILE] if hasattr(sys, "_MEIPASS") else []
+    return [paths.resource("starter", _FILE), *frozen, _INSTALLED / _FILE]
