@@ -132,7 +132,8 @@ def _head_row(header: GgufHeader) -> str:
     if not has_head(header):
         return f"not in this file ({layers})" if header.mtp_layers else ""
     place = "without the model it belongs to" if is_head_only(header) else "inside"
-    size = size_text(shape_of(header).skipped)
+    shape = shape_of(header)
+    size = size_text(shape.skipped + sum(layer.weights for layer in shape.layers[-header.mtp_layers :]))
     problem = head_problem(header)
     return f"{place}, {layers}, {size}. {printable(problem, 200)}" if problem else f"{place}, {layers}, {size}"
 

@@ -16,7 +16,7 @@ import msgspec
 from app.models.architectures import ASSISTANTS, longest_context
 from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
-from app.models.mtp import head_problem, is_head_only
+from app.models.mtp import head_problem, is_head_only, must_be_loaded
 from app.protocol.limits import default_context_length
 
 _FLOAT_BYTES = 4
@@ -75,7 +75,7 @@ class Layer(msgspec.Struct, frozen=True, array_like=True):
     """One repeating layer. A row of numbers in JSON."""
 
     weights: int
-    """Bytes; 0 for a layer that llama.cpp leaves in the file (MTP)."""
+    """Bytes; 0 for a layer that llama.cpp can leave in the file (MTP)."""
     keys: int = 0
     """Numbers stored per token of context; 0 without a KV cache of its own."""
     values: int = 0
@@ -169,7 +169,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
     inputs = sum(tensor.size for tensor in outside if tensor.name.startswith(_INPUT_TENSORS))
     tied = not any(tensor.name == "output.weight" for tensor in outside)
     merges = header.metadata.get("tokenizer.ggml.merges")
-    loaded = [tensor for number in range(facts.trunk) for tensor in names.get(number, [])]
+    loaded = [tensor for number in range(facts.loaded) for tensor in names.get(number, [])]
     return ModelShape(
         architecture=header.architecture,
         parameters=header.parameters,
@@ -178,7 +178,7 @@ def shape_of(header: GgufHeader) -> ModelShape:
         output_weights=sum(tensor.size for tensor in outside) - inputs,
         tied_weights=embeddings if tied else 0,
         by_type=_by_type([*loaded, *outside], tied),
-        skipped=sum(tensor.size for number in range(facts.trunk, facts.layers) for tensor in names.get(number, [])),
+        skipped=sum(tensor.size for number in range(facts.loaded, facts.layers) for tensor in names.get(number, [])),
         head=_head(facts, names) if head_problem(header) is None else None,
         head_feed_forward=_head_feed_forward(facts, names),
         is_head_only=is_head_only(header),
@@ -208,7 +208,9 @@ class _Facts:
         self._values: Mapping[str, Value] = header.metadata
         self.layers = min(header.layers, MAX_LAYERS)
         self.trunk = max(self.layers - header.mtp_layers, 0)
-        """Layers without those that predict further tokens, which are not loaded."""
+        """Layers without those that predict further tokens."""
+        self.loaded = self.layers if must_be_loaded(header) else self.trunk
+        """Layers that are loaded even if the head isn't used."""
         self.width = min(header.width, MAX_DIMENSION)
         self._head_counts = self.per_layer("attention.head_count")
         self._kv_head_counts = self.per_layer("attention.head_count_kv") or self._head_counts
@@ -290,24 +292,26 @@ class _Facts:
 
 
 def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
-    if number >= facts.trunk:
+    if number >= facts.loaded:
         return Layer(0)  # of an MTP head
+    weights = sum(tensor.size for tensor in tensors)
+    experts = sum(tensor.size for tensor in tensors if _EXPERTS.search(tensor.name))
+    if number >= facts.trunk:
+        return Layer(weights, experts=experts)
     kinds = [tensor.name.split(".", 2)[2] for tensor in tensors]
     recurrent = any(kind.startswith(_STATE_TENSORS) for kind in kinds)
     attends = any(kind.startswith(_ATTENTION_TENSORS) for kind in kinds) and number < facts.own_kv
     has_kv = attends and (not recurrent or facts.architecture == _STATE_AND_KV)
     keys, values = facts.kv(number) if has_kv else (0, 0)
-    weights = sum(tensor.size for tensor in tensors)
-    experts = sum(tensor.size for tensor in tensors if _EXPERTS.search(tensor.name))
     return Layer(weights, keys, values, facts.window_of(number), facts.state() if recurrent else 0, experts)
 
 
 def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
     """Every layer of a head has attention, whatever the layers of its target have, and a KV cache of its own unless it
-    reads its target's.
+    reads its target's. Weights that are loaded in any case count there.
     """
     numbers = range(facts.trunk, facts.layers)
-    found = [tensor for number in numbers for tensor in tensors.get(number, [])]
+    found = [tensor for number in range(facts.loaded, facts.layers) for tensor in tensors.get(number, [])]
     weights = sum(tensor.size for tensor in found)
     experts = sum(tensor.size for tensor in found if _EXPERTS.search(tensor.name))
     kept = [facts.kv(number) for number in numbers if facts.architecture not in ASSISTANTS]

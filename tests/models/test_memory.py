@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from app.engine.host.engine import Engine
 from app.models.gguf import read_header
+from app.models.inspect import readable
 from app.models.memory_estimate import ModelShape, estimate, shape_of
 from app.models.memory_shape import Layer
 from app.models.model_memory import takes_kv_type
+from app.models.text import size_text
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Hello, PairLoaded
 from app.protocol.limits import ALL_LAYERS, KvType
@@ -28,7 +30,13 @@ from tests.support.engine_process import EngineProcess
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.matrix import in_proof
-from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
+from tests.support.mtp_models import (
+    ARCHITECTURES,
+    HeadArchitecture,
+    make_head_file,
+    make_random_model,
+    make_table_model,
+)
 
 MODEL = ModelShape(
     architecture="llama",
@@ -148,6 +156,20 @@ def test_the_head_inside_a_model_is_a_layer_apart(tmp_path: Path, architecture: 
     cut = shape_of(msgspec.structs.replace(header, tensors=others, mtp_head="none"))
     assert cut.head is None and cut.skipped == 0
     assert cut.layers == shape.layers
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_head_that_is_loaded_in_any_case_counts_once(tmp_path: Path, architecture: HeadArchitecture) -> None:
+    header = read_header(make_table_model(tmp_path / "scaled.gguf", architecture, scaled=True))
+    shape = shape_of(header)
+    assert shape.weights == header.tensor_bytes and shape.skipped == 0
+    size = sum(tensor.size for tensor in header.tensors if tensor.name.startswith("blk.2."))
+    assert shape.layers[-1].weights == size and shape.layers[-1].keys == 0
+    unused, used = (estimate(shape, head=head, context_length=1024) for head in (None, shape))
+    assert unused.skipped == 0 and unused.system.target_weights == used.system.target_weights == header.tensor_bytes
+    assert shape.head is not None and shape.head.weights == 0
+    assert 0 < used.system.head < size
+    assert f"inside, 1 layer, {size_text(size)}" in readable(header)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

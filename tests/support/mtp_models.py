@@ -66,6 +66,7 @@ def make_table_model(
     follows: Mapping[int, int] | None = None,
     without: tuple[str, ...] = (),
     unused: int = 0,
+    scaled: bool = False,
     **options: Any,
 ) -> Path:
     """Write a model whose text is `cycle`, and whose head is wrong after the tokens ``wrong_after`` only. It has as
@@ -74,6 +75,7 @@ def make_table_model(
     ``follows`` takes the place of `cycle`.
     Tensors whose names begin with one of ``without`` are left out. So many ``unused`` tokens are added, which no text
     has. More layers, a larger width and a larger feed-forward network cost more, and leave the text as it is.
+    ``scaled``: the heads' matrices have scales of 1, as files in NVFP4 have them.
     """
     follows, heads = follows or cycle(), max(len(wrong_after), 1)
     vocabulary = spm_vocabulary(SIZE)
@@ -93,6 +95,7 @@ def make_table_model(
         for number, tokens in enumerate(wrong_after or [()], shape.layers - heads):
             made |= _joining(number, shape.width)
             made[_projection(number)] = np.hstack([padded(pushed(tokens, follows), square), padded(step, square)])
+            made |= _scales(number, made) if scaled else {}
         return {name: tensor for name, tensor in made.items() if not name.startswith(without)}
 
     options.setdefault("width", SIZE)
@@ -217,6 +220,16 @@ def write(tensors: Tensors, share: float) -> None:
 def _projection(number: int) -> str:
     """The tensor that makes one vector of an embedding and a hidden state."""
     return f"blk.{number}.nextn.eh_proj.weight"
+
+
+def _scales(number: int, made: Tensors) -> Tensors:
+    """Those of a head's matrices in the layer of this ``number``."""
+    names = (name for name in made if name.startswith(f"blk.{number}.") and made[name].ndim == 2)
+    scales = (name.replace("weight", kind) for name in names if "gate_inp" not in name for kind in _SCALES)
+    return {name: np.ones(1, np.float32) for name in scales}
+
+
+_SCALES = ("scale", "input_scale")
 
 
 def _joining(number: int, width: int) -> Tensors:

@@ -31,7 +31,7 @@ from app.engine.llama.placement import Placement
 from app.engine.llama.thread_count import Threads, default_threads
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
-from app.models.mtp import head_problem
+from app.models.mtp import head_problem, must_be_loaded
 from app.models.pairing import compare
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, ModelInfo
@@ -278,8 +278,9 @@ class Loader:
     ) -> LoadedModel:
         """A model and its context, which ``undo`` frees."""
         is_target = options.stage == "target"
-        has_head = is_target and self._head is files.header and head_problem(files.header) is None
-        model = self._model(files.header.path, options, options.own_placement, with_head=has_head)
+        is_used = is_target and self._head is files.header and head_problem(files.header) is None
+        with_head = is_used or must_be_loaded(files.header)
+        model = self._model(files.header.path, options, options.own_placement, with_head=with_head)
         undo.callback(model.close)
         if is_target:
             self._add_projector(model)

@@ -22,7 +22,7 @@ from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
-READER = 3
+READER = 4
 """Increased when headers are read or summarized differently; what an older version found is read again.
 
 New fields of a summary or a shape need defaults, or files of older versions can't be read."""

@@ -22,6 +22,7 @@ from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
 from app.errors import KnownError
+from app.models.mtp import TURNED_OFF
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, LoadSettings, Sampling
@@ -510,6 +511,28 @@ def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
     assert load_head(table_models["glm4moe"]).has_head
     assert not load(table_models["glm4moe"].target).has_head, "what is loaded differs, so it is loaded again"
     assert engine._target is not None and engine._target.context.head is None
+
+
+@pytest.mark.parametrize("architecture", ["qwen35", *in_proof(["glm4moe", "nemotron_h_moe", *CHAINS])])
+def test_a_model_that_llama_cpp_refuses_without_its_head_is_loaded_with_it(
+    tmp_path: Path, engine: Engine, load_head: LoadHead, architecture: HeadArchitecture
+) -> None:
+    """https://github.com/ggml-org/llama.cpp/pull/27736: the scales of a head in NVFP4."""
+    command = asked(max_tokens=100, draft_length=0)
+    usual, scaled = (
+        Files(make_table_model(tmp_path / f"{scaled}.gguf", architecture, scaled=scaled)) for scaled in (False, True)
+    )
+    engine.load(msgspec.structs.replace(usual.load(), head="off"), lambda _: None)
+    plain = run(engine, command)
+    pair = engine.load(msgspec.structs.replace(scaled.load(), head="off"), lambda _: None)
+    assert (pair.has_head, pair.head_refused, pair.head_off) == (False, None, TURNED_OFF)
+    answer = run(engine, command)
+    assert (answer.token_ids, answer.text) == (plain.token_ids, plain.text)
+    assert load_head(scaled).has_head
+    drafted = run(engine, asked(max_tokens=100, draft_length=1))
+    assert drafted.token_ids == plain.token_ids
+    assert_always_right(drafted)
+    assert engine.load(Load(request=1, target=str(usual.target), draft=str(scaled.target)), lambda _: None).draft
 
 
 def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
